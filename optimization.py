@@ -1,0 +1,132 @@
+"""Learning-rate schedule, AdamW, and the step: reduce -> clip -> apply."""
+
+import tensorflow.compat.v1 as tf
+
+
+def create_learning_rate(init_lr, num_train_steps, num_warmup_steps,
+                         global_step, poly_power=1.0):
+  """Linear warm-up, then polynomial decay to 0, as BERT was trained.
+
+  The decay runs over all of `num_train_steps`; during the first
+  `num_warmup_steps` the rate is `init_lr * global_step / num_warmup_steps`
+  instead.
+
+  Args:
+    init_lr: float, the peak.
+    num_train_steps: int, step at which the rate is 0.
+    num_warmup_steps: int, 0 for none.
+    global_step: int scalar tensor, steps taken so far.
+    poly_power: float, power of the decay, 1 for linear.
+
+  Returns:
+    float32 scalar tensor.
+  """
+  rate = tf.train.polynomial_decay(
+      tf.constant(init_lr, tf.float32), global_step, num_train_steps,
+      end_learning_rate=0.0, power=poly_power)
+  if not num_warmup_steps:
+    return rate
+  step = tf.cast(global_step, tf.float32)
+  return tf.where(step < num_warmup_steps,
+                  init_lr * step / num_warmup_steps, rate)
+
+
+class AdamW(tf.train.Optimizer):
+  """Adam with decoupled weight decay (arXiv:1711.05101), as BERT uses it.
+
+  There is no bias correction. The slots of a variable `x` are variables
+  `x/adam_m` and `x/adam_v`, the names that released checkpoints have.
+
+  Args:
+    learning_rate: float or scalar tensor.
+    weight_decay_rate: float, added to the update as `rate * variable`.
+    beta_1, beta_2: float, decay of the first and the second moment.
+    epsilon: float, added to the root of the second moment.
+    exclude_from_weight_decay: parts of the names of variables not to decay.
+  """
+
+  def __init__(self, learning_rate, weight_decay_rate=0.01, beta_1=0.9,
+               beta_2=0.999, epsilon=1e-6,
+               exclude_from_weight_decay=("LayerNorm", "bias"), name="AdamW"):
+    super().__init__(use_locking=False, name=name)
+    self._learning_rate = learning_rate
+    self._weight_decay_rate = weight_decay_rate
+    self._beta_1 = beta_1
+    self._beta_2 = beta_2
+    self._epsilon = epsilon
+    self._excluded = exclude_from_weight_decay
+
+  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+    """Returns an op that updates the variables and advances `global_step`."""
+    assignments = []
+    for gradient, variable in grads_and_vars:
+      if gradient is None:
+        continue
+      m = self._slot(variable, "adam_m")
+      v = self._slot(variable, "adam_v")
+      next_m = self._beta_1 * m + (1.0 - self._beta_1) * gradient
+      next_v = self._beta_2 * v + (1.0 - self._beta_2) * tf.square(gradient)
+      update = next_m / (tf.sqrt(next_v) + self._epsilon)
+      if not self._is_excluded(variable):
+        update += self._weight_decay_rate * variable
+        update = self._scale_update(variable, update)
+      assignments += [variable.assign_sub(self._learning_rate * update),
+                      m.assign(next_m), v.assign(next_v)]
+    if global_step is None:
+      return tf.group(*assignments, name=name)
+    with tf.control_dependencies(assignments):
+      return tf.group(global_step.assign_add(1), name=name)
+
+  def _is_excluded(self, variable):
+    return any(part in variable.op.name for part in self._excluded)
+
+  def _scale_update(self, variable, update):
+    """Scales the update of a variable that decays; LAMB's difference."""
+    del variable
+    return update
+
+  def _slot(self, variable, slot_name):
+    return tf.get_variable(
+        "%s/%s" % (variable.op.name, slot_name), variable.shape.as_list(),
+        tf.float32, tf.zeros_initializer(), trainable=False)
+
+
+def tpu_mean(x):
+  """Mean of a tensor over the replicas of a TPU."""
+  return tf.tpu.cross_replica_sum(x) / tf.tpu.cross_replica_sum(tf.ones([]))
+
+
+def create_train_op(loss_fn, optimizer, clip_norm=1.0,
+                    reduce_mean=tf.identity):
+  """Builds one training step.
+
+  Gradients are averaged over the replicas, then clipped, then applied: clipping
+  before the average would be another, per-replica, rule.
+
+  Args:
+    loss_fn: function of nothing that returns this replica's scalar loss.
+    optimizer: tf.train.Optimizer.
+    clip_norm: float, largest global norm of the gradients.
+    reduce_mean: function that averages a tensor over the replicas.
+
+  Returns:
+    (train_op, loss): the op also advances the global step by one.
+  """
+  loss = loss_fn()
+  variables = tf.trainable_variables()
+  pairs = [(reduce_mean(_densify(gradient, variable)), variable)
+           for gradient, variable in optimizer.compute_gradients(
+               loss, variables) if gradient is not None]
+  gradients, variables = zip(*pairs)
+  gradients, _ = tf.clip_by_global_norm(gradients, clip_norm)
+  train_op = optimizer.apply_gradients(
+      zip(gradients, variables), tf.train.get_or_create_global_step())
+  return train_op, loss
+
+
+def _densify(gradient, variable):
+  """Sums the rows of a gather's gradient, whose norm is meaningless before."""
+  if not isinstance(gradient, tf.IndexedSlices):
+    return gradient
+  return tf.unsorted_segment_sum(gradient.values, gradient.indices,
+                                 variable.shape.as_list()[0])

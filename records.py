@@ -1,0 +1,203 @@
+"""One writer, one parser and one `input_fn` for all tfrecord files."""
+
+import collections
+import os
+
+import tensorflow.compat.v1 as tf
+
+from errors import InputError
+
+# A feature of a record. `dtype` is "int" or "float". `length` is the number of
+# values: an int, None for a length that varies (padded with 0 in a batch), or 0
+# for a scalar.
+FeatureSpec = collections.namedtuple("FeatureSpec", ["name", "dtype", "length"])
+
+
+def pretraining_specs(max_seq_length, max_predictions_per_seq):
+  """The features of a pretraining record, as released tfrecords have them."""
+  return [
+      FeatureSpec("input_ids", "int", max_seq_length),
+      FeatureSpec("input_mask", "int", max_seq_length),
+      FeatureSpec("segment_ids", "int", max_seq_length),
+      FeatureSpec("masked_lm_positions", "int", max_predictions_per_seq),
+      FeatureSpec("masked_lm_ids", "int", max_predictions_per_seq),
+      FeatureSpec("masked_lm_weights", "float", max_predictions_per_seq),
+      FeatureSpec("next_sentence_labels", "int", 1),
+  ]
+
+
+def expand_patterns(patterns, flag):
+  """Turns a comma-separated list of globs into a sorted list of files.
+
+  Args:
+    patterns: str, such as "a.tfrecord,b-*.tfrecord".
+    flag: str, name of the flag it came from, for the message.
+
+  Returns:
+    list of str, at least one.
+
+  Raises:
+    InputError: a pattern matches no file.
+  """
+  paths = []
+  for pattern in filter(None, (p.strip() for p in patterns.split(","))):
+    found = tf.io.gfile.glob(pattern)
+    if not found:
+      raise InputError("--%s: no file matches %s" % (flag, pattern))
+    paths.extend(found)
+  if not paths:
+    raise InputError("--%s names no file" % flag)
+  return sorted(set(paths))
+
+
+def serialize(values, specs):
+  """Makes one record.
+
+  Args:
+    values: dict, feature name -> list or 1-D array (a number for a scalar).
+    specs: list of FeatureSpec.
+
+  Returns:
+    bytes, a serialized tf.train.Example.
+  """
+  feature = {}
+  for spec in specs:
+    value = values[spec.name]
+    if spec.length == 0:
+      value = [value]
+    if spec.dtype == "int":
+      feature[spec.name] = tf.train.Feature(
+          int64_list=tf.train.Int64List(value=value))
+    else:
+      feature[spec.name] = tf.train.Feature(
+          float_list=tf.train.FloatList(value=value))
+  return tf.train.Example(
+      features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def write_records(path, records):
+  """Writes serialized records; the file appears whole or not at all.
+
+  Args:
+    path: str.
+    records: iterable of bytes.
+
+  Returns:
+    int, number of records.
+  """
+  temporary = path + ".tmp"
+  count = 0
+  with tf.io.TFRecordWriter(temporary) as writer:
+    for record in records:
+      writer.write(record)
+      count += 1
+  tf.io.gfile.rename(temporary, path, overwrite=True)
+  return count
+
+
+def check_records(paths, specs):
+  """Compares the first record of each file with what the model will read.
+
+  Raises:
+    InputError: a file is empty, unreadable, lacks a feature, or has one of
+      another length.
+  """
+  for path in paths:
+    try:
+      first = next(tf.io.tf_record_iterator(path))
+      features = tf.train.Example.FromString(first).features.feature
+    except StopIteration:
+      raise InputError("%s: has no records" % path)
+    except Exception as error:  # what it raises differs between TF releases
+      raise InputError("%s: not a readable tfrecord file (%s)" % (
+          path, str(error).split("\n")[0]))
+    for spec in specs:
+      kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
+      found = len(getattr(features[spec.name], kind).value)
+      if not found and spec.length != 0:
+        raise InputError("%s: records have no feature %r: made for another "
+                         "task?" % (path, spec.name))
+      if spec.length and found != spec.length:
+        raise InputError(
+            "%s: %r has %d values, but the flags say %d: give the "
+            "--max_seq_length and --max_predictions_per_seq that the records "
+            "were made with" % (path, spec.name, found, spec.length))
+
+
+def _parse(record, specs):
+  """Parses one record: a dict of int32 or float32 tensors."""
+  features = {}
+  for spec in specs:
+    dtype = tf.int64 if spec.dtype == "int" else tf.float32
+    if spec.length is None:
+      features[spec.name] = tf.io.FixedLenSequenceFeature(
+          [], dtype, allow_missing=True)
+    else:
+      shape = [spec.length] if spec.length else []
+      features[spec.name] = tf.io.FixedLenFeature(shape, dtype)
+  values = tf.io.parse_single_example(record, features)
+  # A TPU has no int64.
+  return {name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+          for name, value in values.items()}
+
+
+def input_fn_builder(paths, specs, is_training, max_length=None,
+                     pad_to_max=False, seed=0, shuffle_buffer=10000,
+                     drop_remainder=False):
+  """Makes an `input_fn` for TPUEstimator.
+
+  Training repeats for ever in an order that depends on `seed` alone: give
+  another one after a restart. Evaluation reads every record once, in order.
+  Features of varying length are padded to the longest of the batch, rounded up
+  to a multiple of 8; in training, examples of like length are batched together.
+
+  Args:
+    paths: list of str.
+    specs: list of FeatureSpec.
+    is_training: bool.
+    max_length: int, longest feature of varying length, if there is one.
+    pad_to_max: bool, pad those features to `max_length` always.
+    seed: int.
+    shuffle_buffer: int, number of records to draw the next one from.
+    drop_remainder: bool, drop a last batch that is not full.
+
+  Returns:
+    function of `params` (which has "batch_size") that returns a dataset of
+    dicts: name -> int32 or float32 [B], [B, length].
+  """
+  varying = [spec.name for spec in specs if spec.length is None]
+
+  def input_fn(params):
+    batch_size = params["batch_size"]
+    dataset = tf.data.Dataset.from_tensor_slices(paths)
+    if is_training:
+      dataset = dataset.shuffle(len(paths), seed=seed)
+    dataset = dataset.interleave(
+        tf.data.TFRecordDataset, cycle_length=min(len(paths), 16),
+        num_parallel_calls=min(len(paths), 4)) if len(paths) > 1 else (
+            tf.data.TFRecordDataset(paths))
+    if is_training:
+      dataset = dataset.shuffle(shuffle_buffer, seed=seed).repeat()
+    dataset = dataset.map(lambda record: _parse(record, specs),
+                          num_parallel_calls=os.cpu_count())
+    if not varying:
+      dataset = dataset.batch(batch_size, drop_remainder)
+    elif pad_to_max:
+      dataset = dataset.padded_batch(
+          batch_size, _padded_shapes(specs, max_length), drop_remainder=(
+              drop_remainder))
+    else:
+      ends = list(range(9, max_length + 1, 8)) + [max_length + 1]
+      dataset = dataset.apply(tf.data.experimental.bucket_by_sequence_length(
+          lambda example: tf.size(example[varying[0]]), ends,
+          [batch_size] * (len(ends) + 1), _padded_shapes(specs, None),
+          pad_to_bucket_boundary=True, drop_remainder=drop_remainder))
+    return dataset.prefetch(4)
+
+  return input_fn
+
+
+def _padded_shapes(specs, max_length):
+  return {spec.name: [] if spec.length == 0 else
+                     [max_length if spec.length is None else spec.length]
+          for spec in specs}

@@ -1,0 +1,145 @@
+"""Pretrains ALBERT: masked LM and sentence order."""
+
+import tensorflow.compat.v1 as tf
+from absl import flags
+
+import errors
+import records
+import training
+from errors import InputError
+
+FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(training)
+
+flags.DEFINE_string("input_file", None,
+                    "Record files to train on: globs, separated by commas.")
+flags.DEFINE_string("eval_input_file", None,
+                    "Held-out record files, evaluated at every saved "
+                    "checkpoint; must not be training files.")
+flags.DEFINE_string("export_dir", None,
+                    "Folder to export the trained encoder to (SavedModel).")
+flags.DEFINE_integer("max_seq_length", 512,
+                     "Tokens per record; as the records were made.")
+flags.DEFINE_integer("max_predictions_per_seq", 51,
+                     "Masked tokens per record; as the records were made.")
+flags.DEFINE_integer("num_train_steps", 125000, "Steps of the whole training.")
+flags.DEFINE_integer("num_warmup_steps", 12500, "Steps of rising rate.")
+flags.DEFINE_integer("max_eval_steps", None,
+                     "Batches to evaluate at most; all by default.")
+flags.DEFINE_float("sentence_loss_weight", 1.0,
+                   "Weight of the sentence-order loss.")
+flags.DEFINE_integer("shuffle_buffer", 10000,
+                     "Records to draw the next one from.")
+FLAGS.set_default("optimizer", "lamb")
+
+
+def pretraining_head(model, features, is_training, reduce_mean):
+  """The two losses and their metrics, as a training.HeadOutput.
+
+  Args:
+    model: AlbertModel.
+    features: dict of `records.pretraining_specs`, batched.
+    is_training: bool, unused: the heads have no dropout.
+    reduce_mean: function that averages a tensor over the replicas; the loss is
+      divided by the number of masked tokens of all of them.
+
+  Returns:
+    training.HeadOutput; weights are `masked_lm_weights` for the masked LM.
+  """
+  del is_training
+  predictions = {"sequence_output": model.get_sequence_output(),
+                 "pooled_output": model.get_pooled_output()}
+  if "masked_lm_ids" not in features:
+    return training.HeadOutput(None, {}, predictions)
+  lm_logits = model.masked_lm_logits(features["masked_lm_positions"])
+  lm_labels = tf.reshape(features["masked_lm_ids"], [-1])
+  lm_weights = tf.reshape(features["masked_lm_weights"], [-1])
+  lm_losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+      labels=lm_labels, logits=lm_logits)  # [B*P]
+  order_logits = model.sentence_order_logits()
+  order_labels = tf.reshape(features["next_sentence_labels"], [-1])
+  order_losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+      labels=order_labels, logits=order_logits)  # [B]
+  order_weights = tf.ones_like(order_losses)
+
+  def mean(losses, weights):
+    return tf.div_no_nan(tf.reduce_sum(losses * weights),
+                         reduce_mean(tf.reduce_sum(weights)))
+
+  return training.HeadOutput(
+      loss=mean(lm_losses, lm_weights) +
+      FLAGS.sentence_loss_weight * mean(order_losses, order_weights),
+      metrics={
+          "masked_lm_loss": (lm_losses, lm_weights),
+          "masked_lm_accuracy": (_hits(lm_logits, lm_labels), lm_weights),
+          "sentence_order_loss": (order_losses, order_weights),
+          "sentence_order_accuracy": (_hits(order_logits, order_labels),
+                                      order_weights),
+      },
+      predictions=predictions)
+
+
+def _hits(logits, labels):
+  return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels),
+                 tf.float32)
+
+
+def main():
+  errors.require_flags("bert_config_file", "output_dir")
+  config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
+  specs = records.pretraining_specs(FLAGS.max_seq_length,
+                                    FLAGS.max_predictions_per_seq)
+
+  def record_files(flag):
+    errors.require_flags(flag)
+    paths = records.expand_patterns(FLAGS[flag].value, flag)
+    records.check_records(paths, specs)
+    return paths
+
+  train_files = record_files("input_file") if FLAGS.do_train else []
+  # BERT's script evaluates --input_file; ours too where nothing is held out.
+  eval_flag = ("eval_input_file" if FLAGS.eval_input_file or FLAGS.do_train
+               else "input_file")
+  evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_input_file)
+  eval_files = record_files(eval_flag) if evaluates else []
+  for path in eval_files:
+    if path in train_files:
+      raise InputError("--eval_input_file: %s is a training file" % path)
+  if not train_files and not eval_files:
+    raise InputError("nothing to do: give --do_train or --do_eval")
+  training.prepare_output_dir(FLAGS, {"config.json": config.to_dict()})
+
+  model_fn = training.model_fn_builder(
+      config, FLAGS, pretraining_head, FLAGS.num_train_steps,
+      FLAGS.num_warmup_steps)
+  estimator = training.create_estimator(FLAGS, model_fn)
+  eval_input_fn = records.input_fn_builder(
+      eval_files, specs, is_training=False, drop_remainder=FLAGS.use_tpu)
+
+  def evaluate(checkpoint):
+    results = estimator.evaluate(eval_input_fn, steps=FLAGS.max_eval_steps,
+                                 checkpoint_path=checkpoint)
+    results["loss"] = (
+        results["masked_lm_loss"] +
+        FLAGS.sentence_loss_weight * results["sentence_order_loss"])
+    return results
+
+  if FLAGS.do_train:
+    train_input_fn = records.input_fn_builder(
+        train_files, specs, is_training=True, drop_remainder=True,
+        seed=FLAGS.random_seed + training.start_step(FLAGS.output_dir),
+        shuffle_buffer=FLAGS.shuffle_buffer)
+    evaluator = training.Evaluator(
+        FLAGS.output_dir, evaluate,
+        training.BestRule("masked_lm_loss", higher_is_better=False),
+        files=["config.json"]) if eval_files else None
+    training.train_and_evaluate(estimator, FLAGS, train_input_fn,
+                                FLAGS.num_train_steps, evaluator)
+    if FLAGS.export_dir:
+      training.export_saved_model(estimator, FLAGS.export_dir)
+  else:
+    training.evaluate_and_write(FLAGS.output_dir, evaluate)
+
+
+if __name__ == "__main__":
+  errors.run(main)

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# bash run_tests.sh [--platform=tf1|tf2] [pytest arguments ...]
+#
+# Lint, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), as far as
+# there is a Python for them. ALBERT_TESTS_STRICT=1: a platform that is missing
+# and a test that is skipped are failures.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+platforms="tf1 tf2"
+case ${1-} in
+  --platform=tf1 | --platform=tf2) platforms=${1#*=}; shift ;;
+  --platform*) echo "$1: write --platform=tf1 or --platform=tf2" >&2; exit 2 ;;
+esac
+
+python_on() (
+  export ALBERT_PLATFORM=$1 ALBERT_REQUIREMENTS=tests/requirements-$1.txt
+  source ./env.sh
+  "$PYTHON" "${@:2}"
+)
+
+failed=0 linted= tested= not_run=
+for platform in $platforms; do
+  status=0
+  python_on "$platform" -c "" || status=$?
+  if [[ $status == 69 ]]; then
+    case $platform in tf1) versions=3.7 ;; tf2) versions="3.9 to 3.11" ;; esac
+    not_run+="NOT RUN: $platform (no Python $versions found)"$'\n'
+    failed=$((failed || ${ALBERT_TESTS_STRICT:-0}))
+    continue
+  elif [[ $status != 0 ]]; then
+    not_run+="NOT RUN: $platform (set-up failed)"$'\n'
+    failed=1
+    continue
+  fi
+  if [[ -z $linted ]]; then
+    echo "== ruff"
+    python_on "$platform" -m ruff check . || failed=1
+    linted=1
+  fi
+  echo "== pytest on $platform"
+  python_on "$platform" -m pytest -q -o testpaths=tests "$@" || status=$?
+  case $status in
+    0) tested=1 ;;
+    5) ;;  # None of the selected tests is for this platform.
+    *) failed=1 ;;
+  esac
+done
+
+printf "%s" "$not_run"
+if [[ -z $tested && $failed == 0 ]]; then
+  echo "No test was run"
+  failed=1
+fi
+exit "$failed"

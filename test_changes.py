@@ -1,0 +1,182 @@
+"""The three claims of the ALBERT paper, as assertions a reader can run.
+
+    python test_changes.py
+
+1. Factorized embedding (section 3.1): V x H becomes V x E + E x H.
+2. Cross-layer sharing: one set of variables computes every layer.
+3. Sentence order: a pair is two consecutive segments, swapped or not.
+"""
+
+import os
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import create_pretraining_data
+import heads
+import modeling
+import tokenization
+
+_ROOT = os.path.dirname(os.path.abspath(__file__))
+
+
+def build(config):
+  """Builds a model; returns (model, input ids, trainable variables)."""
+  tf.reset_default_graph()
+  input_ids = tf.placeholder(tf.int32, [None, None])
+  model = heads.create_model(config, False, input_ids)
+  return model, input_ids, tf.trainable_variables()
+
+
+def count(variables):
+  return sum(int(np.prod(v.shape.as_list())) for v in variables)
+
+
+def config_of(name, **changes):
+  path = os.path.join(_ROOT, "albert_config", name)
+  values = modeling.AlbertConfig.from_json_file(path).to_dict()
+  values.update(changes)
+  return modeling.AlbertConfig.from_dict(values)
+
+
+def test_factorized_embedding():
+  config = config_of("albert_config_xxlarge.json", vocab_size=30000,
+                     num_hidden_layers=1)
+  _, _, variables = build(config)
+  tables = [v for v in variables if "word_embeddings" in v.op.name]
+  shapes = sorted(v.shape.as_list() for v in tables)
+  assert shapes == [[128, 4096], [30000, 128]], shapes
+  assert count(tables) == 30000 * 128 + 128 * 4096
+
+  plain = config_of("albert_config_xxlarge.json", vocab_size=30000,
+                    num_hidden_layers=1, embedding_size=None)
+  _, _, variables = build(plain)
+  tables = [v for v in variables if "word_embeddings" in v.op.name]
+  assert [v.shape.as_list() for v in tables] == [[30000, 4096]]
+  print("word embeddings of xxlarge: 30000 x 4096 = {:,} parameters become "
+        "30000 x 128 + 128 x 4096 = {:,}".format(
+            30000 * 4096, 30000 * 128 + 128 * 4096))
+
+
+# Size: encoder and pooler, the same with both pretraining heads, the paper's
+# table 1.
+_COUNTS = [
+    ("base", 11683584, 11813810, "12M"),
+    ("large", 17683968, 17847474, "18M"),
+    ("xlarge", 58724864, 59021490, "60M"),
+    ("xxlarge", 222595584, 223158450, "235M"),
+]
+
+
+def test_parameter_counts():
+  print("\nparameters, Google's layout, V = 30,000\n"
+        "size     encoder+pooler     with heads   paper")
+  for size, encoder, with_heads, paper in _COUNTS:
+    config = config_of("albert_config_%s_google.json" % size, vocab_size=30000)
+    model, _, variables = build(config)
+    assert count(variables) == encoder, (size, count(variables))
+    model.masked_lm_logits(tf.zeros([1, 1], tf.int32))
+    model.sentence_order_logits()
+    total = count(tf.trainable_variables())
+    assert total == with_heads, (size, total)
+    print("{:8s} {:14,} {:14,} {:>7s}".format(size, encoder, total, paper))
+  print("The paper rounds. Only its 235M lies further off than rounding: the "
+        "sizes it states (H 4096,\nFFN 16384, E 128, one set of layer "
+        "variables) make the figure above.")
+
+
+def test_cross_layer_sharing():
+  sizes = {"hidden_size": 1024, "intermediate_size": 3072, "vocab_size": 100,
+           "num_hidden_layers": 12, "num_attention_heads": 16}
+  totals = {}
+  for sharing in ("none", "all"):
+    config = config_of("albert_config_tiny.json", parameter_sharing=sharing,
+                       **sizes)
+    _, _, variables = build(config)
+    totals[sharing] = count(
+        [v for v in variables if v.op.name.startswith("bert/encoder/")])
+  assert totals == {"none": 125976576, "all": 10498048}, totals
+  print("\n12 layers, hidden 1024, FFN 3072: {none:,} parameters unshared, "
+        "{all:,} shared".format(**totals))
+
+
+def test_shared_layers_compute_with_one_set_of_variables():
+  # A layer whose output weights and biases are 0 adds nothing and, pre-LN,
+  # passes its input on. If one variable set serves every layer, that single
+  # assignment must silence them all.
+  config = config_of("albert_config_tiny.json", ln_type="preln")
+  model, input_ids, variables = build(config)
+  outputs = [model.get_embedding_output()] + model.get_all_encoder_layers()
+  silence = [v.assign(tf.zeros_like(v)) for v in variables
+             if "/output/dense/" in v.op.name]
+  assert len(silence) == 4  # kernel and bias, of attention and of the FFN
+  feed = {input_ids: [[101, 1920, 2157, 102]]}
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    before = session.run(outputs, feed)
+    session.run(silence)
+    after = session.run(outputs, feed)
+  changes = [np.abs(x - y).max() for x, y in zip(before[1:], before[:-1])]
+  assert min(changes) > 1e-3, changes
+  assert all(np.array_equal(layer, after[0]) for layer in after[1:])
+  print("silencing the one set of layer variables silences all %d layers"
+        % config.num_hidden_layers)
+
+
+def test_sentence_order():
+  tokenizer = tokenization.WordPieceTokenizer(
+      os.path.join(_ROOT, "albert_config", "vocab.txt"))
+  segmenter = create_pretraining_data.Segmenter(tokenizer, use_jieba=True)
+  path = os.path.join(_ROOT, "data", "text_train.txt")
+  documents = [segmenter.document(lines)
+               for lines in create_pretraining_data.read_documents([path])]
+  options = create_pretraining_data.FLAGS
+  if not options.is_parsed():
+    options(["test_changes"])
+  settings = create_pretraining_data.create_settings(options, tokenizer)
+  settings = settings._replace(dupe_factor=1, max_seq_length=96)
+  swapped = []
+  for index, document in enumerate(documents):
+    text = list(document.ids)
+    for record in create_pretraining_data.create_records(
+        [document], index, settings):
+      first, second = unmask_halves(record, tokenizer)
+      label = int(record["next_sentence_labels"][0])
+      in_order = second + first if label else first + second
+      assert contains(text, in_order), "halves are not consecutive"
+      other_way = first + second if label else second + first
+      assert not contains(text, other_way), "the label is the wrong way round"
+      swapped.append(label)
+  share = np.mean(swapped)
+  # Five standard deviations of a fair coin.
+  assert abs(share - 0.5) < 2.5 / np.sqrt(len(swapped)), share
+  print("\n{} sentence-order pairs: both halves come from one document and are "
+        "consecutive; {:.1%} are swapped, and those have label 1".format(
+            len(swapped), share))
+
+
+def unmask_halves(record, tokenizer):
+  """Returns the original ids of both halves of a record."""
+  ids = np.array(record["input_ids"])
+  used = record["masked_lm_weights"] > 0
+  ids[record["masked_lm_positions"][used]] = record["masked_lm_ids"][used]
+  ids = ids[record["input_mask"] > 0]
+  segments = record["segment_ids"][record["input_mask"] > 0]
+  first, second = (list(ids[segments == s]) for s in (0, 1))
+  assert first[0] == tokenizer.cls_id
+  assert first[-1] == second[-1] == tokenizer.sep_id
+  return first[1:-1], second[:-1]
+
+
+def contains(ids, part):
+  return any(ids[i:i + len(part)] == part
+             for i in range(len(ids) - len(part) + 1))
+
+
+if __name__ == "__main__":
+  for test in (test_factorized_embedding, test_parameter_counts,
+               test_cross_layer_sharing,
+               test_shared_layers_compute_with_one_set_of_variables,
+               test_sentence_order):
+    test()
+  print("\nall claims hold")

@@ -1,0 +1,63 @@
+"""What every test shares: graph mode, a fresh graph, real data, strictness.
+
+ALBERT_REAL_DATA: the folder with the real data sets; without it, the tests that
+read them are skipped. ALBERT_TESTS_STRICT=1 turns every skip into a failure.
+"""
+
+import os
+import pathlib
+import sys
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+tf.disable_eager_execution()
+tf.enable_resource_variables()
+
+STRICT = os.environ.get("ALBERT_TESTS_STRICT", "0") not in ("", "0")
+
+# Not collected, rather than skipped: nothing is missing where they do not run.
+collect_ignore_glob = [
+    "test_*_tf2.py" if tf.__version__.startswith("1.") else "test_*_tf1.py"
+]
+
+
+def pytest_configure(config):
+  # TensorFlow's own use of what Python and itself deprecate.
+  config.addinivalue_line(
+      "filterwarnings", "ignore::DeprecationWarning:tensorflow.*")
+
+
+@pytest.fixture(autouse=True)
+def fresh_graph():
+  tf.reset_default_graph()
+
+
+@pytest.fixture(scope="session")
+def real_data():
+  folder = os.environ.get("ALBERT_REAL_DATA")
+  if not folder:
+    pytest.skip("set ALBERT_REAL_DATA to the folder of the real data sets")
+  return pathlib.Path(folder)
+
+
+def fail_if_skipped(report):
+  # An expected failure is reported as skipped too, and is none.
+  if STRICT and report.skipped and not hasattr(report, "wasxfail"):
+    reason = report.longrepr[2]
+    report.outcome = "failed"
+    report.longrepr = "under ALBERT_TESTS_STRICT: %s" % reason
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport():
+  outcome = yield
+  fail_if_skipped(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report():
+  outcome = yield
+  fail_if_skipped(outcome.get_result())

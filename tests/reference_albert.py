@@ -1,0 +1,255 @@
+"""ALBERT's forward pass in float64 NumPy, written from the papers.
+
+`weights` is a dict from variable name to array, `config` a plain dict as in
+the JSON files. Nothing is shared with `modeling.py`, so that the two can be
+compared. Dimensions: B batch, S sequence, N heads, D head size, H hidden,
+E embedding, V vocabulary, P predictions.
+"""
+
+import math
+
+import numpy as np
+
+
+def is_google(config):
+  return "num_hidden_groups" in config
+
+
+def embedding_size(config):
+  return config.get("embedding_size", config["hidden_size"])
+
+
+def has_projection(config):
+  if is_google(config):
+    return embedding_size(config) != config["hidden_size"]
+  return "embedding_size" in config
+
+
+def sharing(config):
+  default = "all" if "embedding_size" in config else "none"
+  return config.get("parameter_sharing", default)
+
+
+def google_block(group, inner):
+  scope = "bert/encoder/transformer/group_%d/inner_group_%d/" % (group, inner)
+  return {
+      "query": scope + "attention_1/self/query",
+      "key": scope + "attention_1/self/key",
+      "value": scope + "attention_1/self/value",
+      "attention_output": scope + "attention_1/output/dense",
+      "attention_norm": scope + "LayerNorm",
+      "ffn_in": scope + "ffn_1/intermediate/dense",
+      "ffn_out": scope + "ffn_1/intermediate/output/dense",
+      "ffn_norm": scope + "LayerNorm_1",
+  }
+
+
+def albert_zh_block(mode, layer):
+  scope = "bert/encoder/"
+  scope += "layer_%d/" % layer if mode == "none" else "layer_shared/"
+  attention = scope + "attention"
+  attention += "_%d/" % layer if mode == "ffn" else "/"
+  suffix = "_%d/" % layer if mode == "attention" else "/"
+  return {
+      "query": attention + "self/query",
+      "key": attention + "self/key",
+      "value": attention + "self/value",
+      "attention_output": attention + "output/dense",
+      "attention_norm": attention + "output/LayerNorm",
+      "ffn_in": scope + "intermediate" + suffix + "dense",
+      "ffn_out": scope + "output" + suffix + "dense",
+      "ffn_norm": scope + "output" + suffix + "LayerNorm",
+  }
+
+
+def blocks_of_layer(config, layer):
+  """The scopes of the blocks that layer number `layer` applies in turn."""
+  if not is_google(config):
+    return [albert_zh_block(sharing(config), layer)]
+  group = layer * config["num_hidden_groups"] // config["num_hidden_layers"]
+  return [google_block(group, inner)
+          for inner in range(config.get("inner_group_num", 1))]
+
+
+def expected_variables(config):
+  """All trainable variables with both heads, as {name: shape}."""
+  V, E = config["vocab_size"], embedding_size(config)
+  H, F = config["hidden_size"], config["intermediate_size"]
+  table_width = E if is_google(config) else H
+  transform_width = E if is_google(config) else H
+  shapes = {}
+
+  def dense(scope, size_in, size_out):
+    shapes[scope + "/kernel"] = (size_in, size_out)
+    shapes[scope + "/bias"] = (size_out,)
+
+  def norm(scope, size):
+    shapes[scope + "/gamma"] = (size,)
+    shapes[scope + "/beta"] = (size,)
+
+  shapes["bert/embeddings/word_embeddings"] = (V, E)
+  shapes["bert/embeddings/token_type_embeddings"] = (
+      config["type_vocab_size"], table_width)
+  shapes["bert/embeddings/position_embeddings"] = (
+      config["max_position_embeddings"], table_width)
+  norm("bert/embeddings/LayerNorm", table_width)
+  if has_projection(config):
+    if is_google(config):
+      dense("bert/encoder/embedding_hidden_mapping_in", E, H)
+    else:
+      shapes["bert/embeddings/word_embeddings_2"] = (E, H)
+  for layer in range(config["num_hidden_layers"]):
+    for block in blocks_of_layer(config, layer):
+      for part in ("query", "key", "value", "attention_output"):
+        dense(block[part], H, H)
+      dense(block["ffn_in"], H, F)
+      dense(block["ffn_out"], F, H)
+      norm(block["attention_norm"], H)
+      norm(block["ffn_norm"], H)
+  dense("bert/pooler/dense", H, H)
+  dense("cls/predictions/transform/dense", H, transform_width)
+  norm("cls/predictions/transform/LayerNorm", transform_width)
+  shapes["cls/predictions/output_bias"] = (V,)
+  shapes["cls/seq_relationship/output_weights"] = (2, H)
+  shapes["cls/seq_relationship/output_bias"] = (2,)
+  return shapes
+
+
+def activation(name, x):
+  if name in ("gelu", "gelu_new"):
+    inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)
+    return 0.5 * x * (1.0 + np.tanh(inner))
+  return {"relu": lambda y: np.maximum(y, 0.0),
+          "tanh": np.tanh,
+          "linear": lambda y: y}[name](x)
+
+
+def layer_norm(weights, scope, x):
+  mean = np.mean(x, axis=-1, keepdims=True)
+  variance = np.mean((x - mean)**2, axis=-1, keepdims=True)
+  normalized = (x - mean) / np.sqrt(variance + 1e-12)
+  return normalized * weights[scope + "/gamma"] + weights[scope + "/beta"]
+
+
+def dense(weights, scope, x):
+  return np.matmul(x, weights[scope + "/kernel"]) + weights[scope + "/bias"]
+
+
+def softmax(x):
+  e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+  return e / np.sum(e, axis=-1, keepdims=True)
+
+
+def attention(weights, config, block, x, input_mask):
+  """Multi-head self-attention, one head at a time; [B, S, H] -> [B, S, H]."""
+  size = config["hidden_size"] // config["num_attention_heads"]
+  bias = -10000.0 * (1.0 - input_mask[:, np.newaxis, :])  # [B, 1, S]
+  query = dense(weights, block["query"], x)
+  key = dense(weights, block["key"], x)
+  value = dense(weights, block["value"], x)
+  contexts = []
+  for head in range(config["num_attention_heads"]):
+    part = slice(head * size, (head + 1) * size)
+    scores = np.matmul(query[:, :, part],
+                       np.transpose(key[:, :, part], [0, 2, 1]))
+    probs = softmax(scores / math.sqrt(size) + bias)  # [B, S, S]
+    contexts.append(np.matmul(probs, value[:, :, part]))
+  return dense(weights, block["attention_output"],
+               np.concatenate(contexts, axis=-1))
+
+
+def ffn(weights, config, block, x):
+  inner = activation(config["hidden_act"], dense(weights, block["ffn_in"], x))
+  return dense(weights, block["ffn_out"], inner)
+
+
+def transformer_block(weights, config, block, x, input_mask):
+  if config.get("ln_type", "postln") == "preln":
+    y = layer_norm(weights, block["attention_norm"], x)
+    x = x + attention(weights, config, block, y, input_mask)
+    y = layer_norm(weights, block["ffn_norm"], x)
+    return x + ffn(weights, config, block, y)
+  x = layer_norm(weights, block["attention_norm"],
+                 x + attention(weights, config, block, x, input_mask))
+  return layer_norm(weights, block["ffn_norm"],
+                    x + ffn(weights, config, block, x))
+
+
+def embed(weights, config, input_ids, token_type_ids):
+  """The input of the first layer, [B, S, H]."""
+  words = weights["bert/embeddings/word_embeddings"][input_ids]
+  if has_projection(config) and not is_google(config):
+    words = np.matmul(words, weights["bert/embeddings/word_embeddings_2"])
+  segments = weights["bert/embeddings/token_type_embeddings"][token_type_ids]
+  positions = weights["bert/embeddings/position_embeddings"]
+  x = words + segments + positions[:input_ids.shape[1]]
+  x = layer_norm(weights, "bert/embeddings/LayerNorm", x)
+  if has_projection(config) and is_google(config):
+    x = dense(weights, "bert/encoder/embedding_hidden_mapping_in", x)
+  return x
+
+
+def forward(weights, config, input_ids, input_mask, token_type_ids):
+  """The encoder and the pooler without dropout.
+
+  Args:
+    weights: dict, variable name -> array.
+    config: dict as in the JSON files.
+    input_ids, input_mask, token_type_ids: int [B, S].
+
+  Returns:
+    dict of float64 arrays: `embedding_output` [B, S, H]; `all_layers`, a list
+    of [B, S, H], one per layer; `sequence_output`, the last of them;
+    `pooled_output` [B, H].
+  """
+  x = embed(weights, config, np.asarray(input_ids), np.asarray(token_type_ids))
+  embedding_output = x
+  input_mask = np.asarray(input_mask, np.float64)
+  all_layers = []
+  for layer in range(config["num_hidden_layers"]):
+    for block in blocks_of_layer(config, layer):
+      x = transformer_block(weights, config, block, x, input_mask)
+    all_layers.append(x)
+  pooled_output = np.tanh(dense(weights, "bert/pooler/dense", x[:, 0]))
+  return {"embedding_output": embedding_output, "all_layers": all_layers,
+          "sequence_output": x, "pooled_output": pooled_output}
+
+
+def masked_lm_logits(weights, config, sequence_output, positions):
+  """Logits over the vocabulary at `positions` [B, P]; [B * P, V]."""
+  x = np.concatenate([example[at] for example, at
+                      in zip(sequence_output, np.asarray(positions))])
+  x = dense(weights, "cls/predictions/transform/dense", x)
+  x = activation(config["hidden_act"], x)
+  x = layer_norm(weights, "cls/predictions/transform/LayerNorm", x)
+  if has_projection(config) and not is_google(config):
+    x = np.matmul(x, weights["bert/embeddings/word_embeddings_2"].T)
+  return (np.matmul(x, weights["bert/embeddings/word_embeddings"].T) +
+          weights["cls/predictions/output_bias"])
+
+
+def sentence_order_logits(weights, config, pooled_output):
+  """Logits of in order / swapped; [B, 2]."""
+  del config
+  return (np.matmul(pooled_output,
+                    weights["cls/seq_relationship/output_weights"].T) +
+          weights["cls/seq_relationship/output_bias"])
+
+
+def random_weights(config, seed=0):
+  """Weights that leave no term of the model without effect, float64.
+
+  Values are rounded to float32 first: both sides then start from the same.
+  """
+  rng = np.random.RandomState(seed)
+  weights = {}
+  for name, shape in sorted(expected_variables(config).items()):
+    value = rng.normal(size=shape)
+    if name.endswith(("/kernel", "word_embeddings_2")):
+      value /= math.sqrt(shape[0])
+    else:
+      value *= 0.3
+    if name.endswith("/gamma"):
+      value += 1.0
+    weights[name] = value.astype(np.float32).astype(np.float64)
+  return weights

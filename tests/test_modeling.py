@@ -1,0 +1,600 @@
+"""The model against an independent NumPy implementation and worked numbers."""
+
+import glob
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+import reference_albert as reference
+import tensorflow.compat.v1 as tf
+
+import heads
+import modeling
+
+TESTS = os.path.dirname(os.path.abspath(__file__))
+CONFIG_DIR = os.path.join(os.path.dirname(TESTS), "albert_config")
+CONFIG_NAMES = ["albert_config_%s.json" % name for name in (
+    "tiny", "base", "large", "xlarge", "xxlarge", "tiny_google",
+    "small_google", "base_google", "large_google", "xlarge_google",
+    "xxlarge_google")] + ["bert_config.json"]
+
+BATCH, SEQ = 3, 7
+INPUT_IDS = np.random.RandomState(11).randint(0, 50, size=[BATCH, SEQ])
+INPUT_MASK = np.array([[1] * 7, [1] * 4 + [0] * 3, [1] + [0] * 6])
+SEGMENT_IDS = np.array([[0, 0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 0, 0, 0], [0] * 7])
+POSITIONS = np.array([[1, 3, 6], [0, 0, 2], [4, 0, 5]])
+
+
+def albert_zh_config(**changes):
+  config = {
+      "vocab_size": 50, "embedding_size": 16, "hidden_size": 24,
+      "num_hidden_layers": 2, "num_attention_heads": 4,
+      "intermediate_size": 40, "hidden_act": "gelu",
+      "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+      "max_position_embeddings": 9, "type_vocab_size": 2,
+      "initializer_range": 0.02}
+  config.update(changes)
+  return config
+
+
+def google_config(**changes):
+  config = albert_zh_config(num_hidden_groups=1, inner_group_num=1)
+  config.update(changes)
+  return config
+
+
+def bert_config(**changes):
+  config = albert_zh_config(parameter_sharing="none", **changes)
+  del config["embedding_size"]
+  return config
+
+
+TWO_GROUPS = dict(num_hidden_groups=2, inner_group_num=2, num_hidden_layers=4)
+CONFIGS = {
+    "albert_zh": albert_zh_config(),
+    "albert_zh_preln": albert_zh_config(ln_type="preln"),
+    "albert_zh_attention": albert_zh_config(parameter_sharing="attention"),
+    "albert_zh_ffn": albert_zh_config(parameter_sharing="ffn"),
+    "albert_zh_none": albert_zh_config(parameter_sharing="none"),
+    "albert_zh_ffn_preln": albert_zh_config(parameter_sharing="ffn",
+                                            ln_type="preln"),
+    "albert_zh_relu": albert_zh_config(hidden_act="relu"),
+    "google": google_config(),
+    "google_preln": google_config(ln_type="preln"),
+    "google_groups": google_config(**TWO_GROUPS),
+    "google_groups_preln": google_config(ln_type="preln", **TWO_GROUPS),
+    "google_uneven_groups": google_config(
+        num_hidden_groups=2, num_hidden_layers=3, ln_type="preln"),
+    "google_unfactorized": google_config(embedding_size=24),
+    "google_relu": google_config(hidden_act="relu"),
+    "google_tanh": google_config(hidden_act="tanh", num_hidden_layers=1),
+    "google_linear": google_config(hidden_act="linear", num_hidden_layers=1),
+    "google_gelu_new": google_config(hidden_act="gelu_new",
+                                     num_hidden_layers=1),
+    "bert": bert_config(),
+    "bert_preln": bert_config(ln_type="preln"),
+}
+
+
+def create(config, is_training=False, input_ids=INPUT_IDS,
+           input_mask=INPUT_MASK, token_type_ids=SEGMENT_IDS, **kwargs):
+  def tensor(values):
+    return None if values is None else tf.constant(values, tf.int32)
+
+  return heads.create_model(
+      modeling.AlbertConfig.from_dict(config), is_training, tensor(input_ids),
+      tensor(input_mask), tensor(token_type_ids), **kwargs)
+
+
+def outputs_of(model, positions=POSITIONS):
+  return {
+      "embedding_output": model.get_embedding_output(),
+      "all_layers": list(model.get_all_encoder_layers()),
+      "sequence_output": model.get_sequence_output(),
+      "pooled_output": model.get_pooled_output(),
+      "masked_lm_logits": model.masked_lm_logits(tf.constant(positions)),
+      "sentence_order_logits": model.sentence_order_logits()}
+
+
+def initialize(sess, weights):
+  variables = {v.op.name: v for v in tf.trainable_variables()}
+  assert set(variables) == set(weights)
+  sess.run(tf.global_variables_initializer(), {
+      variables[name].initial_value: value for name, value in weights.items()})
+
+
+def run_model(config, weights, *args, **kwargs):
+  positions = kwargs.pop("positions", POSITIONS)
+  with tf.Graph().as_default(), tf.Session() as sess:
+    outputs = outputs_of(create(config, False, *args, **kwargs), positions)
+    initialize(sess, weights)
+    return sess.run(outputs)
+
+
+def run_reference(config, weights, input_ids=INPUT_IDS, input_mask=INPUT_MASK,
+                  token_type_ids=SEGMENT_IDS):
+  outputs = reference.forward(weights, config, input_ids, input_mask,
+                              token_type_ids)
+  outputs["masked_lm_logits"] = reference.masked_lm_logits(
+      weights, config, outputs["sequence_output"], POSITIONS)
+  outputs["sentence_order_logits"] = reference.sentence_order_logits(
+      weights, config, outputs["pooled_output"])
+  return outputs
+
+
+def assert_same_outputs(actual, expected, atol):
+  assert len(actual["all_layers"]) == len(expected["all_layers"])
+  for got, want in zip(actual["all_layers"], expected["all_layers"]):
+    np.testing.assert_allclose(got, want, rtol=0, atol=atol)
+  for name in sorted(set(expected) - {"all_layers"}):
+    assert actual[name].shape == expected[name].shape, name
+    np.testing.assert_allclose(actual[name], expected[name], rtol=0, atol=atol,
+                               err_msg=name)
+
+
+def trainable_shapes(config):
+  with tf.Graph().as_default():
+    ids = tf.placeholder(tf.int32, [1, 4])
+    model = heads.create_model(config, False, ids)
+    model.masked_lm_logits(tf.constant([[1]]))
+    model.sentence_order_logits()
+    names = [v.op.name for v in tf.trainable_variables()]
+    assert len(names) == len(set(names))
+    return {v.op.name: tuple(v.shape.as_list())
+            for v in tf.trainable_variables()}
+
+
+def released_shapes(filename):
+  with open(os.path.join(TESTS, "released_variables", filename)) as lines:
+    rows = [line.rstrip("\n").split("\t") for line in lines]
+  return {name: tuple(json.loads(shape)) for name, shape in rows}
+
+
+@pytest.mark.parametrize("config_name,released", [
+    ("albert_config_tiny.json", "albert_tiny_zh.vars.txt"),
+    ("albert_config_tiny_google.json", "albert_tiny_zh_google.vars.txt")])
+def test_tiny_has_exactly_the_variables_of_the_released_file(
+    config_name, released):
+  config = modeling.AlbertConfig.from_json_file(
+      os.path.join(CONFIG_DIR, config_name))
+  assert trainable_shapes(config) == released_shapes(released)
+
+
+def test_configuration_files_are_the_known_ones():
+  found = [os.path.basename(path)
+           for path in glob.glob(os.path.join(CONFIG_DIR, "*.json"))]
+  assert sorted(found) == sorted(CONFIG_NAMES)
+
+
+def read_config(name):
+  with open(os.path.join(CONFIG_DIR, name)) as f:
+    return json.load(f)
+
+
+@pytest.mark.parametrize("name", CONFIG_NAMES)
+def test_variables_of_every_configuration_file(name):
+  config = read_config(name)
+  if reference.sharing(config) == "all":
+    # Depth adds no variables, only nodes to the graph.
+    config["num_hidden_layers"] = min(config["num_hidden_layers"], 3)
+  parsed = modeling.AlbertConfig.from_dict(config)
+  assert parsed.layout == ("google" if "google" in name else "albert_zh")
+  assert trainable_shapes(parsed) == reference.expected_variables(config)
+
+
+@pytest.mark.parametrize("name,encoder,with_heads", [
+    ("base", 11683584, 11813810), ("large", 17683968, 17847474),
+    ("xlarge", 58724864, 59021490), ("xxlarge", 222595584, 223158450)])
+def test_parameter_counts_of_google_models_with_30000_words(
+    name, encoder, with_heads):
+  config = read_config("albert_config_%s_google.json" % name)
+  sizes = {variable: int(np.prod(shape)) for variable, shape
+           in reference.expected_variables(
+               dict(config, vocab_size=30000)).items()}
+  assert sum(sizes.values()) == with_heads
+  assert sum(size for variable, size in sizes.items()
+             if not variable.startswith("cls/")) == encoder
+
+
+@pytest.mark.parametrize("name,layers,hidden,heads_of_attention", [
+    ("base", 12, 768, 12), ("large", 24, 1024, 16), ("xlarge", 24, 2048, 16),
+    ("xxlarge", 12, 4096, 64)])
+def test_sizes_of_google_models(name, layers, hidden, heads_of_attention):
+  config = modeling.AlbertConfig.from_json_file(
+      os.path.join(CONFIG_DIR, "albert_config_%s_google.json" % name))
+  assert (config.num_hidden_layers, config.hidden_size,
+          config.num_attention_heads) == (layers, hidden, heads_of_attention)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_forward_agrees_with_numpy(name):
+  config = CONFIGS[name]
+  weights = reference.random_weights(config)
+  assert_same_outputs(run_model(config, weights),
+                      run_reference(config, weights), atol=1e-5)
+
+
+def test_layer_norm_epsilon_is_far_below_the_variance_of_small_embeddings():
+  config = CONFIGS["google"]
+  weights = reference.random_weights(config)
+  for name in weights:
+    if name.startswith("bert/embeddings/") and name.endswith("_embeddings"):
+      weights[name] *= 1e-3
+  actual = run_model(config, weights)["embedding_output"]
+  expected = run_reference(config, weights)["embedding_output"]
+  np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["albert_zh", "google", "bert"])
+def test_embedding_table_is_the_word_embeddings(name):
+  config = CONFIGS[name]
+  weights = reference.random_weights(config)
+  with tf.Graph().as_default(), tf.Session() as sess:
+    model = create(config)
+    outputs_of(model)
+    initialize(sess, weights)
+    table = sess.run(tf.convert_to_tensor(model.get_embedding_table()))
+  np.testing.assert_array_equal(
+      table, weights["bert/embeddings/word_embeddings"].astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["albert_zh", "google"])
+def test_no_mask_and_no_segments_mean_all_real_and_all_first(name):
+  config = CONFIGS[name]
+  weights = reference.random_weights(config)
+  actual = run_model(config, weights, input_mask=None, token_type_ids=None)
+  expected = run_reference(config, weights,
+                           input_mask=np.ones_like(INPUT_IDS),
+                           token_type_ids=np.zeros_like(INPUT_IDS))
+  assert_same_outputs(actual, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["albert_zh", "google_preln"])
+def test_what_stands_in_the_padding_changes_no_real_token(name):
+  config = CONFIGS[name]
+  weights = reference.random_weights(config)
+  other_ids = np.where(INPUT_MASK == 1, INPUT_IDS, (INPUT_IDS + 17) % 50)
+  real = INPUT_MASK == 1
+  one, other = np.split(run_model(
+      config, weights, np.concatenate([INPUT_IDS, other_ids]),
+      np.concatenate([INPUT_MASK] * 2), np.concatenate([SEGMENT_IDS] * 2),
+      positions=np.concatenate([POSITIONS] * 2))["sequence_output"], 2)
+  np.testing.assert_allclose(one[real], other[real], rtol=0, atol=1e-6)
+  assert np.abs(one[~real] - other[~real]).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["albert_zh", "google"])
+def test_sizes_of_batch_and_sequence_may_be_unknown(name):
+  config = CONFIGS[name]
+  weights = reference.random_weights(config)
+  arrays = [INPUT_IDS, INPUT_MASK, SEGMENT_IDS]
+  with tf.Graph().as_default(), tf.Session() as sess:
+    inputs = [tf.placeholder(tf.int32, [None, None]) for _ in arrays]
+    outputs = outputs_of(heads.create_model(
+        modeling.AlbertConfig.from_dict(config), False, *inputs))
+    assert outputs["sequence_output"].shape.as_list() == [None, None, 24]
+    initialize(sess, weights)
+    actual = sess.run(outputs, dict(zip(inputs, arrays)))
+  assert_same_outputs(actual, run_reference(config, weights), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["albert_zh", "google", "bert"])
+def test_one_hot_lookups_agree_with_numpy(name):
+  config = CONFIGS[name]
+  weights = reference.random_weights(config)
+  actual = run_model(config, weights, use_one_hot_embeddings=True)
+  assert_same_outputs(actual, run_reference(config, weights), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [
+    "albert_zh", "albert_zh_preln", "albert_zh_attention", "google",
+    "google_uneven_groups"])
+def test_gradients_agree_with_finite_differences(name):
+  config = CONFIGS[name]
+  weights = reference.random_weights(config, seed=1)
+  rng = np.random.RandomState(2)
+  projections = {
+      "sequence_output": rng.normal(size=[BATCH, SEQ, 24]),
+      "masked_lm_logits": rng.normal(size=[POSITIONS.size, 50]),
+      "sentence_order_logits": rng.normal(size=[BATCH, 2])}
+
+  def reference_loss():
+    outputs = run_reference(config, weights)
+    return sum(np.sum(outputs[key] * projection)
+               for key, projection in projections.items())
+
+  with tf.Graph().as_default(), tf.Session() as sess:
+    outputs = outputs_of(create(config))
+    loss = tf.add_n([
+        tf.reduce_sum(outputs[key] * projection.astype(np.float32))
+        for key, projection in projections.items()])
+    variables = tf.trainable_variables()
+    gradients = [tf.convert_to_tensor(g) for g in tf.gradients(loss, variables)]
+    initialize(sess, weights)
+    actual = dict(zip([v.op.name for v in variables], sess.run(gradients)))
+
+  numbered = r"/(layer|group|inner_group|attention|intermediate|output)_\d+/"
+  kinds = {}
+  for variable_name in sorted(weights):
+    kinds.setdefault(re.sub(numbered, "/", variable_name), []).append(
+        variable_name)
+  step = 1e-5
+  for _, names in sorted(kinds.items()):
+    for variable_name in rng.choice(names, size=3):
+      value, gradient = weights[variable_name], actual[variable_name]
+      large = np.argwhere(np.abs(gradient) > 0.1 * np.abs(gradient).max())
+      entry = tuple(large[rng.randint(len(large))])
+      start = value[entry]
+      value[entry] = start + step
+      above = reference_loss()
+      value[entry] = start - step
+      below = reference_loss()
+      value[entry] = start
+      # The key bias moves all scores of a query alike: its gradient is zero
+      # up to rounding, hence the absolute part of the tolerance.
+      np.testing.assert_allclose(
+          gradient[entry], (above - below) / (2 * step), rtol=1e-3, atol=2e-3,
+          err_msg="%s %s" % (variable_name, entry))
+
+
+def only_biases(attention_bias, ffn_bias):
+  """Assignments that make the outputs of attention and FFN a constant."""
+  assignments = []
+  for variable in tf.trainable_variables():
+    name = variable.op.name
+    if "bert/encoder/" in name and "/output" in name:
+      value = 0.0
+      if name.endswith("dense/bias"):
+        value = (attention_bias if "attention" in name else ffn_bias)(name)
+      if "/dense/" in name:
+        assignments.append(variable.assign(
+            np.full(variable.shape.as_list(), value, np.float32)))
+  return assignments
+
+
+def increments(config, attention_bias, ffn_bias):
+  """What each pre-LN layer adds when its two outputs are only a bias."""
+  with tf.Graph().as_default(), tf.Session() as sess:
+    layers = create(dict(config, ln_type="preln")).get_all_encoder_layers()
+    sess.run(tf.global_variables_initializer())
+    sess.run(only_biases(attention_bias, ffn_bias))
+    layers = sess.run(list(layers))
+  return [np.unique(np.round(after - before, 3)).tolist()
+          for before, after in zip(layers, layers[1:])]
+
+
+def number_after(prefix, name):
+  return float(name.split(prefix)[1].split("/")[0])
+
+
+def test_all_layers_use_the_shared_block():
+  assert increments(
+      albert_zh_config(num_hidden_layers=3),
+      attention_bias=lambda name: 1,
+      ffn_bias=lambda name: 10) == [[11.0], [11.0]]
+
+
+def test_shared_attention_with_a_ffn_for_each_layer():
+  assert increments(
+      albert_zh_config(num_hidden_layers=3, parameter_sharing="attention"),
+      attention_bias=lambda name: 1,
+      ffn_bias=lambda name: 10 * number_after("/output_", name)
+  ) == [[11.0], [21.0]]
+
+
+def test_shared_ffn_with_attention_for_each_layer():
+  assert increments(
+      albert_zh_config(num_hidden_layers=3, parameter_sharing="ffn"),
+      attention_bias=lambda name: number_after("/attention_", name),
+      ffn_bias=lambda name: 10) == [[11.0], [12.0]]
+
+
+def test_nothing_shared():
+  assert increments(
+      albert_zh_config(num_hidden_layers=3, parameter_sharing="none"),
+      attention_bias=lambda name: number_after("/layer_", name),
+      ffn_bias=lambda name: 10 * number_after("/layer_", name)
+  ) == [[11.0], [22.0]]
+
+
+def test_google_groups_follow_one_another():
+  # The layers are in groups 0, 0 and 1; each runs both inner groups.
+  assert increments(
+      google_config(num_hidden_groups=2, inner_group_num=2,
+                    num_hidden_layers=3),
+      attention_bias=lambda name: 1 + 100 * number_after("/group_", name),
+      ffn_bias=lambda name: 10 * number_after("/inner_group_", name)
+  ) == [[12.0], [212.0]]
+
+
+DROPOUT = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+
+
+@pytest.mark.parametrize("name", ["albert_zh", "google_preln"])
+def test_dropout_depends_on_the_step_and_on_nothing_else(name):
+  config = dict(CONFIGS[name], **DROPOUT)
+  with tf.Graph().as_default():
+    global_step = tf.train.get_or_create_global_step()
+    model = create(config, is_training=True)
+    output = model.get_sequence_output()
+    set_step = global_step.assign(tf.placeholder(tf.int64, [], "step"))
+    weights = {
+        name: value
+        for name, value in reference.random_weights(config).items()
+        if name in {v.op.name for v in tf.trainable_variables()}}
+    results = []
+    for steps in ([0, 0, 1, 2], [1]):
+      with tf.Session() as sess:
+        initialize(sess, weights)
+        for step in steps:
+          sess.run(set_step, {"step:0": step})
+          results.append(sess.run(output))
+  np.testing.assert_array_equal(results[0], results[1])
+  np.testing.assert_array_equal(results[2], results[4])
+  assert np.abs(results[0] - results[2]).max() > 0.1
+  assert np.abs(results[2] - results[3]).max() > 0.1
+
+
+def test_dropout_drops_a_tenth_and_differs_between_layers_and_examples():
+  config = albert_zh_config(num_hidden_layers=3, hidden_size=240,
+                            ln_type="preln", **DROPOUT)
+  with tf.Graph().as_default(), tf.Session() as sess:
+    tf.train.get_or_create_global_step()
+    layers = create(config, is_training=True).get_all_encoder_layers()
+    sess.run(tf.global_variables_initializer())
+    sess.run(only_biases(lambda name: 0.9, lambda name: 9.0))
+    layers = sess.run(list(layers))
+  kept = []
+  for before, after in zip(layers, layers[1:]):
+    added = np.round(after - before).astype(int)
+    assert set(np.unique(added)) == {0, 1, 10, 11}
+    kept += [added % 10 == 1, added >= 10]
+  # 5040 draws: 0.1 within five standard deviations.
+  for i, one in enumerate(kept):
+    assert abs(np.mean(one) - 0.9) < 0.022
+    assert abs(np.mean(one[0] & one[1]) - 0.81) < 0.047
+    for other in kept[:i]:
+      assert abs(np.mean(one & other) - 0.81) < 0.028
+
+
+def attention_kept(attention_dropout):
+  """The sum of what is left of the attention probabilities, [B, S, H]."""
+  config = google_config(attention_probs_dropout_prob=attention_dropout,
+                         num_hidden_layers=2, ln_type="preln")
+  scope = "bert/encoder/transformer/group_0/inner_group_0/"
+  with tf.Graph().as_default(), tf.Session() as sess:
+    tf.train.get_or_create_global_step()
+    layers = create(config, is_training=True,
+                    input_mask=None).get_all_encoder_layers()
+    sess.run(tf.global_variables_initializer())
+    values = {
+        "attention_1/self/query/kernel": np.zeros([24, 24]),
+        "attention_1/self/value/kernel": np.zeros([24, 24]),
+        "attention_1/self/value/bias": np.ones([24]),
+        "attention_1/output/dense/kernel": np.eye(24),
+        "attention_1/output/dense/bias": np.zeros([24]),
+        "ffn_1/intermediate/output/dense/kernel": np.zeros([40, 24])}
+    variables = {v.op.name: v for v in tf.trainable_variables()}
+    sess.run([variables[scope + name].assign(value.astype(np.float32))
+              for name, value in values.items()])
+    first, second = sess.run(list(layers))
+  return second - first
+
+
+def test_dropout_of_attention_probabilities_is_drawn_for_each_head():
+  np.testing.assert_allclose(attention_kept(0.0), 1.0, atol=1e-5)
+  left = attention_kept(0.5)
+  # Seven keys of equal weight, each dropped or doubled.
+  np.testing.assert_allclose(left * 7 / 2, np.round(left * 7 / 2), atol=1e-4)
+  by_head = left.reshape([BATCH, SEQ, 4, 6])
+  np.testing.assert_allclose(by_head, by_head[..., :1] + np.zeros([6]),
+                             atol=1e-5)
+  assert abs(by_head[..., 0].mean() - 1.0) < 0.2
+  for axis in range(3):
+    assert np.ptp(by_head[..., 0], axis=axis).max() > 0.2
+
+
+def test_no_dropout_outside_training():
+  config = dict(CONFIGS["google"], **DROPOUT)
+  weights = reference.random_weights(config)
+  with tf.Graph().as_default(), tf.Session() as sess:
+    global_step = tf.train.get_or_create_global_step()
+    outputs = outputs_of(create(config, is_training=False))
+    initialize(sess, weights)
+    first = sess.run(outputs)
+    sess.run(global_step.assign_add(1))
+    second = sess.run(outputs)
+  assert_same_outputs(second, first, atol=0)
+  assert_same_outputs(first, run_reference(config, weights), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["albert_zh", "google"])
+@pytest.mark.parametrize("shape", [[7], [1, 3, 7]])
+def test_input_of_another_rank_is_an_error(name, shape):
+  with tf.Graph().as_default():
+    with pytest.raises(ValueError, match="rank"):
+      create(CONFIGS[name], input_ids=np.zeros(shape), input_mask=None,
+             token_type_ids=None)
+
+
+@pytest.mark.parametrize("name", ["albert_zh", "google"])
+def test_longest_sequence_is_max_position_embeddings(name):
+  with tf.Graph().as_default():
+    create(CONFIGS[name], input_ids=np.zeros([1, 9]), input_mask=None,
+           token_type_ids=None)
+  with tf.Graph().as_default():
+    with pytest.raises(ValueError, match="max_position_embeddings") as error:
+      create(CONFIGS[name], input_ids=np.zeros([1, 10]), input_mask=None,
+             token_type_ids=None)
+  assert "9" in str(error.value) and "10" in str(error.value)
+
+
+def test_config_round_trip(tmp_path):
+  for config in CONFIGS.values():
+    parsed = modeling.AlbertConfig.from_dict(config)
+    written = parsed.to_dict()
+    for key in config:
+      assert written[key] == config[key]
+    assert modeling.AlbertConfig.from_dict(written).to_dict() == written
+    path = str(tmp_path / "config.json")
+    with open(path, "w") as f:
+      json.dump(config, f)
+    from_file = modeling.AlbertConfig.from_json_file(path)
+    assert from_file.to_dict() == written
+    for key, value in config.items():
+      assert getattr(from_file, key) == value
+    assert from_file.layout == parsed.layout
+
+
+def test_config_defaults():
+  factorized = modeling.AlbertConfig.from_dict(albert_zh_config())
+  assert factorized.layout == "albert_zh"
+  assert factorized.ln_type == "postln"
+  assert factorized.parameter_sharing == "all"
+  plain = bert_config()
+  del plain["parameter_sharing"]
+  assert modeling.AlbertConfig.from_dict(plain).parameter_sharing == "none"
+  grouped = google_config()
+  del grouped["inner_group_num"]
+  grouped = modeling.AlbertConfig.from_dict(grouped)
+  assert grouped.layout == "google"
+  assert grouped.inner_group_num == 1
+
+
+def test_legacy_keys_are_accepted():
+  legacy = {
+      "directionality": "bidi", "pooler_fc_size": 768,
+      "pooler_num_attention_heads": 12, "pooler_num_fc_layers": 3,
+      "pooler_size_per_head": 128, "pooler_type": "first_token_transform",
+      "net_structure_type": 0, "gap_size": 0, "num_memory_blocks": 0,
+      "down_scale_factor": 1, "layers_to_keep": []}
+  for config in (albert_zh_config(), google_config()):
+    modeling.AlbertConfig.from_dict(dict(config, **legacy))
+
+
+@pytest.mark.parametrize("config,message", [
+    (albert_zh_config(hiden_size=24), "hiden_size"),
+    (google_config(num_hidden_group=1), "num_hidden_group"),
+    (albert_zh_config(num_attention_heads=5), "num_attention_heads|heads"),
+    (albert_zh_config(ln_type="pre"), "ln_type"),
+    (albert_zh_config(parameter_sharing="some"), "parameter_sharing"),
+    (albert_zh_config(hidden_act="swish"), "hidden_act"),
+    (google_config(parameter_sharing="none"), "parameter_sharing"),
+    (google_config(parameter_sharing="attention"), "parameter_sharing"),
+])
+def test_config_errors_name_the_key(config, message):
+  with pytest.raises(ValueError, match=message):
+    modeling.AlbertConfig.from_dict(config)
+
+
+@pytest.mark.parametrize("key", [
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+    "intermediate_size"])
+@pytest.mark.parametrize("make", [albert_zh_config, google_config])
+def test_missing_key_is_named(make, key):
+  config = make()
+  del config[key]
+  with pytest.raises(ValueError, match=key):
+    modeling.AlbertConfig.from_dict(config)

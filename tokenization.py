@@ -1,0 +1,315 @@
+"""WordPiece and SentencePiece tokenizers, packing and truncation of pairs."""
+
+import re
+import unicodedata
+
+from errors import InputError
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_SPECIAL = re.compile("(%s)" % "|".join(re.escape(t) for t in SPECIAL_TOKENS))
+_WORD_START = "\u2581"  # how SentencePiece writes the space before a word
+
+
+def load_vocab(vocab_file):
+  """Reads a WordPiece vocabulary, one token a line.
+
+  Lines end at "\\n" only: Google's Chinese vocabulary has entries that are
+  themselves line separators (U+2028), and splitting at those would shift every
+  later id.
+
+  Args:
+    vocab_file: path of a UTF-8 text file.
+
+  Returns:
+    dict, token -> id.
+
+  Raises:
+    InputError: the file is empty, is not UTF-8, or lists a token twice.
+  """
+  try:
+    with open(vocab_file, encoding="utf-8", newline="\n") as reader:
+      tokens = reader.read().split("\n")
+  except UnicodeDecodeError as error:
+    raise InputError("%s: not a UTF-8 vocabulary (%s)" % (vocab_file, error))
+  if tokens[-1] == "":
+    tokens.pop()
+  if not tokens:
+    raise InputError("%s: the vocabulary is empty" % vocab_file)
+  vocab = {}
+  for index, token in enumerate(tokens):
+    token = token.rstrip("\r")
+    if token in vocab:
+      raise InputError("%s:%d: token %r stands in line %d already" % (
+          vocab_file, index + 1, token, vocab[token] + 1))
+    vocab[token] = index
+  return vocab
+
+
+def create_tokenizer(vocab_file=None, spm_model_file=None, do_lower_case=True):
+  """Returns the tokenizer for a vocabulary or for a SentencePiece model."""
+  if spm_model_file:
+    return SentencePieceTokenizer(spm_model_file, do_lower_case)
+  if vocab_file:
+    return WordPieceTokenizer(vocab_file, do_lower_case)
+  raise InputError("a tokenizer needs --vocab_file or --spm_model_file")
+
+
+class _Tokenizer:
+  """What both tokenizers share: special tokens and conversion.
+
+  Attributes:
+    vocab_size: int, number of ids.
+    pad_id, unk_id, cls_id, sep_id, mask_id: int, ids of the special tokens.
+  """
+
+  def tokenize(self, text):
+    """Cuts `text` into a list of tokens; special tokens in it stay whole."""
+    tokens = []
+    for part in _SPECIAL.split(text):
+      if part in SPECIAL_TOKENS:
+        tokens.append(part)
+      elif part:
+        tokens.extend(self.tokenize_plain(part))
+    return tokens
+
+  def tokenize_plain(self, text):
+    """Like `tokenize`, but "[MASK]" and the like are ordinary text."""
+    raise NotImplementedError
+
+  def is_word_start(self, token):
+    """Whether `token` begins a word, as spelling alone can tell."""
+    raise NotImplementedError
+
+  def convert_tokens_to_ids(self, tokens):
+    """Returns a list of ids; a token that is not known gives `unk_id`."""
+    raise NotImplementedError
+
+  def convert_ids_to_tokens(self, ids):
+    """Returns a list of tokens."""
+    raise NotImplementedError
+
+
+class _CharacterTable(dict):
+  """A table for `str.translate`, filled as characters turn up."""
+
+  def __init__(self, replacement):
+    super().__init__()
+    self._replacement = replacement
+
+  def __missing__(self, codepoint):
+    value = self._replacement(chr(codepoint))
+    self[codepoint] = value
+    return value
+
+
+def _clean(char):
+  """Drops control characters and makes every kind of space a space."""
+  if char in "\t\n\r" or unicodedata.category(char) == "Zs":
+    return " "
+  if char == "\ufffd" or unicodedata.category(char).startswith("C"):
+    return ""
+  return char
+
+
+def _isolate(char):
+  """Puts spaces around what is a token by itself."""
+  return char if is_joined(char) else " %s " % char
+
+
+def _isolate_and_strip_accent(char):
+  return "" if unicodedata.category(char) == "Mn" else _isolate(char)
+
+
+def is_chinese(char):
+  """Whether `char` is a CJK ideograph (no kana, no hangul), as BERT counts."""
+  code = ord(char)
+  return (0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or
+          0x20000 <= code <= 0x2A6DF or 0x2A700 <= code <= 0x2CEAF or
+          0xF900 <= code <= 0xFAFF or 0x2F800 <= code <= 0x2FA1F)
+
+
+def is_punctuation(char):
+  """Whether BERT splits at `char`: Unicode's P* and ASCII's symbols."""
+  code = ord(char)
+  return (33 <= code <= 47 or 58 <= code <= 64 or 91 <= code <= 96 or
+          123 <= code <= 126 or unicodedata.category(char).startswith("P"))
+
+
+def is_joined(char):
+  """Whether `char` makes one basic token with neighbours of its kind."""
+  return not (is_chinese(char) or is_punctuation(char) or char.isspace())
+
+
+class WordPieceTokenizer(_Tokenizer):
+  """BERT's tokenization: basic tokens, then greedy longest pieces of each.
+
+  Args:
+    vocab_file: path of the vocabulary, one token a line.
+    do_lower_case: lower-case and strip accents, as "uncased" models want it.
+  """
+
+  MAX_CHARS_PER_WORD = 100
+
+  def __init__(self, vocab_file, do_lower_case=True):
+    self.vocab = load_vocab(vocab_file)
+    self.vocab_size = len(self.vocab)
+    self._tokens = list(self.vocab)
+    missing = [t for t in SPECIAL_TOKENS if t not in self.vocab]
+    if missing:
+      raise InputError("%s: the vocabulary lacks %s" % (
+          vocab_file, ", ".join(missing)))
+    self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+        self.vocab[token] for token in SPECIAL_TOKENS)
+    self.do_lower_case = do_lower_case
+    self._clean = _CharacterTable(_clean)
+    self._isolate = _CharacterTable(
+        _isolate_and_strip_accent if do_lower_case else _isolate)
+
+  def clean(self, text):
+    """Drops control characters and makes every kind of space a space."""
+    return text.translate(self._clean)
+
+  def basic_tokenize(self, text):
+    """Cuts at white space, punctuation and around each Chinese character."""
+    text = self.clean(text)
+    if self.do_lower_case:
+      text = unicodedata.normalize("NFD", text.lower())
+    return text.translate(self._isolate).split()
+
+  def wordpiece(self, word):
+    """Cuts a basic token into the longest pieces the vocabulary has."""
+    if word in self.vocab:
+      return [word]
+    if len(word) > self.MAX_CHARS_PER_WORD:
+      return ["[UNK]"]
+    pieces, start = [], 0
+    while start < len(word):
+      prefix = "##" if start else ""
+      for end in range(len(word), start, -1):
+        piece = prefix + word[start:end]
+        if piece in self.vocab:
+          break
+      else:
+        return ["[UNK]"]
+      pieces.append(piece)
+      start = end
+    return pieces
+
+  def tokenize_plain(self, text):
+    return [piece for word in self.basic_tokenize(text)
+            for piece in self.wordpiece(word)]
+
+  def is_word_start(self, token):
+    return not token.startswith("##")
+
+  def convert_tokens_to_ids(self, tokens):
+    return [self.vocab.get(token, self.unk_id) for token in tokens]
+
+  def convert_ids_to_tokens(self, ids):
+    return [self._tokens[i] for i in ids]
+
+
+class SentencePieceTokenizer(_Tokenizer):
+  """SentencePiece with the rules of Google's ALBERT around it.
+
+  Args:
+    model_file: path of a `.model` file with pieces [CLS], [SEP], [MASK], <pad>.
+    do_lower_case: lower-case the text first.
+  """
+
+  def __init__(self, model_file, do_lower_case=True):
+    # Only this tokenizer needs the package.
+    import sentencepiece
+    with open(model_file, "rb"):
+      pass  # a missing file gets Python's message, not a C++ one
+    self._model = sentencepiece.SentencePieceProcessor()
+    try:
+      self._model.Load(model_file)
+    except RuntimeError as error:
+      raise InputError("%s: not a SentencePiece model (%s)" % (
+          model_file, str(error).split("\n")[0]))
+    self.vocab_size = self._model.GetPieceSize()
+    self.unk_id = self._model.unk_id()
+    self.pad_id, self.cls_id, self.sep_id, self.mask_id = (
+        self._model.PieceToId(piece)
+        for piece in ("<pad>", "[CLS]", "[SEP]", "[MASK]"))
+    if self.unk_id in (self.pad_id, self.cls_id, self.sep_id, self.mask_id):
+      raise InputError("%s: the model lacks one of <pad>, [CLS], [SEP], [MASK]"
+                       % model_file)
+    self.do_lower_case = do_lower_case
+
+  def tokenize_plain(self, text):
+    text = " ".join(text.split()).replace("``", '"').replace("''", '"')
+    text = "".join(char for char in unicodedata.normalize("NFKD", text)
+                   if not unicodedata.combining(char))
+    if self.do_lower_case:
+      text = text.lower()
+    pieces = []
+    for piece in self._model.EncodeAsPieces(text):
+      if piece[-1] == "," and piece[-2:-1].isdigit():
+        pieces.extend(self._split_number(piece[:-1]) + [","])
+      else:
+        pieces.append(piece)
+    return pieces
+
+  def _split_number(self, piece):
+    pieces = self._model.EncodeAsPieces(piece.replace(_WORD_START, ""))
+    if not piece.startswith(_WORD_START) and pieces[0][0] == _WORD_START:
+      # Encoding on its own has put a word start where there was none.
+      pieces[0] = pieces[0][1:]
+    return [piece for piece in pieces if piece]
+
+  def is_word_start(self, token):
+    return token.startswith(_WORD_START) or token in SPECIAL_TOKENS
+
+  def convert_tokens_to_ids(self, tokens):
+    names = {"[PAD]": "<pad>", "[UNK]": "<unk>"}
+    return [self._model.PieceToId(names.get(t, t)) for t in tokens]
+
+  def convert_ids_to_tokens(self, ids):
+    return [self._model.IdToPiece(int(i)) for i in ids]
+
+
+def truncate_pair(ids_a, ids_b, max_length):
+  """Shortens a pair to `max_length` ids in all, the longer one first.
+
+  Args:
+    ids_a: list of the first text's ids.
+    ids_b: list of the second text's ids, or None.
+    max_length: int, most ids to keep of both together.
+
+  Returns:
+    (ids_a, ids_b), cut at their ends.
+  """
+  if ids_b is None:
+    return ids_a[:max_length], None
+  length_a, length_b = len(ids_a), len(ids_b)
+  while length_a + length_b > max_length:
+    if length_a > length_b:
+      length_a -= 1
+    else:
+      length_b -= 1
+  return ids_a[:length_a], ids_b[:length_b]
+
+
+def pack_pair(tokenizer, ids_a, ids_b, max_seq_length):
+  """Packs one or two texts as `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+
+  Args:
+    tokenizer: where the ids of [CLS] and [SEP] come from.
+    ids_a: list of ids.
+    ids_b: list of ids, or None.
+    max_seq_length: int, most ids in all; longer pairs are truncated.
+
+  Returns:
+    (input_ids, segment_ids), two lists of the same length, not padded.
+    Segment 0 is [CLS] A [SEP], segment 1 is B [SEP].
+  """
+  special = 2 if ids_b is None else 3
+  ids_a, ids_b = truncate_pair(ids_a, ids_b, max(0, max_seq_length - special))
+  input_ids = [tokenizer.cls_id] + ids_a + [tokenizer.sep_id]
+  segment_ids = [0] * len(input_ids)
+  if ids_b is not None:
+    input_ids += ids_b + [tokenizer.sep_id]
+    segment_ids += [1] * (len(ids_b) + 1)
+  return input_ids, segment_ids
