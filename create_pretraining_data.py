@@ -18,15 +18,12 @@ import tokenization
 from errors import InputError
 
 FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(tokenization)
 
 flags.DEFINE_string("input_file", None,
                     "Text files: globs and comma-separated lists.")
 flags.DEFINE_string("output_file", None,
                     "Record files to write, separated by commas.")
-flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
-flags.DEFINE_string("spm_model_file", None,
-                    "SentencePiece model, in place of --vocab_file.")
-flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
 flags.DEFINE_bool("non_chinese", False,
                   "Take whole words from spaces and pieces, not from jieba.")
 flags.DEFINE_bool("do_whole_word_mask", True,
@@ -190,8 +187,8 @@ def create_spans(document, settings, rng):
   """Cuts a document into pairs of consecutive segments, losing no token.
 
   A span is as long as a record allows, or, with `short_seq_prob`, of a random
-  shorter length; it ends where a word ends. It is parted at a random sentence
-  boundary inside, or at a random word boundary where it has none.
+  shorter length; it has whole words, two at least. It is parted at a random
+  sentence boundary inside, or at a random word boundary where it has none.
 
   Args:
     document: Document.
@@ -200,32 +197,33 @@ def create_spans(document, settings, rng):
 
   Yields:
     (start, middle, end), positions in the document. A single word at the end
-    of a document makes no pair and is left out.
+    of a document makes no pair and is left out. Only a word that fills a whole
+    record is cut.
   """
   longest = settings.max_seq_length - 3  # [CLS], [SEP], [SEP]
   total = len(document.ids)
+  word_ends = np.append(np.flatnonzero(document.starts)[1:], total)
   start = 0
   while start < total:
     length = longest
     if rng.random_sample() < settings.short_seq_prob:
       length = rng.randint(2, longest + 1)
-    end = min(start + length, total)
-    if end < total:
-      word_ends = np.flatnonzero(document.starts[start + 1:end + 1])
-      if len(word_ends):  # else one word fills it all and must be cut
-        end = start + 1 + int(word_ends[-1])
-    first, last = np.searchsorted(document.sentences, [start + 1, end])
-    if first < last:
-      middle = int(document.sentences[rng.randint(first, last)])
-    else:
-      words = np.flatnonzero(document.starts[start + 1:end])
-      if len(words):
-        middle = start + 1 + int(words[rng.randint(len(words))])
-      else:
-        middle = start + (end - start) // 2
-    if start < middle:
-      yield start, middle, end
+    first, stop = np.searchsorted(word_ends, [start, start + length], "right")
+    end = min(word_ends[min(max(stop - 1, first + 1), len(word_ends) - 1)],
+              start + longest)
+    sentences = _between(document.sentences, start, end)
+    middles = sentences if len(sentences) else _between(word_ends, start, end)
+    if len(middles):
+      yield start, middles[rng.randint(len(middles))], end
+    elif end == start + longest:
+      yield start, start + longest // 2, end
     start = end
+
+
+def _between(positions, start, end):
+  """Returns those of the sorted `positions` inside (start, end)."""
+  first, stop = np.searchsorted(positions, [start + 1, end])
+  return positions[first:stop]
 
 
 def create_record(document, span, settings, rng):

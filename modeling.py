@@ -75,7 +75,8 @@ class AlbertConfig:
   Attributes: the keys of the JSON file (see the README's table).
     `embedding_size` None means no factorization: embeddings are `hidden_size`
     wide and there is no projection. `parameter_sharing` is "all", "attention",
-    "ffn" or "none". `num_hidden_groups` is None in the albert_zh layout.
+    "ffn" or "none" in albert_zh's layout, where `num_hidden_groups` is None,
+    and None in Google's, where the number of groups alone decides.
   """
 
   def __init__(self, **values):
@@ -100,7 +101,9 @@ class AlbertConfig:
     if self.num_hidden_groups and self.inner_group_num is None:
       self.inner_group_num = 1
     self._check()
-    if self.parameter_sharing is None:
+    if self.layout == "google":
+      self.parameter_sharing = None
+    elif self.parameter_sharing is None:
       self.parameter_sharing = "all" if self.embedding_size else "none"
 
   @classmethod
@@ -115,15 +118,12 @@ class AlbertConfig:
       with open(path, encoding="utf-8") as reader:
         return cls.from_dict(json.load(reader))
     except (ValueError, TypeError) as error:
-      raise InputError("%s: %s" % (path, error))
+      raise InputError("%s: %s" % (path, error)) from error
 
   def to_dict(self):
     """Returns the keys that are set; `from_dict` takes them back."""
-    keys = list(_REQUIRED_KEYS) + list(_DEFAULTS)
-    if self.layout == "google":
-      keys.remove("parameter_sharing")
     return collections.OrderedDict(
-        (key, getattr(self, key)) for key in keys
+        (key, getattr(self, key)) for key in _REQUIRED_KEYS + tuple(_DEFAULTS)
         if getattr(self, key) is not None)
 
   @property
@@ -168,9 +168,9 @@ class AlbertConfig:
         raise InputError("num_hidden_groups %d is more than num_hidden_layers "
                          "%d" % (self.num_hidden_groups,
                                  self.num_hidden_layers))
-      sharing = {1: "all", self.num_hidden_layers: "none"}
-      if self.parameter_sharing not in (
-          None, sharing.get(self.num_hidden_groups)):
+      fitting = {None: True, "all": self.num_hidden_groups == 1,
+                 "none": self.num_hidden_groups == self.num_hidden_layers}
+      if not fitting.get(self.parameter_sharing):
         raise InputError(
             "parameter_sharing %r contradicts num_hidden_groups %d, which "
             "alone decides in Google's layout: leave it out" % (

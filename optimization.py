@@ -62,6 +62,7 @@ class AdamW(tf.train.Optimizer):
     for gradient, variable in grads_and_vars:
       if gradient is None:
         continue
+      gradient = densify(gradient, variable)
       m = self._slot(variable, "adam_m")
       v = self._slot(variable, "adam_v")
       next_m = self._beta_1 * m + (1.0 - self._beta_1) * gradient
@@ -114,7 +115,7 @@ def create_train_op(loss_fn, optimizer, clip_norm=1.0,
   """
   loss = loss_fn()
   variables = tf.trainable_variables()
-  pairs = [(reduce_mean(_densify(gradient, variable)), variable)
+  pairs = [(reduce_mean(densify(gradient, variable)), variable)
            for gradient, variable in optimizer.compute_gradients(
                loss, variables) if gradient is not None]
   gradients, variables = zip(*pairs)
@@ -124,8 +125,16 @@ def create_train_op(loss_fn, optimizer, clip_norm=1.0,
   return train_op, loss
 
 
-def _densify(gradient, variable):
-  """Sums the rows of a gather's gradient, whose norm is meaningless before."""
+def densify(gradient, variable):
+  """Sums the rows of a gather's gradient, whose norm is meaningless before.
+
+  Args:
+    gradient: tensor or tf.IndexedSlices.
+    variable: the variable it belongs to, float [K, ...].
+
+  Returns:
+    float tensor of the shape of `variable`.
+  """
   if not isinstance(gradient, tf.IndexedSlices):
     return gradient
   return tf.unsorted_segment_sum(gradient.values, gradient.indices,

@@ -71,8 +71,9 @@ def serialize(values, specs):
     else:
       feature[spec.name] = tf.train.Feature(
           float_list=tf.train.FloatList(value=value))
-  return tf.train.Example(
-      features=tf.train.Features(feature=feature)).SerializeToString()
+  example = tf.train.Example(features=tf.train.Features(feature=feature))
+  # Equal records are equal bytes.
+  return example.SerializeToString(deterministic=True)
 
 
 def write_records(path, records):
@@ -107,10 +108,10 @@ def check_records(paths, specs):
       first = next(tf.io.tf_record_iterator(path))
       features = tf.train.Example.FromString(first).features.feature
     except StopIteration:
-      raise InputError("%s: has no records" % path)
+      raise InputError("%s: has no records" % path) from None
     except Exception as error:  # what it raises differs between TF releases
       raise InputError("%s: not a readable tfrecord file (%s)" % (
-          path, str(error).split("\n")[0]))
+          path, str(error).split("\n")[0])) from error
     for spec in specs:
       kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
       found = len(getattr(features[spec.name], kind).value)

@@ -17,13 +17,10 @@ from records import FeatureSpec
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(training)
+flags.adopt_module_key_flags(tokenization)
 
 flags.DEFINE_string("task_name", None, "Task; see tasks.py.")
 flags.DEFINE_string("data_dir", None, "Folder with the task's files.")
-flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
-flags.DEFINE_string("spm_model_file", None,
-                    "SentencePiece model, in place of --vocab_file.")
-flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
 flags.DEFINE_integer("max_seq_length", 128,
                      "Most tokens of an example; longer ones are truncated.")
 flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.")

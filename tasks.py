@@ -27,7 +27,8 @@ def read_rows(path):
       try:
         line = line.decode("utf-8-sig" if number == 1 else "utf-8")
       except UnicodeDecodeError as error:
-        raise InputError("%s:%d: not UTF-8 (%s)" % (path, number, error))
+        raise InputError("%s:%d: not UTF-8 (%s)" % (
+            path, number, error)) from error
       line = line.rstrip("\r\n")
       if line.strip():
         yield number, line.split("\t")

@@ -174,6 +174,7 @@ def contains(ids, part):
 
 
 if __name__ == "__main__":
+  tf.logging.set_verbosity(tf.logging.ERROR)
   for test in (test_factorized_embedding, test_parameter_counts,
                test_cross_layer_sharing,
                test_shared_layers_compute_with_one_set_of_variables,

@@ -3,7 +3,14 @@
 import re
 import unicodedata
 
+from absl import flags
+
 from errors import InputError
+
+flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
+flags.DEFINE_string("spm_model_file", None,
+                    "SentencePiece model, in place of --vocab_file.")
+flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL = re.compile("(%s)" % "|".join(re.escape(t) for t in SPECIAL_TOKENS))
@@ -30,7 +37,8 @@ def load_vocab(vocab_file):
     with open(vocab_file, encoding="utf-8", newline="\n") as reader:
       tokens = reader.read().split("\n")
   except UnicodeDecodeError as error:
-    raise InputError("%s: not a UTF-8 vocabulary (%s)" % (vocab_file, error))
+    raise InputError("%s: not a UTF-8 vocabulary (%s)" % (
+        vocab_file, error)) from error
   if tokens[-1] == "":
     tokens.pop()
   if not tokens:
@@ -227,7 +235,7 @@ class SentencePieceTokenizer(_Tokenizer):
       self._model.Load(model_file)
     except RuntimeError as error:
       raise InputError("%s: not a SentencePiece model (%s)" % (
-          model_file, str(error).split("\n")[0]))
+          model_file, str(error).split("\n")[0])) from error
     self.vocab_size = self._model.GetPieceSize()
     self.unk_id = self._model.unk_id()
     self.pad_id, self.cls_id, self.sep_id, self.mask_id = (
@@ -281,6 +289,7 @@ def truncate_pair(ids_a, ids_b, max_length):
   Returns:
     (ids_a, ids_b), cut at their ends.
   """
+  max_length = max(0, max_length)
   if ids_b is None:
     return ids_a[:max_length], None
   length_a, length_b = len(ids_a), len(ids_b)
@@ -306,7 +315,7 @@ def pack_pair(tokenizer, ids_a, ids_b, max_seq_length):
     Segment 0 is [CLS] A [SEP], segment 1 is B [SEP].
   """
   special = 2 if ids_b is None else 3
-  ids_a, ids_b = truncate_pair(ids_a, ids_b, max(0, max_seq_length - special))
+  ids_a, ids_b = truncate_pair(ids_a, ids_b, max_seq_length - special)
   input_ids = [tokenizer.cls_id] + ids_a + [tokenizer.sep_id]
   segment_ids = [0] * len(input_ids)
   if ids_b is not None:

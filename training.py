@@ -61,7 +61,7 @@ _PROGRESS = "progress"  # graph collection of scalars to log
 
 # What a head makes of a model and a batch.
 #   loss: float scalar, this replica's share of the loss; None in prediction.
-#   metrics: dict, name -> (values [M], weights [M]); reported as weighted means.
+#   metrics: dict, name -> (values [M], weights [M]); weighted means are shown.
 #   predictions: dict, name -> tensor [B, ...].
 HeadOutput = collections.namedtuple(
     "HeadOutput", ["loss", "metrics", "predictions"])

@@ -1,0 +1,156 @@
+"""Starting from checkpoints, and keeping the best one."""
+
+import collections
+import logging
+import os
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import errors
+import heads
+import modeling
+import training
+
+SIZES = {"vocab_size": 30, "hidden_size": 8, "embedding_size": 4,
+         "num_hidden_layers": 2, "num_attention_heads": 2,
+         "intermediate_size": 16, "hidden_act": "gelu",
+         "max_position_embeddings": 16}
+
+
+def build(**changes):
+  tf.reset_default_graph()
+  config = modeling.AlbertConfig.from_dict(dict(SIZES, **changes))
+  model = heads.create_model(config, False, tf.zeros([2, 5], tf.int32))
+  return config, model
+
+
+def save(path, drop=(), add=(), **changes):
+  """Saves a model's variables with fixed random values; returns them."""
+  build(**changes)
+  rng = np.random.RandomState(0)
+  values = {v.op.name: rng.randn(*v.shape.as_list()).astype(np.float32)
+            for v in tf.trainable_variables() if v.op.name not in drop}
+  values.update(add)
+  tf.reset_default_graph()
+  variables = [tf.get_variable(name, initializer=value)
+               for name, value in values.items()]
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver(variables).save(session, path)
+  return values
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_hidden_groups": 1}])
+def test_a_checkpoint_loads_by_equal_names(tmp_path, changes, caplog):
+  path = str(tmp_path / "model.ckpt")
+  values = save(path, add={"unrelated": np.zeros(3, np.float32)}, **changes)
+  config, model = build(**changes)
+  heads.classifier_logits(config, model.get_pooled_output(), 2, False)
+  with caplog.at_level(logging.INFO, "absl"):
+    training.init_from_checkpoint(path, is_training=True)
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    for variable in tf.trainable_variables():
+      if variable.op.name in values:
+        np.testing.assert_array_equal(
+            session.run(variable), values[variable.op.name])
+  text = caplog.text
+  assert "%d variables loaded" % (len(values) - 1) in text
+  assert "newly initialised: output_weights, output_bias" in text
+  assert "unused: unrelated" in text
+  assert "of another shape, newly initialised: none" in text
+
+
+@pytest.mark.parametrize("saved, wanted, message", [
+    ({}, {"num_hidden_groups": 1}, "albert_zh's variable layout"),
+    ({"num_hidden_groups": 1}, {}, "Google's variable layout"),
+    ({"hidden_size": 4}, {}, "does not fit the configuration"),
+    ({"vocab_size": 31}, {}, "word_embeddings .checkpoint .31, 4., model .30"),
+    ({"drop": ["bert/encoder/layer_shared/output/dense/bias"]}, {},
+     "lacks a variable of the model: bert/encoder/layer_shared/output/dense"),
+    ({"drop": ["bert/embeddings/word_embeddings_2"]}, {},
+     "lacks a variable of the model: bert/embeddings/word_embeddings_2"),
+    ({"parameter_sharing": "none"}, {}, "lacks a variable"),
+])
+def test_a_checkpoint_that_does_not_fit_is_an_error(
+    tmp_path, saved, wanted, message):
+  path = str(tmp_path / "model.ckpt")
+  save(path, **saved)
+  build(**wanted)
+  with pytest.raises(errors.InputError, match=message):
+    training.init_from_checkpoint(path, is_training=True)
+
+
+def test_evaluating_needs_every_variable(tmp_path):
+  path = str(tmp_path / "model.ckpt")
+  save(path)
+  config, model = build()
+  heads.classifier_logits(config, model.get_pooled_output(), 2, False)
+  training.init_from_checkpoint(path, is_training=True)
+  with pytest.raises(errors.InputError, match="lacks .* output_weights"):
+    training.init_from_checkpoint(path, is_training=False)
+
+
+def test_no_checkpoint(tmp_path):
+  build()
+  with pytest.raises(errors.InputError, match="no checkpoint at"):
+    training.init_from_checkpoint(str(tmp_path / "none"), is_training=True)
+
+
+Options = collections.namedtuple("Options", ["output_dir"])
+
+
+def make_checkpoint(folder, step):
+  path = str(folder / ("model.ckpt-%d" % step))
+  tf.reset_default_graph()
+  tf.get_variable("x", initializer=float(step))
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, path)
+  tf.train.update_checkpoint_state(str(folder), path)
+
+
+@pytest.mark.parametrize("higher, best", [(True, 30), (False, 20)])
+def test_the_best_checkpoint_is_kept(tmp_path, higher, best):
+  training.prepare_output_dir(
+      Options(str(tmp_path)), {"config.json": {"a": 1}})
+  scores = {10: 0.5, 20: 0.4, 30: 0.7, 40: 0.6, 50: 0.6}
+  evaluated = []
+
+  def evaluate(checkpoint):
+    step = int(checkpoint.rsplit("-", 1)[1])
+    evaluated.append(step)
+    return {"score": scores[step], "global_step": step}
+
+  for step in sorted(scores):
+    make_checkpoint(tmp_path, step)
+    # A new one each time, as after a restart: the history is on disk.
+    evaluator = training.Evaluator(
+        str(tmp_path), evaluate, training.BestRule("score", higher),
+        ["config.json"])
+    assert not evaluator.evaluate(step)
+    assert not evaluator.evaluate(step)
+  assert evaluated == sorted(scores)
+  name = "model.ckpt-%d" % best
+  assert sorted(os.listdir(str(tmp_path / "best"))) == [
+      "checkpoint", "config.json", "eval_results.txt",
+      name + ".data-00000-of-00001", name + ".index"]
+  found = training.latest_checkpoint(str(tmp_path / "best"))
+  assert found == str(tmp_path / "best" / name)
+  assert tf.train.load_variable(found, "x") == best
+  assert (tmp_path / "best" / "eval_results.txt").read_text() == (
+      "global_step = %d\nscore = %s\n" % (best, scores[best]))
+  history = (tmp_path / "eval_history.tsv").read_text().splitlines()
+  assert history[0] == "global_step\tscore" and len(history) == 6
+
+
+def test_another_description_needs_another_folder(tmp_path):
+  options = Options(str(tmp_path))
+  training.prepare_output_dir(options, {"config.json": {"a": 1}})
+  training.prepare_output_dir(options, {"config.json": {"a": 2}})
+  make_checkpoint(tmp_path, 1)
+  training.prepare_output_dir(options, {"config.json": {"a": 2}})
+  with pytest.raises(errors.InputError, match="config.json says"):
+    training.prepare_output_dir(options, {"config.json": {"a": 3}})
