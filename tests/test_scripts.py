@@ -1,0 +1,246 @@
+"""The scripts, started as a user starts them, on a small model."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
+LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
+SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
+         "num_hidden_layers": 2, "num_attention_heads": 2,
+         "intermediate_size": 32, "hidden_act": "gelu"}
+
+
+def command(script, *args):
+  return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
+
+
+def run(script, *args, **kwargs):
+  """Runs a script; returns (exit status, standard output, standard error)."""
+  done = subprocess.run(
+      command(script, *args), capture_output=True, timeout=300,
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
+  return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def succeed(script, *args, **kwargs):
+  status, out, log = run(script, *args, **kwargs)
+  assert status == 0, log
+  return out, log
+
+
+def results(folder):
+  lines = (pathlib.Path(str(folder)) / "eval_results.txt").read_text()
+  return {key: float(value) for key, value in
+          (line.split(" = ") for line in lines.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+  """A folder with configurations and records of the sample text."""
+  folder = tmp_path_factory.mktemp("work")
+  (folder / "zh.json").write_text(json.dumps(SIZES))
+  (folder / "google.json").write_text(json.dumps(
+      dict(SIZES, num_hidden_groups=1)))
+  (folder / "wide.json").write_text(json.dumps(dict(SIZES, hidden_size=32)))
+  (folder / "other_vocab.json").write_text(json.dumps(
+      dict(SIZES, vocab_size=30000)))
+  for name in ("train", "heldout"):
+    succeed("create_pretraining_data.py", VOCAB, *LENGTHS, *[
+        "--input_file=%s" % (ROOT / "data" / ("text_%s.txt" % name)),
+        "--output_file=%s" % (folder / (name + ".tfrecord")),
+        "--dupe_factor=1"])
+  return folder
+
+
+def pretrain(work, output_dir, *args):
+  return ["--bert_config_file=%s" % (work / "zh.json"),
+          "--input_file=%s" % (work / "train.tfrecord"),
+          "--output_dir=%s" % output_dir, *LENGTHS, "--num_warmup_steps=1",
+          "--train_batch_size=8", "--learning_rate=0.01", *args]
+
+
+@pytest.fixture(scope="module")
+def pretrained(work):
+  folder = work / "pretrained"
+  _, log = succeed("run_pretraining.py", *pretrain(
+      work, folder, "--do_train", "--num_train_steps=6", "--log_steps=2",
+      "--eval_input_file=%s" % (work / "heldout.tfrecord"),
+      "--save_checkpoints_steps=3", "--export_dir=%s" % (work / "export")))
+  return folder, log
+
+
+@pytest.fixture(scope="module")
+def fine_tuned(work, pretrained):
+  folder = work / "pairs"
+  _, log = succeed("run_classifier.py", *classify(
+      work, folder, "--do_train", "--do_eval", "--do_predict",
+      "--init_checkpoint=%s" % pretrained[0], "--save_checkpoints_steps=4",
+      "--max_train_examples=64", "--num_train_epochs=1"))
+  return folder, log
+
+
+def classify(work, output_dir, *args):
+  return ["--task_name=LCQMC", "--data_dir=%s" % (ROOT / "data" / "pairs"),
+          "--bert_config_file=%s" % (work / "zh.json"), VOCAB,
+          "--output_dir=%s" % output_dir, "--train_batch_size=8",
+          "--max_seq_length=32", *args]
+
+
+def test_pretraining(work, pretrained):
+  folder, log = pretrained
+  number = r"[-\d.e]+"
+  progress = re.findall(
+      r"step (\d)/6 \| loss {0} \| masked_lm_loss {0} \| masked_lm_accuracy {0}"
+      r" \| sentence_order_loss {0} \| sentence_order_accuracy {0} \| "
+      r"learning_rate {0} \| {0} examples/s \| \d+:\d\d:\d\d left".format(
+          number), log)
+  assert progress == ["2", "4", "6"]
+  found = results(folder)
+  assert set(found) == {
+      "loss", "global_step", "masked_lm_loss", "masked_lm_accuracy",
+      "sentence_order_loss", "sentence_order_accuracy"}
+  assert found["global_step"] == 6
+  assert found["loss"] == pytest.approx(
+      found["masked_lm_loss"] + found["sentence_order_loss"])
+  history = (folder / "eval_history.tsv").read_text().splitlines()
+  assert [row.split("\t")[0] for row in history] == ["global_step", "3", "6"]
+  saved = dict(tf.train.list_variables(str(folder / "best")))
+  assert saved["bert/embeddings/word_embeddings/adam_v"] == [21128, 8]
+  assert saved["cls/seq_relationship/output_weights"] == [2, 16]
+  tags = set()
+  for path in folder.glob("events*"):
+    for event in tf.train.summary_iterator(str(path)):
+      tags.update(value.tag for value in event.summary.value)
+  assert {"masked_lm_accuracy", "sentence_order_accuracy",
+          "learning_rate"} <= tags
+  assert list((work / "export").glob("*/saved_model.pb"))
+
+
+def test_evaluating_a_checkpoint_as_it_stands(work, pretrained):
+  folder, _ = pretrained
+  succeed("run_pretraining.py", *pretrain(
+      work, work / "as_it_stands", "--do_eval", "--init_checkpoint=%s" % folder,
+      "--eval_input_file=%s" % (work / "heldout.tfrecord")))
+  found, expected = results(work / "as_it_stands"), results(folder)
+  assert found.pop("global_step") == 0
+  for name, value in found.items():
+    assert value == pytest.approx(expected[name], rel=1e-5), name
+
+
+def test_training_goes_on_after_a_kill(work):
+  folder = work / "killed"
+  args = pretrain(work, folder, "--do_train", "--num_train_steps=40",
+                  "--save_checkpoints_steps=5", "--log_steps=1")
+  process = subprocess.Popen(command("run_pretraining.py", *args),
+                             stderr=subprocess.DEVNULL)
+  deadline = time.time() + 120
+  while not (folder / "model.ckpt-10.index").exists():
+    assert process.poll() is None and time.time() < deadline
+    time.sleep(0.02)
+  process.send_signal(signal.SIGKILL)
+  process.wait()
+  _, log = succeed("run_pretraining.py", *args)
+  start = int(re.search(r"going on from step (\d+)", log).group(1))
+  assert 0 < start < 40
+  steps = [int(step) for step in re.findall(r"step (\d+)/40", log)]
+  assert steps == list(range(start + 1, 41))
+  _, log = succeed("run_pretraining.py", *args)
+  assert "already at step 40" in log
+
+
+def test_fine_tuning(fine_tuned):
+  folder, log = fine_tuned
+  assert "newly initialised: output_weights, output_bias" in log
+  assert set(results(folder)) == {
+      "eval_loss", "eval_accuracy", "loss", "global_step"}
+  rows = (folder / "test_results.tsv").read_text().splitlines()
+  assert len(rows) == 64
+  for row in rows:
+    assert sum(map(float, row.split("\t"))) == pytest.approx(1, abs=1e-6)
+  assert {path.name for path in (folder / "best").iterdir()} >= {
+      "checkpoint", "config.json", "task.json", "vocab.txt"}
+
+
+def test_similarity_gives_the_probabilities_of_the_classifier(fine_tuned):
+  folder, _ = fine_tuned
+  pairs = (ROOT / "data" / "pairs" / "test.txt").read_text(encoding="utf-8")
+  pairs = [line.split("\t")[:2] for line in pairs.splitlines()]
+  expected = [float(row.split("\t")[1]) for row in
+              (folder / "test_results.tsv").read_text().splitlines()]
+  model = "--model_dir=%s" % (folder / "best")
+  out, _ = succeed("similarity.py", model, input="".join(
+      "\t".join(pair) + "\n" for pair in pairs).encode())
+  rows = [line.split("\t") for line in out.splitlines()]
+  assert [row[1:] for row in rows] == pairs
+  np.testing.assert_allclose([float(row[0]) for row in rows], expected,
+                             atol=1e-4)
+  out, _ = succeed("similarity.py", model, *pairs[0])
+  assert out.split("\t")[0] == rows[0][0]
+
+
+def fail(message, script, *args, **kwargs):
+  status, _, log = run(script, *args, **kwargs)
+  assert status == 1, log
+  assert "Traceback" not in log
+  last = log.strip().splitlines()[-1]
+  assert re.search(message, last), log
+
+
+def test_bad_input_to_data_creation(work):
+  (work / "blank.txt").write_text("\n \n")
+  output = work / "none.tfrecord"
+  args = [VOCAB, "--output_file=%s" % output]
+  fail("--input_file .*blank.txt: no text", "create_pretraining_data.py",
+       "--input_file=%s" % (work / "blank.txt"), *args)
+  fail("--input_file: no file matches .*absent", "create_pretraining_data.py",
+       "--input_file=%s" % (work / "absent"), *args)
+  assert not list(work.glob("none*"))
+
+
+def test_bad_input_to_pretraining(work, pretrained):
+  train = ["--do_train", "--num_train_steps=6"]
+
+  def expect(message, *args):
+    fail(message, "run_pretraining.py", *pretrain(
+        work, work / "bad", *train), *args)
+
+  # The later of two equal flags counts.
+  expect("input_ids. has 32 values, but the flags say 64.*--max_seq_length",
+         "--max_seq_length=64")
+  expect("has albert_zh's variable layout",
+         "--bert_config_file=%s" % (work / "google.json"),
+         "--init_checkpoint=%s" % pretrained[0])
+  expect("does not fit the configuration",
+         "--bert_config_file=%s" % (work / "wide.json"),
+         "--init_checkpoint=%s" % pretrained[0])
+  expect("--eval_input_file: .*train.tfrecord is a training file",
+         "--eval_input_file=%s" % (work / "train.tfrecord"))
+  status, _, log = run("run_pretraining.py", "--do_trian")
+  assert status == 1 and "do_trian" in log
+
+
+def test_bad_input_to_fine_tuning(work):
+  bad = work / "bad_pairs"
+  bad.mkdir()
+  (bad / "train.txt").write_text("a\tb\t1\na\tb\n")
+
+  def expect(message, *args):
+    fail(message, "run_classifier.py", *classify(
+        work, work / "bad", "--do_train"), *args)
+
+  expect("unknown task 'lcqcm'; known are .*lcqmc", "--task_name=lcqcm")
+  expect("train.txt:2: expected 3 columns", "--data_dir=%s" % bad)
+  expect("vocabulary has 21128 entries, but .* vocab_size 30000",
+         "--bert_config_file=%s" % (work / "other_vocab.json"))
+  fail("has no checkpoint", "similarity.py", "--model_dir=%s" % bad, "a", "b")
