@@ -1,15 +1,26 @@
-"""Turns text into tfrecords for masked LM and sentence order.
+"""Turns text into tfrecords for masked LM and a sentence task.
 
-Text has one sentence per line and a blank line between documents.
+Text has one sentence per line and a blank line between documents. It is read
+once, in shards of whole documents. Each shard is segmented and tokenized once
+and makes all its passes of records; shards are made in parallel. The records
+depend on the text, the flags and the seed alone.
 """
 
+import codecs
 import collections
+import concurrent.futures
+import gzip
+import hashlib
+import io
+import json
+import multiprocessing
 import os
 import re
+import shutil
+import time
 
 import jieba
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import errors
@@ -21,13 +32,29 @@ FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(tokenization)
 
 flags.DEFINE_string("input_file", None,
-                    "Text files: globs and comma-separated lists.")
+                    "Text files, .gz too: globs, separated by commas.")
 flags.DEFINE_string("output_file", None,
                     "Record files to write, separated by commas.")
+flags.DEFINE_string("output_dir", None,
+                    "Folder for --num_output_shards record files, in place of "
+                    "--output_file.")
+flags.DEFINE_integer("num_output_shards", 10,
+                     "Record files to write into --output_dir.")
+flags.DEFINE_integer("num_workers", None,
+                     "Processes to use; all cores by default. The records are "
+                     "the same whatever their number.")
 flags.DEFINE_bool("non_chinese", False,
                   "Take whole words from spaces and pieces, not from jieba.")
-flags.DEFINE_bool("do_whole_word_mask", True,
-                  "Whether to mask whole words rather than single tokens.")
+flags.DEFINE_string("user_dict", None,
+                    "Words of your own for jieba, a file in jieba's format.")
+flags.DEFINE_enum("masking", "word", ["token", "word", "ngram"],
+                  "Mask single tokens, whole words, or runs of whole words.")
+flags.DEFINE_bool("do_whole_word_mask", None,
+                  "Alias: true is --masking=word, false --masking=token.")
+flags.DEFINE_integer("ngram", 3, "Most words in a run for --masking=ngram.")
+flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"],
+                  "Label 1 is: the halves are swapped (sop), or the second one "
+                  "comes from another document (nsp).")
 flags.DEFINE_integer("max_seq_length", 512, "Tokens per record.")
 flags.DEFINE_integer("max_predictions_per_seq", 51,
                      "Most masked tokens per record.")
@@ -45,21 +72,24 @@ flags.DEFINE_bool("legacy_wwm_labels", False,
                   "of its '##' form, as the first albert_zh models were "
                   "trained; only to go on from those.")
 
-# A document is its sentences' tokens one after the other: `ids` int32 [T],
-# `starts` bool [T], whether a word begins there, and `sentences` int32 [...],
-# the positions in (0, T) where a sentence begins.
-Document = collections.namedtuple("Document", ["ids", "starts", "sentences"])
+# A document's tokens: `ids` int32 [T]; where in [0, T) words begin, `words`
+# int32 [...], 0 first; where in (0, T) sentences begin, `sentences` int32.
+Document = collections.namedtuple("Document", ["ids", "words", "sentences"])
+
+# Part of a document, tokens `start` to `end`.
+Segment = collections.namedtuple("Segment", ["document", "start", "end"])
 
 # How records are made: the flags of the same names, and the vocabulary as
-# arrays: `replacements` int32 [...], ids that may stand in for a masked token,
-# `labels` int32 [V], the label of a token inside a word (mostly its own id).
+# arrays: `replacements` int32 [...], ids that may stand in for a masked token;
+# `inner_labels` int32 [V], the label of a token inside a word, mostly its id.
 Settings = collections.namedtuple("Settings", [
     "max_seq_length", "max_predictions_per_seq", "masked_lm_prob",
-    "dupe_factor", "short_seq_prob", "random_seed", "do_whole_word_mask",
-    "per_token_replacement", "cls_id", "sep_id", "mask_id", "replacements",
-    "labels"])
+    "dupe_factor", "short_seq_prob", "random_seed", "masking", "ngram",
+    "sentence_pair", "per_token_replacement", "legacy_wwm_labels", "cls_id",
+    "sep_id", "mask_id", "replacements", "inner_labels"])
 
-_SHARD_CHARACTERS = 2000000  # how much text is shuffled together
+_SHARD_CHARACTERS = 500000
+_LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
 
 
 class Segmenter:
@@ -78,131 +108,199 @@ class Segmenter:
 
   def __init__(self, tokenizer, use_jieba):
     self._tokenizer = tokenizer
-    self._segment = self._by_jieba if use_jieba else self._by_spelling
+    # Of a line: (ids, where words begin), two lists of int.
+    # Of a line: (ids, where words begin), two lists of int.
+    self.segment = self._by_jieba if use_jieba else self._by_spelling
     self._cache = {}
-
-  def segment(self, line):
-    """Returns (ids, starts) of a line: lists of int and of bool."""
-    return self._segment(line)
 
   def document(self, lines):
     """Returns the Document of a list of sentences."""
-    ids, starts, sentences = [], [], []
+    ids, words, sentences = [], [], []
     for line in lines:
-      line_ids, line_starts = self._segment(line)
+      line_ids, line_words = self.segment(line)
       if line_ids:
-        sentences.append(len(ids))
+        start = len(ids)
+        sentences.append(start)
         ids += line_ids
-        starts += line_starts
-    return Document(np.array(ids, np.int32), np.array(starts, np.bool_),
+        words += [start + word for word in line_words]
+    return Document(np.array(ids, np.int32), np.array(words, np.int32),
                     np.array(sentences[1:], np.int32))
 
   def _by_spelling(self, line):
     tokens = self._tokenizer.tokenize_plain(line)
     return (self._tokenizer.convert_tokens_to_ids(tokens),
-            [self._tokenizer.is_word_start(token) for token in tokens])
+            [i for i, token in enumerate(tokens)
+             if i == 0 or self._tokenizer.is_word_start(token)])
 
   def _by_jieba(self, line):
-    ids, starts = [], []
+    ids, words = [], []
     word, joins = "", False
     for part in jieba.cut(self._tokenizer.clean(line)):
-      if joins and tokenization.is_joined(part[0]):
+      part_ids, joins_before, joins_after = (
+          self._cache.get(part) or self._look_up(part))
+      if joins and joins_before:
+        # One basic token goes on: what was appended for its start is redone.
+        del ids[words.pop():]
         word += part
+        part_ids = self._look_up(word)[0]
       else:
-        self._append(word, ids, starts)
         word = part
-      joins = tokenization.is_joined(part[-1])
-    self._append(word, ids, starts)
-    return ids, starts
+      if part_ids:
+        words.append(len(ids))
+        ids += part_ids
+      elif joins_after:
+        words.append(len(ids))  # of no tokens so far, such as an accent alone
+      joins = joins_after
+    return ids, [word for word, end in zip(words, words[1:] + [len(ids)])
+                 if word < end]
 
-  def _append(self, word, ids, starts):
-    found = self._cache.get(word)
-    if found is None:
-      if len(self._cache) >= self._CACHE_SIZE:
-        self._cache.clear()
-      word_ids = self._tokenizer.convert_tokens_to_ids(
-          self._tokenizer.tokenize_plain(word))
-      found = word_ids, [True] + [False] * (len(word_ids) - 1)
-      self._cache[word] = found
-    if found[0]:
-      ids += found[0]
-      starts += found[1]
+  def _look_up(self, word):
+    """Returns (ids, whether it joins to what is before, and after)."""
+    if len(self._cache) >= self._CACHE_SIZE:
+      self._cache.clear()
+    found = (
+        self._tokenizer.convert_tokens_to_ids(
+            self._tokenizer.tokenize_plain(word)),
+        tokenization.is_joined(word[0]), tokenization.is_joined(word[-1]))
+    self._cache[word] = found
+    return found
 
 
-def read_documents(paths):
-  """Yields documents, lists of str without blank lines.
+class TextReader:
+  """Reads documents and counts what it met.
 
-  A blank line ends a document, and so does the end of a file.
+  Args:
+    paths: list of str, text files, gzipped where the name ends in `.gz`.
+
+  Attributes:
+    counts: collections.Counter of "documents", "text_bytes" and
+      "invalid_bytes" (replaced by U+FFFD, which tokenizers drop).
+    share_read: float, share of the files' bytes read so far.
   """
-  for path in paths:
-    lines = []
-    with open(path, encoding="utf-8-sig", errors="replace") as reader:
-      for line in reader:
-        line = line.strip()
-        if line:
-          lines.append(line)
-        elif lines:
-          yield lines
-          lines = []
-    if lines:
-      yield lines
 
+  def __init__(self, paths):
+    self.counts = collections.Counter()
+    self.share_read = 0.0
+    self._paths = paths
+    codecs.register_error("count", self._count_invalid)
 
-def read_shards(paths):
-  """Yields lists of documents of together about `_SHARD_CHARACTERS`."""
-  shard, size = [], 0
-  for lines in read_documents(paths):
-    shard.append(lines)
-    size += sum(map(len, lines))
-    if size >= _SHARD_CHARACTERS:
+  def _count_invalid(self, error):
+    self.counts["invalid_bytes"] += error.end - error.start
+    return "\ufffd", error.end
+
+  def shards(self):
+    """Yields lists of documents of together about `_SHARD_CHARACTERS`.
+
+    A document is a list of str. A longer one is handled in pieces.
+    """
+    shard, size = [], 0
+    for lines in self.documents():
+      shard.append(lines)
+      size += sum(map(len, lines))
+      if size >= _SHARD_CHARACTERS:
+        yield shard
+        shard, size = [], 0
+    if shard:
       yield shard
-      shard, size = [], 0
-  if shard:
-    yield shard
+
+  def documents(self):
+    """Yields documents: lists of sentences, none blank.
+
+    A blank line ends a document, and so does the end of a file.
+    """
+    sizes = [os.path.getsize(path) for path in self._paths]
+    self.counts["text_bytes"] = sum(sizes)
+    for number, path in enumerate(self._paths):
+      with open(path, "rb") as raw:
+        lines, size = [], 0
+        for line in self._lines(gzip.open(raw) if path.endswith(".gz")
+                                else raw):
+          if line:
+            lines.append(line)
+            size += len(line)
+          if lines and (not line or size >= _SHARD_CHARACTERS):
+            self.counts["documents"] += not line
+            self.share_read = (
+                sum(sizes[:number]) + raw.tell()) / max(1, sum(sizes))
+            yield lines
+            lines, size = [], 0
+
+  def _lines(self, data):
+    """Yields the lines of a binary file, stripped, and "" at its end.
+
+    A line that is too long comes in several, cut after punctuation if it can.
+    """
+    reader = io.TextIOWrapper(data, encoding="utf-8-sig", errors="count")
+    rest = ""
+    while True:
+      text = reader.readline(_LONGEST_LINE)
+      if len(text) < _LONGEST_LINE or text.endswith("\n"):
+        line = (rest + text).strip()
+        if line or not rest:
+          yield line
+        rest = ""
+        if not text:
+          reader.detach()
+          return
+      else:
+        text = rest + text
+        cut = max(map(text.rfind, "。！？；，.!?;, ")) + 1 or len(text)
+        if text[:cut].strip():
+          yield text[:cut].strip()
+        # What follows is not another line, even if it is blank.
+        rest = text[cut:] or " "
+        self.counts["cut_lines"] += 1
 
 
-def create_records(documents, shard_index, settings):
+def create_records(documents, shard_index, settings, counts):
   """Makes the records of one shard, shuffled.
 
-  They depend on the arguments alone.
+  They depend on the first three arguments alone.
 
   Args:
     documents: list of Document.
     shard_index: int.
     settings: Settings.
-
-  Returns:
-    list of dicts, feature name -> array (see `records.pretraining_specs`).
-  """
-  rng = np.random.RandomState([settings.random_seed, shard_index])
-  instances = [create_record(document, span, settings, rng)
-               for _ in range(settings.dupe_factor)
-               for document in documents
-               for span in create_spans(document, settings, rng)]
-  rng.shuffle(instances)
-  return instances
-
-
-def create_spans(document, settings, rng):
-  """Cuts a document into pairs of consecutive segments, losing no token.
-
-  A span is as long as a record allows, or, with `short_seq_prob`, of a random
-  shorter length; it has whole words, two at least. It is parted at a random
-  sentence boundary inside, or at a random word boundary where it has none.
-
-  Args:
-    document: Document.
-    settings: Settings.
-    rng: np.random.RandomState.
+    counts: collections.Counter, to count into.
 
   Yields:
-    (start, middle, end), positions in the document. A single word at the end
-    of a document makes no pair and is left out. Only a word that fills a whole
-    record is cut.
+    dicts, feature name -> array (see `records.pretraining_specs`).
   """
+  rng = np.random.RandomState([settings.random_seed, shard_index])
+  documents = [document for document in documents if len(document.ids)]
+  pairs = []
+  for _ in range(settings.dupe_factor):
+    for index in range(len(documents)):
+      pairs.extend(create_pairs(documents, index, settings, rng, counts))
+  for i in rng.permutation(len(pairs)):
+    first, second, label = pairs[i]
+    yield create_record(first, second, label, settings, rng, counts)
+
+
+def create_pairs(documents, index, settings, rng, counts):
+  """Cuts a document into pairs of segments, losing no token.
+
+  A pair is as long as a record allows, or, with `short_seq_prob`, of a random
+  shorter length; it has whole words, two at least. It is parted at a random
+  sentence boundary inside, or at a random word boundary where it has none. The
+  next pair goes on where it ends. Only a word that fills a whole record is cut.
+
+  Args:
+    documents: list of Document.
+    index: int, which of them to cut.
+    settings: Settings. With "sop" half of the pairs are swapped, with "nsp"
+      half get another document's text for a second segment; label 1 says so.
+    rng: np.random.RandomState.
+    counts: collections.Counter; "dropped_tokens" counts the single word that
+      may be left at the end of a document and makes no pair.
+
+  Yields:
+    (Segment, Segment, label).
+  """
+  document = documents[index]
   longest = settings.max_seq_length - 3  # [CLS], [SEP], [SEP]
   total = len(document.ids)
-  word_ends = np.append(np.flatnonzero(document.starts)[1:], total)
+  word_ends = np.append(document.words[1:], total)
   start = 0
   while start < total:
     length = longest
@@ -211,192 +309,459 @@ def create_spans(document, settings, rng):
     first, stop = np.searchsorted(word_ends, [start, start + length], "right")
     end = min(word_ends[min(max(stop - 1, first + 1), len(word_ends) - 1)],
               start + longest)
-    sentences = _between(document.sentences, start, end)
-    middles = sentences if len(sentences) else _between(word_ends, start, end)
+    middles = _inside(document.sentences, start, end)
+    if not len(middles):
+      middles = _inside(word_ends, start, end)
     if len(middles):
-      yield start, middles[rng.randint(len(middles))], end
+      middle = middles[rng.randint(len(middles))]
     elif end == start + longest:
-      yield start, start + longest // 2, end
+      middle = start + longest // 2
+    else:
+      counts["dropped_tokens"] += int(end - start)
+      return
+    label = rng.randint(2)
+    one = Segment(document, start, middle)
+    two = Segment(document, middle, end)
+    if settings.sentence_pair == "sop":
+      yield (two, one, 1) if label else (one, two, 0)
+    elif label and len(documents) > 1:
+      other = rng.randint(len(documents) - 1)
+      other = documents[other + (other >= index)]
+      yield one, _random_segment(other, end - middle, rng), 1
+      end = middle  # the second half is still to come
+    else:
+      yield one, two, 0
     start = end
 
 
-def _between(positions, start, end):
+def _inside(positions, start, end):
   """Returns those of the sorted `positions` inside (start, end)."""
   first, stop = np.searchsorted(positions, [start + 1, end])
   return positions[first:stop]
 
 
-def create_record(document, span, settings, rng):
-  """Makes one record: swaps the halves or not, masks, pads.
+def _random_segment(document, length, rng):
+  """Returns whole words from a random sentence on, `length` tokens at most."""
+  sentence = rng.randint(len(document.sentences) + 1)
+  start = document.sentences[sentence - 1] if sentence else 0
+  end = min(start + length, len(document.ids))
+  if end < len(document.ids):
+    words = _inside(document.words, start, end + 1)
+    end = words[-1] if len(words) else end
+  return Segment(document, start, end)
+
+
+def create_record(first, second, label, settings, rng, counts):
+  """Makes one record: joins two segments, masks, pads.
 
   Args:
-    document: Document.
-    span: (start, middle, end), positions in it.
+    first: Segment.
+    second: Segment.
+    label: int, of the sentence task.
     settings: Settings.
     rng: np.random.RandomState.
+    counts: collections.Counter, to count into.
 
   Returns:
     dict, feature name -> array.
   """
-  start, middle, end = span
-  halves = [slice(start, middle), slice(middle, end)]
-  swapped = rng.randint(2)
-  first, second = reversed(halves) if swapped else halves
-  cls, sep = [settings.cls_id], [settings.sep_id]
-  ids = np.concatenate(
-      [cls, document.ids[first], sep, document.ids[second], sep])
-  starts = np.concatenate(
-      [[False], document.starts[first], [False], document.starts[second],
-       [False]])
-  second_start = 2 + first.stop - first.start
-  starts[[1, second_start]] = True  # a cut word is a word of its own
-  inside = np.ones(len(ids), np.bool_)  # inside a word: no special token
-  inside[[0, second_start - 1, -1]] = False
-  masked, positions, labels = mask_words(ids, starts, inside, settings, rng)
+  ids = np.zeros(settings.max_seq_length, np.int32)
+  segments = np.zeros(settings.max_seq_length, np.int32)
+  mask = np.zeros(settings.max_seq_length, np.int32)
+  ids[0] = settings.cls_id
+  end, begins, ends = 1, [], []  # of the words
+  for segment in (first, second):
+    start, end = end, end + int(segment.end - segment.start)
+    document = segment.document
+    ids[start:end] = document.ids[segment.start:segment.end]
+    ids[end] = settings.sep_id
+    # A cut word is a word of its own.
+    inner = _inside(document.words, segment.start, segment.end)
+    begins.append(start)
+    begins += (inner + (start - segment.start)).tolist()
+    ends += begins[len(ends) + 1:] + [end]
+    end += 1
+  segments[start:end] = 1
+  mask[:end] = 1
 
-  def pad(values, size, dtype=np.int32):
-    padded = np.zeros(size, dtype)
-    padded[:len(values)] = values
-    return padded
+  limit = min(settings.max_predictions_per_seq,
+              max(1, int(round((end - 3) * settings.masked_lm_prob))))
+  if settings.masking == "token":
+    begins = [i for begin, stop in zip(begins, ends)
+              for i in range(begin, stop)]
+    ends = [begin + 1 for begin in begins]
+  chosen = choose_words(begins, ends, limit, settings, rng, counts)
+  masked, positions, labels = mask_words(
+      ids, [(begins[word], ends[word]) for word in chosen], settings, rng)
 
-  length = settings.max_seq_length
-  predictions = settings.max_predictions_per_seq
-  segments = np.zeros(len(ids), np.int32)
-  segments[second_start:] = 1
+  counts["records"] += 1
+  counts["tokens"] += end
+  counts["words"] += len(begins)
+  counts["label_1"] += int(label)
+  counts["masked_tokens"] += len(positions)
+  counts["masked_words"] += len(chosen)
+  unused = settings.max_predictions_per_seq - len(positions)
   return {
-      "input_ids": pad(masked, length),
-      "input_mask": pad(np.ones(len(ids)), length),
-      "segment_ids": pad(segments, length),
-      "masked_lm_positions": pad(positions, predictions),
-      "masked_lm_ids": pad(labels, predictions),
-      "masked_lm_weights": pad(np.ones(len(labels)), predictions, np.float32),
-      "next_sentence_labels": np.array([swapped]),
+      "input_ids": masked,
+      "input_mask": mask,
+      "segment_ids": segments,
+      "masked_lm_positions": np.append(positions, np.zeros(unused, np.int32)),
+      "masked_lm_ids": np.append(labels, np.zeros(unused, np.int32)),
+      "masked_lm_weights": np.repeat(
+          np.float32([1, 0]), [len(positions), unused]),
+      "next_sentence_labels": np.array([label]),
   }
 
 
-def mask_words(ids, starts, inside, settings, rng):
-  """Masks random words: 80% [MASK], 10% unchanged, 10% random tokens.
+def choose_words(begins, ends, limit, settings, rng, counts):
+  """Draws the words to mask.
 
-  Words are taken in random order until `masked_lm_prob` of the tokens are
-  covered; one that would exceed it is passed over.
+  Words come in random order, each with the words after it that an n-gram takes:
+  n is drawn with p(n) = (1/n) / sum(1/k) (ALBERT, section 4.1), and a run that
+  meets a segment's end, a word chosen before, or the limit is clipped there. A
+  word that would exceed the limit is passed over.
 
   Args:
-    ids: int [T].
-    starts: bool [T], where a word begins.
-    inside: bool [T], False for special tokens, which are never masked.
+    begins, ends: lists of int, the tokens of each word.
+    limit: int, most tokens to choose.
+    settings: Settings.
+    rng: np.random.RandomState.
+    counts: collections.Counter; n-grams count as "drawn_N" and "placed_N".
+
+  Returns:
+    list of int, the chosen words in order.
+  """
+  order = rng.permutation(len(begins)).tolist()
+  runs = None
+  if settings.masking == "ngram":
+    weights = 1.0 / np.arange(1, settings.ngram + 1)
+    runs = 1 + np.searchsorted(np.cumsum(weights / weights.sum())[:-1],
+                               rng.random_sample(len(order)), "right")
+  chosen = set()
+  for word in order:
+    if word in chosen or ends[word] - begins[word] > limit:
+      continue
+    run = 1 if runs is None else int(runs[word])
+    placed = 0
+    for follower in range(word, min(word + run, len(begins))):
+      size = ends[follower] - begins[follower]
+      if follower in chosen or size > limit or (
+          placed and begins[follower] != ends[follower - 1]):
+        break
+      chosen.add(follower)
+      limit -= size
+      placed += 1
+    if runs is not None:
+      counts["drawn_%d" % run] += 1
+      counts["placed_%d" % placed] += 1
+    if not limit:
+      break
+  return sorted(chosen)
+
+
+def mask_words(ids, words, settings, rng):
+  """Masks words: 80% become [MASK], 10% stay, 10% become random tokens.
+
+  Args:
+    ids: int [S].
+    words: list of (begin, end), in order.
     settings: Settings.
     rng: np.random.RandomState.
 
   Returns:
-    (masked ids int [T], positions int [M] in order, labels int [M]).
+    (masked ids int [S], positions int [M], labels int [M]).
   """
-  if not settings.do_whole_word_mask:
-    starts = inside
-  # Word w covers bounds[w] to the next word or special token.
-  begins = np.flatnonzero(starts & inside)
-  stops = np.flatnonzero(starts | ~inside)
-  ends = stops[np.searchsorted(stops, begins, side="right")]
-  left = min(settings.max_predictions_per_seq,
-             max(1, int(round(inside.sum() * settings.masked_lm_prob))))
-  chosen = []
-  for word in rng.permutation(len(begins)):
-    size = ends[word] - begins[word]
-    if size <= left:
-      chosen.append(word)
-      left -= size
-      if not left:
-        break
-  chosen.sort()
-  sizes = (ends - begins)[chosen]
-  positions = np.concatenate(
-      [np.arange(begins[word], ends[word]) for word in chosen] or [[]]
-  ).astype(np.int64)
+  positions = np.array([i for begin, end in words for i in range(begin, end)],
+                       np.int32)
   labels = ids[positions]
-  labels = np.where(starts[positions], labels, settings.labels[labels])
-
   if settings.per_token_replacement:
     draws = rng.random_sample(len(positions))
   else:
-    draws = np.repeat(rng.random_sample(len(chosen)), sizes)
+    draws = np.repeat(rng.random_sample(len(words)),
+                      [end - begin for begin, end in words])
   random_ids = settings.replacements[
       rng.randint(len(settings.replacements), size=len(positions))]
   masked = ids.copy()
-  masked[positions] = np.where(
-      draws < 0.8, settings.mask_id,
-      np.where(draws < 0.9, ids[positions], random_ids))
+  masked[positions] = np.where(draws < 0.8, settings.mask_id,
+                               np.where(draws < 0.9, labels, random_ids))
+  if settings.legacy_wwm_labels:
+    inner = np.ones(len(positions), np.bool_)
+    inner[np.searchsorted(positions, [begin for begin, _ in words])] = False
+    labels = np.where(inner, settings.inner_labels[labels], labels)
   return masked, positions, labels
 
 
 def create_settings(options, tokenizer):
   """Returns the Settings of the flags and the tokenizer."""
-  longest = options.max_seq_length - 3
-  if longest < 2:
+  if options.max_seq_length < 5:
     raise InputError("--max_seq_length must be at least 5")
   if not 0 < options.masked_lm_prob < 1:
     raise InputError("--masked_lm_prob must lie between 0 and 1")
-  if options.max_predictions_per_seq < 1 or options.dupe_factor < 1:
-    raise InputError("--max_predictions_per_seq and --dupe_factor must be at "
-                     "least 1")
+  for name in ("max_predictions_per_seq", "dupe_factor", "ngram"):
+    if getattr(options, name) < 1:
+      raise InputError("--%s must be at least 1" % name)
   tokens = tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))
+  special = re.compile(r"\[unused\d+\]$|<.+>$|\[(PAD|UNK|CLS|SEP|MASK)\]$")
   ids = {token: i for i, token in enumerate(tokens)}
-  special = re.compile(r"\[unused\d+\]$|<.*>$|\[(PAD|UNK|CLS|SEP|MASK)\]$")
-  labels = np.arange(len(tokens), dtype=np.int32)
-  if options.legacy_wwm_labels:
-    for token, i in ids.items():
-      if len(token) == 1 and tokenization.is_chinese(token):
-        labels[i] = ids.get("##" + token, i)
+  inner_labels = np.arange(len(tokens), dtype=np.int32)
+  for i, token in enumerate(tokens):
+    if len(token) == 1 and tokenization.is_chinese(token):
+      inner_labels[i] = ids.get("##" + token, i)
   values = {name: getattr(options, name) for name in Settings._fields
             if name in options}
+  if options.do_whole_word_mask is not None:
+    values["masking"] = "word" if options.do_whole_word_mask else "token"
   return Settings(
       cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id,
-      mask_id=tokenizer.mask_id, labels=labels,
+      mask_id=tokenizer.mask_id, inner_labels=inner_labels,
       replacements=np.array([i for i, token in enumerate(tokens)
                              if not special.match(token)], np.int32),
       **values)
 
 
+def create_segmenter(options, tokenizer):
+  """Returns the Segmenter of the flags, with jieba's dictionary loaded."""
+  use_jieba = not (options.non_chinese or options.spm_model_file)
+  if use_jieba:
+    jieba.setLogLevel("WARNING")
+    jieba.initialize()
+    if options.user_dict:
+      jieba.load_userdict(options.user_dict)
+  return Segmenter(tokenizer, use_jieba)
+
+
+def describe(settings, options, tokenizer):
+  """Returns a dict that says how records are made, for their JSON file."""
+  description = collections.OrderedDict(
+      (name, value) for name, value in settings._asdict().items()
+      if isinstance(value, (int, float, str)))
+  description["vocab_size"] = tokenizer.vocab_size
+  for name in ("do_lower_case", "non_chinese"):
+    description[name] = getattr(options, name)
+  for name in ("vocab_file", "spm_model_file", "user_dict"):
+    if getattr(options, name):
+      with open(getattr(options, name), "rb") as reader:
+        description[name + "_sha256"] = hashlib.sha256(
+            reader.read()).hexdigest()
+  return description
+
+
+class ShardMaker:
+  """Makes the records of one shard after the other.
+
+  Args:
+    segmenter: Segmenter.
+    settings: Settings.
+    num_outputs: int, record files that each shard is dealt out to.
+    folder: str, where finished shards are kept.
+  """
+
+  def __init__(self, segmenter, settings, num_outputs=1, folder=None):
+    self._segmenter = segmenter
+    self._settings = settings
+    self._num_outputs = num_outputs
+    self._folder = folder
+    self._specs = records.pretraining_specs(
+        settings.max_seq_length, settings.max_predictions_per_seq)
+
+  def path(self, shard_index):
+    """Returns the path of a shard's records."""
+    return os.path.join(self._folder, "shard-%07d" % shard_index)
+
+  def read_summary(self, shard_index):
+    """Returns what `make` has returned, or None if it has not finished."""
+    path = self.path(shard_index) + ".json"
+    if not os.path.exists(path):
+      return None
+    with open(path, encoding="utf-8") as reader:
+      return json.load(reader)
+
+  def serialized_records(self, texts, shard_index, counts):
+    """Yields the records, as bytes, of a list of documents (lists of str)."""
+    documents = [self._segmenter.document(lines) for lines in texts]
+    for record in create_records(documents, shard_index, self._settings,
+                                 counts):
+      yield records.serialize(record, self._specs)
+
+  def make(self, texts, shard_index):
+    """Writes a shard's records, the first output's first.
+
+    Args:
+      texts: list of documents, lists of str.
+      shard_index: int.
+
+    Returns:
+      dict: "sizes", bytes for each output, and "counts".
+    """
+    counts = collections.Counter()
+    made = list(self.serialized_records(texts, shard_index, counts))
+    # Start with another output each time, or small shards all favour the first.
+    parts = [made[(output - shard_index) % self._num_outputs::self._num_outputs]
+             for output in range(self._num_outputs)]
+    path = self.path(shard_index)
+    records.write_records(path, (record for part in parts for record in part))
+    # A tfrecord file frames each record with 16 bytes.
+    summary = {"sizes": [sum(len(record) + 16 for record in part)
+                         for part in parts], "counts": counts}
+    _write_json(path + ".json", summary)
+    return summary
+
+
+_maker = None  # of a worker process
+
+
+def _make_shard(texts, shard_index):
+  return _maker.make(texts, shard_index)
+
+
+def make_shards(reader, maker, num_workers):
+  """Makes all shards of a text in parallel, but for those made before.
+
+  Args:
+    reader: TextReader.
+    maker: ShardMaker.
+    num_workers: int.
+
+  Returns:
+    int, number of shards.
+  """
+  global _maker
+  _maker = maker  # workers are forks, and find it there
+  start = last_log = time.time()
+  num_records = kept = num_shards = 0
+  running = set()
+  with concurrent.futures.ProcessPoolExecutor(
+      num_workers, multiprocessing.get_context("fork")) as pool:
+    for texts in reader.shards():
+      num_shards += 1
+      if maker.read_summary(num_shards - 1):
+        kept += 1
+        continue
+      running.add(pool.submit(_make_shard, texts, num_shards - 1))
+      # One shard waits for each worker; the text stays on the disk.
+      if len(running) >= 2 * num_workers:
+        done, running = concurrent.futures.wait(
+            running, return_when=concurrent.futures.FIRST_COMPLETED)
+        num_records += sum(f.result()["counts"]["records"] for f in done)
+      if time.time() > last_log + 10:
+        last_log = time.time()
+        seconds = last_log - start
+        left = int(seconds * (1 / reader.share_read - 1))
+        logging.info("%d documents, %d records, %.0f records/s, %d:%02d:%02d "
+                     "left", reader.counts["documents"], num_records,
+                     num_records / seconds, left // 3600, left // 60 % 60,
+                     left % 60)
+    for future in running:
+      future.result()
+  if kept:
+    logging.info("kept %d finished shards of an interrupted run", kept)
+  return num_shards
+
+
+def deal_out(maker, num_shards, outputs):
+  """Puts finished shards together into the output files.
+
+  Args:
+    maker: ShardMaker.
+    num_shards: int.
+    outputs: list of str, record files to write.
+  """
+  writers = [open(path + ".tmp", "wb") for path in outputs]
+  for shard_index in range(num_shards):
+    with open(maker.path(shard_index), "rb") as reader:
+      for size, writer in zip(maker.read_summary(shard_index)["sizes"],
+                              writers):
+        writer.write(reader.read(size))
+  for path, writer in zip(outputs, writers):
+    writer.close()
+    os.replace(path + ".tmp", path)
+
+
+def report(counts, settings):
+  """Logs a table of what was made."""
+  made = counts["records"]
+  usable = counts["tokens"] - 3 * made
+  rows = [
+      ("documents", "%d" % counts["documents"]),
+      ("records", "%d, %.1f%% with label 1" % (
+          made, 100.0 * counts["label_1"] / made)),
+      ("tokens per record", "%.1f of %d, %.1f%% padding" % (
+          counts["tokens"] / made, settings.max_seq_length,
+          100 - 100.0 * counts["tokens"] / made / settings.max_seq_length)),
+      ("masked words", "%d, %.2f%%" % (
+          counts["masked_words"],
+          100.0 * counts["masked_words"] / counts["words"])),
+      ("masked tokens", "%d, %.2f%%" % (
+          counts["masked_tokens"], 100.0 * counts["masked_tokens"] / usable)),
+  ]
+  if settings.masking == "ngram":
+    for kind in ("drawn", "placed"):
+      found = [counts["%s_%d" % (kind, n)]
+               for n in range(1, settings.ngram + 1)]
+      rows.append(("n-grams " + kind, ", ".join(
+          "%d: %.2f%%" % (n, 100.0 * count / sum(found))
+          for n, count in enumerate(found, 1))))
+  rows += [
+      ("dropped tokens", "%d, last words of documents, without a partner"
+       % counts["dropped_tokens"]),
+      ("cut lines", "%d times, after %d characters" % (
+          counts["cut_lines"], _LONGEST_LINE)),
+      ("invalid bytes", "%d, not UTF-8" % counts["invalid_bytes"])]
+  for row in rows:
+    logging.info("%18s  %s", *row)
+
+
+def _write_json(path, values):
+  with open(path + ".tmp", "w", encoding="utf-8") as writer:
+    json.dump(values, writer, indent=2)
+  os.replace(path + ".tmp", path)
+
+
 def main():
-  errors.require_flags("input_file", "output_file")
+  errors.require_flags("input_file")
+  if bool(FLAGS.output_file) == bool(FLAGS.output_dir):
+    raise InputError("give --output_file or --output_dir")
+  if FLAGS.output_dir:
+    outputs = [os.path.join(FLAGS.output_dir, "part-%05d-of-%05d.tfrecord" % (
+        i, FLAGS.num_output_shards)) for i in range(FLAGS.num_output_shards)]
+    described = [os.path.join(FLAGS.output_dir, "records.json")]
+  else:
+    outputs = [path for path in FLAGS.output_file.split(",") if path]
+    described = [path + ".json" for path in outputs]
   paths = records.expand_patterns(FLAGS.input_file, "input_file")
-  outputs = [path for path in FLAGS.output_file.split(",") if path]
   tokenizer = tokenization.create_tokenizer(
       FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
-  segmenter = Segmenter(
-      tokenizer, use_jieba=not (FLAGS.non_chinese or FLAGS.spm_model_file))
   settings = create_settings(FLAGS, tokenizer)
-  specs = records.pretraining_specs(settings.max_seq_length,
-                                    settings.max_predictions_per_seq)
-  jieba.setLogLevel("WARNING")
+  description = describe(settings, FLAGS, tokenizer)
 
-  for path in outputs:
-    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
-  writers = [tf.io.TFRecordWriter(path + ".tmp") for path in outputs]
-  counts = collections.Counter()
-  for shard_index, texts in enumerate(read_shards(paths)):
-    documents = [segmenter.document(lines) for lines in texts]
-    for record in create_records(documents, shard_index, settings):
-      writer = writers[counts["records"] % len(writers)]
-      writer.write(records.serialize(record, specs))
-      counts["records"] += 1
-      counts["tokens"] += int(record["input_mask"].sum())
-      counts["masked"] += int(record["masked_lm_weights"].sum())
-    counts["documents"] += len(documents)
-    logging.info("%d documents, %d records", counts["documents"],
-                 counts["records"])
-  for writer in writers:
-    writer.close()
+  # Finished shards are kept apart for each text and way to make records.
+  state = json.dumps([description, outputs, [
+      (path, os.path.getsize(path), os.path.getmtime(path))
+      for path in paths]])
+  folder = os.path.join(
+      os.path.dirname(outputs[0]),
+      "unfinished-" + hashlib.sha256(state.encode()).hexdigest()[:16])
+  for path in [os.path.dirname(path) for path in outputs] + [folder]:
+    os.makedirs(path or ".", exist_ok=True)
+
+  reader = TextReader(paths)
+  maker = ShardMaker(create_segmenter(FLAGS, tokenizer), settings, len(outputs),
+                     folder)
+  num_shards = make_shards(reader, maker, FLAGS.num_workers or os.cpu_count())
+  counts = reader.counts
+  for shard_index in range(num_shards):
+    counts.update(maker.read_summary(shard_index)["counts"])
   if not counts["records"]:
-    for path in outputs:
-      tf.io.gfile.remove(path + ".tmp")
+    shutil.rmtree(folder)
     raise InputError("--input_file %s: no text to make a record of"
                      % FLAGS.input_file)
-  for path in outputs:
-    tf.io.gfile.rename(path + ".tmp", path, overwrite=True)
-  logging.info(
-      "%d records of %d documents in %s; mean length %.1f of %d, %.1f%% masked",
-      counts["records"], counts["documents"], ", ".join(outputs),
-      counts["tokens"] / counts["records"], settings.max_seq_length,
-      100.0 * counts["masked"] / counts["tokens"])
+  deal_out(maker, num_shards, outputs)
+  for path in described:
+    _write_json(path, dict(description, counts=counts))
+  shutil.rmtree(folder)
+  report(counts, settings)
+  logging.info("made %s", ", ".join(outputs) if len(outputs) < 5 else
+               "%s ... %s" % (outputs[0], outputs[-1]))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Facts about pretraining records, read off the records."""
 
 import collections
+import gzip
 import pathlib
 
+import jieba
 import numpy as np
 import pytest
 
@@ -25,9 +27,9 @@ class FlagValues(dict):
 def make_settings(tokenizer, **changes):
   options = FlagValues(
       max_seq_length=64, max_predictions_per_seq=20, masked_lm_prob=0.15,
-      dupe_factor=3, short_seq_prob=0.1, random_seed=7,
-      do_whole_word_mask=True, per_token_replacement=False,
-      legacy_wwm_labels=False)
+      dupe_factor=3, short_seq_prob=0.1, random_seed=7, masking="word",
+      ngram=3, sentence_pair="sop", do_whole_word_mask=None,
+      per_token_replacement=False, legacy_wwm_labels=False)
   options.update(changes)
   return data.create_settings(options, tokenizer)
 
@@ -44,7 +46,13 @@ def segmenter(tokenizer):
 
 @pytest.fixture(scope="module")
 def documents(segmenter):
-  return [segmenter.document(lines) for lines in data.read_documents([TEXT])]
+  return [segmenter.document(lines)
+          for lines in data.TextReader([TEXT]).documents()]
+
+
+def create(documents, index, settings, counts=None):
+  counts = collections.Counter() if counts is None else counts
+  return list(data.create_records(documents, index, settings, counts))
 
 
 def original(record):
@@ -68,31 +76,25 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   (tmp_path / "a.txt").write_bytes("一。\r\n二。\n \n\n三。".encode())
   (tmp_path / "b.txt").write_bytes("\ufeff四。\n".encode())
   paths = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
-  assert list(data.read_documents(paths)) == [
-      ["一。", "二。"], ["三。"], ["四。"]]
+  reader = data.TextReader(paths)
+  assert list(reader.documents()) == [["一。", "二。"], ["三。"], ["四。"]]
+  assert reader.counts["documents"] == 3
 
 
 @pytest.mark.parametrize("line, words", [
     ("我们喜欢红烧肉。", ["我们", "喜欢", "红烧肉", "。"]),
     ("他胸有成竹，说", ["他", "胸有成竹", "，", "说"]),
-    ("用Python3写", ["用", "python ##3", "写"]),
+    ("用Python3写", ["用", "python3", "写"]),
     ("去café吃饭", ["去", "cafe", "吃饭"]),
     ("中\u200b国很大", ["中国", "很大"]),
     ("a b", ["a", "b"]),
 ])
 def test_words_are_jiebas(segmenter, tokenizer, line, words):
-  ids, starts = segmenter.segment(line)
+  ids, begins = segmenter.segment(line)
   tokens = tokenizer.convert_ids_to_tokens(ids)
   assert tokens == tokenizer.tokenize(line)
-  found, sizes = [], []
-  for token, start in zip(tokens, starts):
-    if start:
-      found.append("")
-      sizes.append(0)
-    found[-1] += token
-    sizes[-1] += 1
-  assert [w.replace("##", "") for w in found] == [
-      w.replace(" ##", "") for w in words]
+  assert ["".join(tokens[begin:end]).replace("##", "") for begin, end in zip(
+      begins, begins[1:] + [len(ids)])] == words
 
 
 def test_ids_are_those_of_the_whole_line(segmenter, tokenizer, real_data):
@@ -100,47 +102,57 @@ def test_ids_are_those_of_the_whole_line(segmenter, tokenizer, real_data):
   with open(path, encoding="utf-8") as reader:
     lines = [line for _, line in zip(range(20000), reader)][::5]
   for line in lines:
-    ids, starts = segmenter.segment(line)
+    ids, begins = segmenter.segment(line)
     assert ids == tokenizer.convert_tokens_to_ids(
         tokenizer.tokenize_plain(line)), line
-    assert len(ids) == len(starts)
+    assert begins == sorted(set(begins)) and begins[:1] == [0][:len(ids)]
+    # Words are unions of jieba's.
+    words = tokenizer.convert_ids_to_tokens(ids)
+    text = tokenizer.clean(line)
+    assert len(begins) <= len([w for w in jieba.cut(text) if w.strip()])
+    assert len(words) >= len(begins)
 
 
-def test_spans_lose_no_token(documents, tokenizer):
+def test_pairs_lose_no_token(documents, tokenizer):
   for length in (16, 64):
     settings = make_settings(tokenizer, max_seq_length=length)
     rng = np.random.RandomState(0)
-    for document in documents:
-      spans = list(data.create_spans(document, settings, rng))
-      assert spans[0][0] == 0
-      for (_, _, end), (start, _, _) in zip(spans, spans[1:]):
-        assert end == start and document.starts[start]
-      assert len(document.ids) - spans[-1][2] <= 1
-      for start, middle, end in spans:
-        assert start < middle < end <= start + length - 3
+    for index, document in enumerate(documents):
+      counts = collections.Counter()
+      end = 0
+      for first, second, label in data.create_pairs(
+          documents, index, settings, rng, counts):
+        one, two = (second, first) if label else (first, second)
+        assert one.document is two.document is document
+        assert one.start == end and one.end == two.start
+        assert one.start < one.end < two.end <= one.start + length - 3
+        assert one.start in document.words and two.start in document.words
         sentences = document.sentences
-        inside = sentences[(sentences > start) & (sentences < end)]
-        assert not len(inside) or middle in inside
-        assert document.starts[middle]
+        inside = sentences[(sentences > one.start) & (sentences < two.end)]
+        assert not len(inside) or two.start in inside
+        end = two.end
+      assert len(document.ids) - end == counts["dropped_tokens"]
+      assert end == len(document.ids) or end == document.words[-1]
 
 
 def test_a_word_longer_than_a_record_is_cut_not_lost(tokenizer):
   ids = np.arange(1000, 1050, dtype=np.int32)
-  document = data.Document(ids, np.arange(50) == 0, np.array([], np.int32))
+  document = data.Document(ids, np.array([0]), np.array([], np.int32))
   settings = make_settings(tokenizer, max_seq_length=13, short_seq_prob=0.0)
-  spans = list(data.create_spans(document, settings, np.random.RandomState(0)))
-  assert [(start, end) for start, _, end in spans] == [
-      (0, 10), (10, 20), (20, 30), (30, 40), (40, 50)]
+  pairs = data.create_pairs([document], 0, settings, np.random.RandomState(0),
+                            collections.Counter())
+  assert [min(a.start, b.start) for a, b, _ in pairs] == [0, 10, 20, 30, 40]
 
 
-@pytest.mark.parametrize("whole_words", [True, False])
-def test_records_hold_the_text(documents, tokenizer, whole_words):
-  settings = make_settings(tokenizer, do_whole_word_mask=whole_words)
+@pytest.mark.parametrize("masking", ["token", "word", "ngram"])
+def test_records_hold_the_text(documents, tokenizer, masking):
+  settings = make_settings(tokenizer, masking=masking)
+  whole_words = masking != "token"
   masked = tokens = 0
   kinds = collections.Counter()
   swapped = []
   for index, document in enumerate(documents):
-    for record in data.create_records([document], index, settings):
+    for record in create([document], index, settings):
       ids, positions = original(record)
       segments = record["segment_ids"][:len(ids)]
       second = int(np.argmax(segments))
@@ -171,7 +183,8 @@ def test_records_hold_the_text(documents, tokenizer, whole_words):
       assert not set(positions) & {0, second - 1, len(ids) - 1}
       if whole_words:
         span = (at, at + size, at + size + len(halves[1]))
-        starts = document.starts.copy()
+        starts = np.zeros(len(document.ids), np.bool_)
+        starts[document.words] = True
         starts[[span[0], span[1]]] = True
         for position in chosen:
           if not starts[position]:
@@ -210,7 +223,7 @@ def test_records_depend_on_documents_index_and_seed_alone(documents, tokenizer):
   specs = records.pretraining_specs(64, 20)
 
   def make(index, **changes):
-    return [records.serialize(record, specs) for record in data.create_records(
+    return [records.serialize(record, specs) for record in create(
         documents[:5], index, settings._replace(**changes))]
 
   np.random.seed(1)
@@ -226,7 +239,7 @@ def test_legacy_labels(segmenter, tokenizer):
   settings = make_settings(tokenizer, legacy_wwm_labels=True,
                            masked_lm_prob=0.9, max_predictions_per_seq=60,
                            short_seq_prob=0.0)
-  record = data.create_records([document], 0, settings)[0]
+  record = create([document], 0, settings)[0]
   tokens = tokenizer.convert_ids_to_tokens(
       record["masked_lm_ids"][record["masked_lm_weights"] > 0])
   text = "".join(tokens)
@@ -237,7 +250,64 @@ def test_legacy_labels(segmenter, tokenizer):
 def test_spelled_words():
   tokenizer = tokenization.WordPieceTokenizer(VOCAB)
   segmenter = data.Segmenter(tokenizer, use_jieba=False)
-  ids, starts = segmenter.segment("unbelievable story")
+  ids, begins = segmenter.segment("unbelievable story")
   tokens = tokenizer.convert_ids_to_tokens(ids)
-  assert starts == [not token.startswith("##") for token in tokens]
-  assert sum(starts) == 2
+  assert len(tokens) > 2
+  assert begins == [i for i, token in enumerate(tokens)
+                    if not token.startswith("##")]
+  assert len(begins) == 2
+
+
+def test_ngrams_follow_the_papers_distribution(documents, tokenizer):
+  settings = make_settings(tokenizer, masking="ngram", dupe_factor=10)
+  counts = collections.Counter()
+  for _ in create(documents, 0, settings, counts):
+    pass
+  drawn = np.array([counts["drawn_%d" % n] for n in (1, 2, 3)])
+  placed = np.array([counts["placed_%d" % n] for n in (1, 2, 3)])
+  assert drawn.sum() == placed.sum() > 5000
+  # p(n) = (1/n) / (1 + 1/2 + 1/3)
+  expected = np.array([6, 3, 2]) / 11
+  error = 4 * np.sqrt(expected * (1 - expected) / drawn.sum())
+  assert (np.abs(drawn / drawn.sum() - expected) < error).all()
+  # Clipped runs become shorter ones.
+  assert placed[0] > drawn[0] and placed[2] < drawn[2]
+  assert placed @ [1, 2, 3] == counts["masked_words"]
+
+
+def test_nsp_takes_the_second_half_from_another_document(documents, tokenizer):
+  settings = make_settings(tokenizer, sentence_pair="nsp")
+  rng = np.random.RandomState(0)
+  labels = []
+  for index, document in enumerate(documents):
+    end = 0
+    for first, second, label in data.create_pairs(
+        documents, index, settings, rng, collections.Counter()):
+      assert first.document is document and first.start == end
+      assert (second.document is document) == (not label)
+      assert second.start < second.end
+      end = first.end if label else second.end
+      labels.append(label)
+  assert abs(np.mean(labels) - 0.5) < 2.5 / np.sqrt(len(labels))
+
+
+def test_difficult_text(tmp_path, segmenter):
+  long_line = "，".join("第%d个词" % i for i in range(60000))
+  (tmp_path / "a.txt").write_bytes(
+      b"\xef\xbb\xbf" + "开头\r\n".encode() + b"\xff\xfe\r\n" +
+      "繁體字 and English 😀\r\n\r\n".encode() + long_line.encode())
+  with gzip.open(str(tmp_path / "b.txt.gz"), "wb") as writer:
+    writer.write("压缩的".encode())
+  reader = data.TextReader([str(tmp_path / "a.txt"),
+                            str(tmp_path / "b.txt.gz")])
+  documents = list(reader.documents())
+  assert documents[0] == ["开头", "\ufffd\ufffd", "繁體字 and English 😀"]
+  assert documents[-1] == ["压缩的"]
+  assert reader.counts["invalid_bytes"] == 2
+  assert reader.counts["documents"] == 3
+  pieces = documents[1:-1]
+  assert "".join("".join(piece) for piece in pieces) == long_line
+  assert all(line.endswith("，") for piece in pieces for line in piece[:-1])
+  ids, _ = segmenter.segment("😀")
+  assert ids == [100]  # [UNK]
+  assert segmenter.segment("\ufffd") == ([], [])
