@@ -282,8 +282,8 @@ def create_pairs(documents, index, settings, rng, counts):
 
   A pair is as long as a record allows, or, with `short_seq_prob`, of a random
   shorter length; it has whole words, two at least. It is parted at a random
-  sentence boundary inside, or at a random word boundary where it has none. The
-  next pair goes on where it ends. Only a word that fills a whole record is cut.
+  sentence boundary inside, or, where it has none, at a random word boundary,
+  near the middle if it can. The next pair goes on where it ends. Only a word that fills a whole record is cut.
 
   Args:
     documents: list of Document.
@@ -309,7 +309,10 @@ def create_pairs(documents, index, settings, rng, counts):
     first, stop = np.searchsorted(word_ends, [start, start + length], "right")
     end = min(word_ends[min(max(stop - 1, first + 1), len(word_ends) - 1)],
               start + longest)
+    quarter = (end - start) // 4
     middles = _inside(document.sentences, start, end)
+    if not len(middles):
+      middles = _inside(word_ends, start + quarter, end - quarter)
     if not len(middles):
       middles = _inside(word_ends, start, end)
     if len(middles):

@@ -145,9 +145,9 @@ def test_sentence_order():
       label = int(record["next_sentence_labels"][0])
       in_order = second + first if label else first + second
       assert contains(text, in_order), "halves are not consecutive"
-      if len(in_order) > 8:  # a few characters may stand either way round
+      if min(len(first), len(second)) > 4:  # "。" stands before and after
         other_way = first + second if label else second + first
-        assert not contains(text, other_way), (tokenizer.convert_ids_to_tokens(first), tokenizer.convert_ids_to_tokens(second), label)
+        assert not contains(text, other_way), "the label is wrong"
       swapped.append(label)
   share = np.mean(swapped)
   # Five standard deviations of a fair coin.
