@@ -43,6 +43,8 @@ flags.DEFINE_integer("num_output_shards", 10,
 flags.DEFINE_integer("num_workers", None,
                      "Processes to use; all cores by default. The records are "
                      "the same whatever their number.")
+flags.DEFINE_integer("shard_characters", 500000,
+                     "Text that is handled, and shuffled, together.")
 flags.DEFINE_bool("non_chinese", False,
                   "Take whole words from spaces and pieces, not from jieba.")
 flags.DEFINE_string("user_dict", None,
@@ -88,7 +90,6 @@ Settings = collections.namedtuple("Settings", [
     "sentence_pair", "per_token_replacement", "legacy_wwm_labels", "cls_id",
     "sep_id", "mask_id", "replacements", "inner_labels"])
 
-_SHARD_CHARACTERS = 500000
 _LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
 
 
@@ -171,6 +172,7 @@ class TextReader:
 
   Args:
     paths: list of str, text files, gzipped where the name ends in `.gz`.
+    shard_characters: int, about how much text makes a shard.
 
   Attributes:
     counts: collections.Counter of "documents", "text_bytes" and
@@ -178,18 +180,18 @@ class TextReader:
     share_read: float, share of the files' bytes read so far.
   """
 
-  def __init__(self, paths):
+  def __init__(self, paths, shard_characters=500000):
     self.counts = collections.Counter()
     self.share_read = 0.0
     self._paths = paths
-    codecs.register_error("count", self._count_invalid)
+    self._shard_characters = shard_characters
 
   def _count_invalid(self, error):
     self.counts["invalid_bytes"] += error.end - error.start
     return "\ufffd", error.end
 
   def shards(self):
-    """Yields lists of documents of together about `_SHARD_CHARACTERS`.
+    """Yields lists of documents of together about `shard_characters`.
 
     A document is a list of str. A longer one is handled in pieces.
     """
@@ -197,7 +199,7 @@ class TextReader:
     for lines in self.documents():
       shard.append(lines)
       size += sum(map(len, lines))
-      if size >= _SHARD_CHARACTERS:
+      if size >= self._shard_characters:
         yield shard
         shard, size = [], 0
     if shard:
@@ -208,6 +210,7 @@ class TextReader:
 
     A blank line ends a document, and so does the end of a file.
     """
+    codecs.register_error("count", self._count_invalid)
     sizes = [os.path.getsize(path) for path in self._paths]
     self.counts["text_bytes"] = sum(sizes)
     for number, path in enumerate(self._paths):
@@ -218,7 +221,7 @@ class TextReader:
           if line:
             lines.append(line)
             size += len(line)
-          if lines and (not line or size >= _SHARD_CHARACTERS):
+          if lines and (not line or size >= self._shard_characters):
             self.counts["documents"] += not line
             self.share_read = (
                 sum(sizes[:number]) + raw.tell()) / max(1, sum(sizes))
@@ -283,7 +286,8 @@ def create_pairs(documents, index, settings, rng, counts):
   A pair is as long as a record allows, or, with `short_seq_prob`, of a random
   shorter length; it has whole words, two at least. It is parted at a random
   sentence boundary inside, or, where it has none, at a random word boundary,
-  near the middle if it can. The next pair goes on where it ends. Only a word that fills a whole record is cut.
+  near the middle if it can. The next pair goes on where it ends. Only a word
+  that fills a whole record is cut.
 
   Args:
     documents: list of Document.
@@ -539,7 +543,7 @@ def describe(settings, options, tokenizer):
       (name, value) for name, value in settings._asdict().items()
       if isinstance(value, (int, float, str)))
   description["vocab_size"] = tokenizer.vocab_size
-  for name in ("do_lower_case", "non_chinese"):
+  for name in ("do_lower_case", "non_chinese", "shard_characters"):
     description[name] = getattr(options, name)
   for name in ("vocab_file", "spm_model_file", "user_dict"):
     if getattr(options, name):
@@ -747,7 +751,7 @@ def main():
   for path in [os.path.dirname(path) for path in outputs] + [folder]:
     os.makedirs(path or ".", exist_ok=True)
 
-  reader = TextReader(paths)
+  reader = TextReader(paths, FLAGS.shard_characters)
   maker = ShardMaker(create_segmenter(FLAGS, tokenizer), settings, len(outputs),
                      folder)
   num_shards = make_shards(reader, maker, FLAGS.num_workers or os.cpu_count())

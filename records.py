@@ -1,6 +1,7 @@
 """One writer, one parser and one `input_fn` for all tfrecord files."""
 
 import collections
+import json
 import os
 
 import tensorflow.compat.v1 as tf
@@ -123,6 +124,43 @@ def check_records(paths, specs):
             "%s: %r has %d values, but the flags say %d: give the "
             "--max_seq_length and --max_predictions_per_seq that the records "
             "were made with" % (path, spec.name, found, spec.length))
+
+
+def read_description(path):
+  """Returns the dict that says how a record file was made, or None."""
+  for candidate in (path + ".json",
+                    os.path.join(os.path.dirname(path), "records.json")):
+    if tf.io.gfile.exists(candidate):
+      with tf.io.gfile.GFile(candidate) as reader:
+        return json.loads(reader.read())
+  return None
+
+
+def check_descriptions(paths, expected):
+  """Compares how record files were made with what is expected of them.
+
+  Files without a description, made by other tools, are passed over.
+
+  Args:
+    paths: list of str.
+    expected: dict, a value for each key to compare. A value of None must only
+      be the same in all files.
+
+  Raises:
+    InputError: a file was made otherwise.
+  """
+  found = {}  # key -> (value, where it is from)
+  for key, value in expected.items():
+    if value is not None:
+      found[key] = value, "this run"
+  for path in paths:
+    description = read_description(path) or {}
+    for key in expected:
+      if key in description:
+        value, source = found.setdefault(key, (description[key], path))
+        if value != description[key]:
+          raise InputError("%s was made with %s %s, but %s has %s" % (
+              path, key, description[key], source, value))
 
 
 def _parse(record, specs):

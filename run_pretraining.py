@@ -93,6 +93,10 @@ def main():
   def record_files(flag):
     errors.require_flags(flag)
     paths = records.expand_patterns(FLAGS[flag].value, flag)
+    records.check_descriptions(paths, {
+        "vocab_size": config.vocab_size, "vocab_file_sha256": None,
+        "spm_model_file_sha256": None, "max_seq_length": FLAGS.max_seq_length,
+        "max_predictions_per_seq": FLAGS.max_predictions_per_seq})
     records.check_records(paths, specs)
     return paths
 

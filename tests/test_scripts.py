@@ -63,6 +63,51 @@ def work(tmp_path_factory):
   return folder
 
 
+def create_data(output_dir, *args):
+  return ["create_pretraining_data.py", VOCAB, *LENGTHS,
+          "--input_file=%s" % (ROOT / "data" / "text_*.txt"),
+          "--output_dir=%s" % output_dir, "--num_output_shards=3",
+          "--shard_characters=1500", "--dupe_factor=20", *args]
+
+
+def content(folder):
+  return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def data_of_one_worker(work):
+  succeed(*create_data(work / "one", "--num_workers=1"))
+  return content(work / "one")
+
+
+def test_workers_do_not_change_the_records(work, data_of_one_worker):
+  assert sorted(data_of_one_worker) == [
+      "part-0000%d-of-00003.tfrecord" % i for i in range(3)] + ["records.json"]
+  succeed(*create_data(work / "four", "--num_workers=4"))
+  assert content(work / "four") == data_of_one_worker
+  sizes = [len(data) for name, data in data_of_one_worker.items()
+           if name.startswith("part")]
+  assert max(sizes) < 1.1 * min(sizes)
+
+
+def test_a_killed_run_keeps_its_finished_shards(work, data_of_one_worker):
+  folder = work / "two"
+  process = subprocess.Popen(
+      command(*create_data(folder, "--num_workers=2")),
+      stderr=subprocess.DEVNULL, start_new_session=True)
+  deadline = time.time() + 120
+  while len(list(folder.glob("unfinished-*/*.json"))) < 3:
+    assert process.poll() is None and time.time() < deadline
+    time.sleep(0.01)
+  os.killpg(process.pid, signal.SIGKILL)
+  process.wait()
+  assert not list(folder.glob("part*"))
+  _, log = succeed(*create_data(folder, "--num_workers=2"))
+  kept = int(re.search(r"kept (\d+) finished shards", log).group(1))
+  assert 3 <= kept
+  assert content(folder) == data_of_one_worker
+
+
 def pretrain(work, output_dir, *args):
   return ["--bert_config_file=%s" % (work / "zh.json"),
           "--input_file=%s" % (work / "train.tfrecord"),
@@ -216,8 +261,10 @@ def test_bad_input_to_pretraining(work, pretrained):
         work, work / "bad", *train), *args)
 
   # The later of two equal flags counts.
-  expect("input_ids. has 32 values, but the flags say 64.*--max_seq_length",
+  expect("made with max_seq_length 32, but this run has 64",
          "--max_seq_length=64")
+  expect("made with vocab_size 21128, but this run has 30000",
+         "--bert_config_file=%s" % (work / "other_vocab.json"))
   expect("has albert_zh's variable layout",
          "--bert_config_file=%s" % (work / "google.json"),
          "--init_checkpoint=%s" % pretrained[0])

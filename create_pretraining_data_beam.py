@@ -1,0 +1,76 @@
+"""create_pretraining_data.py as an Apache Beam pipeline, for a cluster.
+
+    python create_pretraining_data_beam.py --runner=FlinkRunner \
+      --pipeline_options='--flink_master=host:8081' --input_file=... \
+      --output_dir=... --vocab_file=...
+
+It makes the records that create_pretraining_data.py makes with the same flags,
+in another order. Text, user dictionary and output must lie on a file system
+that all workers see, and this folder must be on their Python path. Needs
+requirements-beam.txt.
+"""
+
+import collections
+import os
+import shlex
+
+import apache_beam as beam
+import jieba
+from absl import flags
+from apache_beam.options.pipeline_options import PipelineOptions
+
+import create_pretraining_data as data
+import errors
+import records
+import tokenization
+
+FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(data)
+
+flags.DEFINE_string("runner", "DirectRunner", "Beam's runner.")
+flags.DEFINE_string("pipeline_options", "", "Further options of the runner.")
+
+
+class MakeRecords(beam.DoFn):
+  """Turns (shard index, documents) into serialized records."""
+
+  def __init__(self, segmenter, settings, user_dict):
+    self._segmenter = segmenter
+    self._settings = settings
+    self._user_dict = user_dict
+
+  def setup(self):
+    if self._user_dict:
+      jieba.load_userdict(self._user_dict)
+    self._maker = data.ShardMaker(self._segmenter, self._settings)
+
+  def process(self, shard):
+    shard_index, texts = shard
+    return self._maker.serialized_records(texts, shard_index,
+                                          collections.Counter())
+
+
+def main():
+  errors.require_flags("input_file", "output_dir")
+  paths = records.expand_patterns(FLAGS.input_file, "input_file")
+  tokenizer = tokenization.create_tokenizer(
+      FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
+  make_records = MakeRecords(data.create_segmenter(FLAGS, tokenizer),
+                             data.create_settings(FLAGS, tokenizer),
+                             FLAGS.user_dict)
+  options = PipelineOptions(
+      shlex.split(FLAGS.pipeline_options), runner=FLAGS.runner)
+  reader = data.TextReader(paths, FLAGS.shard_characters)
+  with beam.Pipeline(options=options) as pipeline:
+    _ = (pipeline
+         | beam.Create([reader])
+         | beam.FlatMap(lambda reader: enumerate(reader.shards()))
+         | beam.Reshuffle()
+         | beam.ParDo(make_records)
+         | beam.io.WriteToTFRecord(
+             os.path.join(FLAGS.output_dir, "part"),
+             file_name_suffix=".tfrecord", num_shards=FLAGS.num_output_shards))
+
+
+if __name__ == "__main__":
+  errors.run(main)
