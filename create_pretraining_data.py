@@ -6,12 +6,9 @@ and makes all its passes of records; shards are made in parallel. The records
 depend on the text, the flags and the seed alone.
 """
 
-import codecs
 import collections
 import concurrent.futures
-import gzip
 import hashlib
-import io
 import json
 import multiprocessing
 import os
@@ -23,6 +20,7 @@ import jieba
 import numpy as np
 from absl import flags, logging
 
+import corpus
 import errors
 import records
 import tokenization
@@ -74,10 +72,6 @@ flags.DEFINE_bool("legacy_wwm_labels", False,
                   "of its '##' form, as the first albert_zh models were "
                   "trained; only to go on from those.")
 
-# A document's tokens: `ids` int32 [T]; where in [0, T) words begin, `words`
-# int32 [...], 0 first; where in (0, T) sentences begin, `sentences` int32.
-Document = collections.namedtuple("Document", ["ids", "words", "sentences"])
-
 # Part of a document, tokens `start` to `end`.
 Segment = collections.namedtuple("Segment", ["document", "start", "end"])
 
@@ -90,169 +84,6 @@ Settings = collections.namedtuple("Settings", [
     "sentence_pair", "per_token_replacement", "legacy_wwm_labels", "cls_id",
     "sep_id", "mask_id", "replacements", "inner_labels"])
 
-_LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
-
-
-class Segmenter:
-  """Cuts lines into token ids and says where words begin.
-
-  The ids are those of the tokenizer on the whole line. Words are jieba's own,
-  of whatever length; where jieba cuts inside one basic token of the tokenizer
-  (as in accented words), the parts are one word.
-
-  Args:
-    tokenizer: of `tokenization.py`.
-    use_jieba: bool; otherwise spelling tells where words begin.
-  """
-
-  _CACHE_SIZE = 200000
-
-  def __init__(self, tokenizer, use_jieba):
-    self._tokenizer = tokenizer
-    # Of a line: (ids, where words begin), two lists of int.
-    # Of a line: (ids, where words begin), two lists of int.
-    self.segment = self._by_jieba if use_jieba else self._by_spelling
-    self._cache = {}
-
-  def document(self, lines):
-    """Returns the Document of a list of sentences."""
-    ids, words, sentences = [], [], []
-    for line in lines:
-      line_ids, line_words = self.segment(line)
-      if line_ids:
-        start = len(ids)
-        sentences.append(start)
-        ids += line_ids
-        words += [start + word for word in line_words]
-    return Document(np.array(ids, np.int32), np.array(words, np.int32),
-                    np.array(sentences[1:], np.int32))
-
-  def _by_spelling(self, line):
-    tokens = self._tokenizer.tokenize_plain(line)
-    return (self._tokenizer.convert_tokens_to_ids(tokens),
-            [i for i, token in enumerate(tokens)
-             if i == 0 or self._tokenizer.is_word_start(token)])
-
-  def _by_jieba(self, line):
-    ids, words = [], []
-    word, joins = "", False
-    for part in jieba.cut(self._tokenizer.clean(line)):
-      part_ids, joins_before, joins_after = (
-          self._cache.get(part) or self._look_up(part))
-      if joins and joins_before:
-        # One basic token goes on: what was appended for its start is redone.
-        del ids[words.pop():]
-        word += part
-        part_ids = self._look_up(word)[0]
-      else:
-        word = part
-      if part_ids:
-        words.append(len(ids))
-        ids += part_ids
-      elif joins_after:
-        words.append(len(ids))  # of no tokens so far, such as an accent alone
-      joins = joins_after
-    return ids, [word for word, end in zip(words, words[1:] + [len(ids)])
-                 if word < end]
-
-  def _look_up(self, word):
-    """Returns (ids, whether it joins to what is before, and after)."""
-    if len(self._cache) >= self._CACHE_SIZE:
-      self._cache.clear()
-    found = (
-        self._tokenizer.convert_tokens_to_ids(
-            self._tokenizer.tokenize_plain(word)),
-        tokenization.is_joined(word[0]), tokenization.is_joined(word[-1]))
-    self._cache[word] = found
-    return found
-
-
-class TextReader:
-  """Reads documents and counts what it met.
-
-  Args:
-    paths: list of str, text files, gzipped where the name ends in `.gz`.
-    shard_characters: int, about how much text makes a shard.
-
-  Attributes:
-    counts: collections.Counter of "documents", "text_bytes" and
-      "invalid_bytes" (replaced by U+FFFD, which tokenizers drop).
-    share_read: float, share of the files' bytes read so far.
-  """
-
-  def __init__(self, paths, shard_characters=500000):
-    self.counts = collections.Counter()
-    self.share_read = 0.0
-    self._paths = paths
-    self._shard_characters = shard_characters
-
-  def _count_invalid(self, error):
-    self.counts["invalid_bytes"] += error.end - error.start
-    return "\ufffd", error.end
-
-  def shards(self):
-    """Yields lists of documents of together about `shard_characters`.
-
-    A document is a list of str. A longer one is handled in pieces.
-    """
-    shard, size = [], 0
-    for lines in self.documents():
-      shard.append(lines)
-      size += sum(map(len, lines))
-      if size >= self._shard_characters:
-        yield shard
-        shard, size = [], 0
-    if shard:
-      yield shard
-
-  def documents(self):
-    """Yields documents: lists of sentences, none blank.
-
-    A blank line ends a document, and so does the end of a file.
-    """
-    codecs.register_error("count", self._count_invalid)
-    sizes = [os.path.getsize(path) for path in self._paths]
-    self.counts["text_bytes"] = sum(sizes)
-    for number, path in enumerate(self._paths):
-      with open(path, "rb") as raw:
-        lines, size = [], 0
-        for line in self._lines(gzip.open(raw) if path.endswith(".gz")
-                                else raw):
-          if line:
-            lines.append(line)
-            size += len(line)
-          if lines and (not line or size >= self._shard_characters):
-            self.counts["documents"] += not line
-            self.share_read = (
-                sum(sizes[:number]) + raw.tell()) / max(1, sum(sizes))
-            yield lines
-            lines, size = [], 0
-
-  def _lines(self, data):
-    """Yields the lines of a binary file, stripped, and "" at its end.
-
-    A line that is too long comes in several, cut after punctuation if it can.
-    """
-    reader = io.TextIOWrapper(data, encoding="utf-8-sig", errors="count")
-    rest = ""
-    while True:
-      text = reader.readline(_LONGEST_LINE)
-      if len(text) < _LONGEST_LINE or text.endswith("\n"):
-        line = (rest + text).strip()
-        if line or not rest:
-          yield line
-        rest = ""
-        if not text:
-          reader.detach()
-          return
-      else:
-        text = rest + text
-        cut = max(map(text.rfind, "。！？；，.!?;, ")) + 1 or len(text)
-        if text[:cut].strip():
-          yield text[:cut].strip()
-        # What follows is not another line, even if it is blank.
-        rest = text[cut:] or " "
-        self.counts["cut_lines"] += 1
 
 
 def create_records(documents, shard_index, settings, counts):
@@ -534,7 +365,7 @@ def create_segmenter(options, tokenizer):
     jieba.initialize()
     if options.user_dict:
       jieba.load_userdict(options.user_dict)
-  return Segmenter(tokenizer, use_jieba)
+  return corpus.Segmenter(tokenizer, use_jieba)
 
 
 def describe(settings, options, tokenizer):
@@ -712,7 +543,7 @@ def report(counts, settings):
       ("dropped tokens", "%d, last words of documents, without a partner"
        % counts["dropped_tokens"]),
       ("cut lines", "%d times, after %d characters" % (
-          counts["cut_lines"], _LONGEST_LINE)),
+          counts["cut_lines"], corpus.LONGEST_LINE)),
       ("invalid bytes", "%d, not UTF-8" % counts["invalid_bytes"])]
   for row in rows:
     logging.info("%18s  %s", *row)
@@ -751,7 +582,7 @@ def main():
   for path in [os.path.dirname(path) for path in outputs] + [folder]:
     os.makedirs(path or ".", exist_ok=True)
 
-  reader = TextReader(paths, FLAGS.shard_characters)
+  reader = corpus.TextReader(paths, FLAGS.shard_characters)
   maker = ShardMaker(create_segmenter(FLAGS, tokenizer), settings, len(outputs),
                      folder)
   num_shards = make_shards(reader, maker, FLAGS.num_workers or os.cpu_count())

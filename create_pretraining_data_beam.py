@@ -19,6 +19,7 @@ import jieba
 from absl import flags
 from apache_beam.options.pipeline_options import PipelineOptions
 
+import corpus
 import create_pretraining_data as data
 import errors
 import records
@@ -60,7 +61,7 @@ def main():
                              FLAGS.user_dict)
   options = PipelineOptions(
       shlex.split(FLAGS.pipeline_options), runner=FLAGS.runner)
-  reader = data.TextReader(paths, FLAGS.shard_characters)
+  reader = corpus.TextReader(paths, FLAGS.shard_characters)
   with beam.Pipeline(options=options) as pipeline:
     _ = (pipeline
          | beam.Create([reader])

@@ -13,6 +13,7 @@ import os
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+import corpus
 import create_pretraining_data
 import heads
 import modeling
@@ -127,9 +128,9 @@ def test_shared_layers_compute_with_one_set_of_variables():
 def test_sentence_order():
   tokenizer = tokenization.WordPieceTokenizer(
       os.path.join(_ROOT, "albert_config", "vocab.txt"))
-  segmenter = create_pretraining_data.Segmenter(tokenizer, use_jieba=True)
+  segmenter = corpus.Segmenter(tokenizer, use_jieba=True)
   path = os.path.join(_ROOT, "data", "text_train.txt")
-  reader = create_pretraining_data.TextReader([path])
+  reader = corpus.TextReader([path])
   documents = [segmenter.document(lines) for lines in reader.documents()]
   options = create_pretraining_data.FLAGS
   if not options.is_parsed():

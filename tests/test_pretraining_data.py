@@ -8,6 +8,7 @@ import jieba
 import numpy as np
 import pytest
 
+import corpus
 import create_pretraining_data as data
 import records
 import tokenization
@@ -41,13 +42,13 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def segmenter(tokenizer):
-  return data.Segmenter(tokenizer, use_jieba=True)
+  return corpus.Segmenter(tokenizer, use_jieba=True)
 
 
 @pytest.fixture(scope="module")
 def documents(segmenter):
   return [segmenter.document(lines)
-          for lines in data.TextReader([TEXT]).documents()]
+          for lines in corpus.TextReader([TEXT]).documents()]
 
 
 def create(documents, index, settings, counts=None):
@@ -76,7 +77,7 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   (tmp_path / "a.txt").write_bytes("一。\r\n二。\n \n\n三。".encode())
   (tmp_path / "b.txt").write_bytes("\ufeff四。\n".encode())
   paths = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
-  reader = data.TextReader(paths)
+  reader = corpus.TextReader(paths)
   assert list(reader.documents()) == [["一。", "二。"], ["三。"], ["四。"]]
   assert reader.counts["documents"] == 3
 
@@ -137,7 +138,7 @@ def test_pairs_lose_no_token(documents, tokenizer):
 
 def test_a_word_longer_than_a_record_is_cut_not_lost(tokenizer):
   ids = np.arange(1000, 1050, dtype=np.int32)
-  document = data.Document(ids, np.array([0]), np.array([], np.int32))
+  document = corpus.Document(ids, np.array([0]), np.array([], np.int32))
   settings = make_settings(tokenizer, max_seq_length=13, short_seq_prob=0.0)
   pairs = data.create_pairs([document], 0, settings, np.random.RandomState(0),
                             collections.Counter())
@@ -146,8 +147,22 @@ def test_a_word_longer_than_a_record_is_cut_not_lost(tokenizer):
 
 @pytest.mark.parametrize("masking", ["token", "word", "ngram"])
 def test_records_hold_the_text(documents, tokenizer, masking):
-  settings = make_settings(tokenizer, masking=masking)
-  whole_words = masking != "token"
+  check_records(documents, tokenizer, make_settings(tokenizer, masking=masking),
+                tolerance=0.015)
+
+
+def test_records_hold_real_text(segmenter, tokenizer, real_data):
+  reader = corpus.TextReader([str(real_data / "corpus" / "lctt_zh.txt")])
+  texts = [lines for _, lines in zip(range(400), reader.documents())]
+  documents = [segmenter.document(lines) for lines in texts]
+  check_records(documents, tokenizer, make_settings(
+      tokenizer, max_seq_length=512, max_predictions_per_seq=51,
+      masked_lm_prob=0.1), tolerance=0.005)
+
+
+def check_records(documents, tokenizer, settings, tolerance):
+  """Reads everything the README says about records back from records."""
+  whole_words = settings.masking != "token"
   masked = tokens = 0
   kinds = collections.Counter()
   swapped = []
@@ -202,7 +217,7 @@ def test_records_hold_the_text(documents, tokenizer, masking):
       assert (record["input_ids"][:len(ids)] == ids)[unmasked].all()
       for name in ("input_ids", "input_mask", "segment_ids"):
         assert not record[name][len(ids):].any()
-  assert abs(masked / tokens - 0.15) < 0.015
+  assert abs(masked / tokens - settings.masked_lm_prob) < tolerance
   # Five standard deviations; whole words are drawn as one.
   error = 5 * np.sqrt(0.8 * 0.2 / masked * (2 if whole_words else 1))
   assert abs(kinds["mask"] / masked - 0.8) < error
@@ -249,7 +264,7 @@ def test_legacy_labels(segmenter, tokenizer):
 
 def test_spelled_words():
   tokenizer = tokenization.WordPieceTokenizer(VOCAB)
-  segmenter = data.Segmenter(tokenizer, use_jieba=False)
+  segmenter = corpus.Segmenter(tokenizer, use_jieba=False)
   ids, begins = segmenter.segment("unbelievable story")
   tokens = tokenizer.convert_ids_to_tokens(ids)
   assert len(tokens) > 2
@@ -298,7 +313,7 @@ def test_difficult_text(tmp_path, segmenter):
       "繁體字 and English 😀\r\n\r\n".encode() + long_line.encode())
   with gzip.open(str(tmp_path / "b.txt.gz"), "wb") as writer:
     writer.write("压缩的".encode())
-  reader = data.TextReader([str(tmp_path / "a.txt"),
+  reader = corpus.TextReader([str(tmp_path / "a.txt"),
                             str(tmp_path / "b.txt.gz")])
   documents = list(reader.documents())
   assert documents[0] == ["开头", "\ufffd\ufffd", "繁體字 and English 😀"]

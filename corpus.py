@@ -1,0 +1,179 @@
+"""Reads text, and cuts it into words and token ids."""
+
+import codecs
+import collections
+import gzip
+import io
+import os
+
+import jieba
+import numpy as np
+
+import tokenization
+
+# A document's tokens: `ids` int32 [T]; where in [0, T) words begin, `words`
+# int32 [...], 0 first; where in (0, T) sentences begin, `sentences` int32.
+Document = collections.namedtuple("Document", ["ids", "words", "sentences"])
+
+LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
+
+
+class Segmenter:
+  """Cuts lines into token ids and says where words begin.
+
+  The ids are those of the tokenizer on the whole line. Words are jieba's own,
+  of whatever length; where jieba cuts inside one basic token of the tokenizer
+  (as in accented words), the parts are one word.
+
+  Args:
+    tokenizer: of `tokenization.py`.
+    use_jieba: bool; otherwise spelling tells where words begin.
+  """
+
+  _CACHE_SIZE = 200000
+
+  def __init__(self, tokenizer, use_jieba):
+    self._tokenizer = tokenizer
+    # Of a line: (ids, where words begin), two lists of int.
+    self.segment = self._by_jieba if use_jieba else self._by_spelling
+    self._cache = {}
+
+  def document(self, lines):
+    """Returns the Document of a list of sentences."""
+    ids, words, sentences = [], [], []
+    for line in lines:
+      line_ids, line_words = self.segment(line)
+      if line_ids:
+        start = len(ids)
+        sentences.append(start)
+        ids += line_ids
+        words += [start + word for word in line_words]
+    return Document(np.array(ids, np.int32), np.array(words, np.int32),
+                    np.array(sentences[1:], np.int32))
+
+  def _by_spelling(self, line):
+    tokens = self._tokenizer.tokenize_plain(line)
+    return (self._tokenizer.convert_tokens_to_ids(tokens),
+            [i for i, token in enumerate(tokens)
+             if i == 0 or self._tokenizer.is_word_start(token)])
+
+  def _by_jieba(self, line):
+    ids, words = [], []
+    word, start, joins = "", 0, False
+    for part in jieba.cut(self._tokenizer.clean(line)):
+      part_ids, joins_before, joins_after = (
+          self._cache.get(part) or self._look_up(part))
+      if joins and joins_before:
+        # One basic token goes on: its start is done again with the rest.
+        word += part
+        part_ids = (self._cache.get(word) or self._look_up(word))[0]
+        del ids[start:]
+        if words and words[-1] == start:
+          words.pop()
+      else:
+        word, start = part, len(ids)
+      if part_ids:
+        words.append(start)
+        ids += part_ids
+      joins = joins_after
+    return ids, words
+
+  def _look_up(self, word):
+    """Returns (ids, whether it joins to what is before, and after)."""
+    if len(self._cache) >= self._CACHE_SIZE:
+      self._cache.clear()
+    found = (
+        self._tokenizer.convert_tokens_to_ids(
+            self._tokenizer.tokenize_plain(word)),
+        tokenization.is_joined(word[0]), tokenization.is_joined(word[-1]))
+    self._cache[word] = found
+    return found
+
+
+class TextReader:
+  """Reads documents and counts what it met.
+
+  Args:
+    paths: list of str, text files, gzipped where the name ends in `.gz`.
+    shard_characters: int, about how much text makes a shard.
+
+  Attributes:
+    counts: collections.Counter of "documents", "text_bytes" and
+      "invalid_bytes" (replaced by U+FFFD, which tokenizers drop).
+    share_read: float, share of the files' bytes read so far.
+  """
+
+  def __init__(self, paths, shard_characters=500000):
+    self.counts = collections.Counter()
+    self.share_read = 0.0
+    self._paths = paths
+    self._shard_characters = shard_characters
+
+  def _count_invalid(self, error):
+    self.counts["invalid_bytes"] += error.end - error.start
+    return "\ufffd", error.end
+
+  def shards(self):
+    """Yields lists of documents of together about `shard_characters`.
+
+    A document is a list of str. A longer one is handled in pieces.
+    """
+    shard, size = [], 0
+    for lines in self.documents():
+      shard.append(lines)
+      size += sum(map(len, lines))
+      if size >= self._shard_characters:
+        yield shard
+        shard, size = [], 0
+    if shard:
+      yield shard
+
+  def documents(self):
+    """Yields documents: lists of sentences, none blank.
+
+    A blank line ends a document, and so does the end of a file.
+    """
+    codecs.register_error("count", self._count_invalid)
+    sizes = [os.path.getsize(path) for path in self._paths]
+    self.counts["text_bytes"] = sum(sizes)
+    for number, path in enumerate(self._paths):
+      with open(path, "rb") as raw:
+        lines, size, is_new = [], 0, True
+        for line in self._lines(gzip.open(raw) if path.endswith(".gz")
+                                else raw):
+          if line:
+            self.counts["documents"] += is_new
+            lines.append(line)
+            size += len(line)
+          is_new = not line
+          if lines and (is_new or size >= self._shard_characters):
+            self.share_read = (
+                sum(sizes[:number]) + raw.tell()) / max(1, sum(sizes))
+            yield lines
+            lines, size = [], 0
+
+  def _lines(self, data):
+    """Yields the lines of a binary file, stripped, and "" at its end.
+
+    A line that is too long comes in several, cut after punctuation if it can.
+    """
+    reader = io.TextIOWrapper(data, encoding="utf-8-sig", errors="count")
+    rest = ""
+    while True:
+      text = reader.readline(LONGEST_LINE)
+      if len(text) < LONGEST_LINE or text.endswith("\n"):
+        line = (rest + text).strip()
+        if line or not rest:
+          yield line
+        rest = ""
+        if not text:
+          reader.detach()
+          return
+      else:
+        text = rest + text
+        cut = max(map(text.rfind, "。！？；，.!?;, ")) + 1 or len(text)
+        if text[:cut].strip():
+          yield text[:cut].strip()
+        # What follows is not another line, even if it is blank.
+        rest = text[cut:] or " "
+        self.counts["cut_lines"] += 1
