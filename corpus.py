@@ -4,9 +4,11 @@ import codecs
 import collections
 import gzip
 import io
+import math
 import os
 
 import jieba
+import jieba.finalseg
 import numpy as np
 
 import tokenization
@@ -15,7 +17,89 @@ import tokenization
 # int32 [...], 0 first; where in (0, T) sentences begin, `sentences` int32.
 Document = collections.namedtuple("Document", ["ids", "words", "sentences"])
 
+_CACHE_SIZE = 200000
 LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
+
+
+class WordCutter:
+  """Cuts text into words as `jieba.lcut` does, in about half the time.
+
+  The words are jieba's: its dictionary (with what was added to it before), the
+  most probable path through it, and for runs of single characters that are no
+  word in it, its hidden Markov model. The path is found in one pass over a
+  table of log-probabilities, and what the model makes of a run is remembered.
+  """
+
+  def __init__(self):
+    jieba.initialize()
+    log_total = math.log(jieba.dt.total)
+    self._unknown = 0.0 - log_total
+    # As in jieba, what only begins a word is there too, with 0.
+    self._weights = {
+        word: math.log(frequency) - log_total if frequency else 0.0
+        for word, frequency in jieba.dt.FREQ.items()}
+    self._recognized = {}
+
+  def cut(self, text):
+    """Returns the words of `text`, a list of str; joined, they are the text."""
+    words = []
+    for i, block in enumerate(jieba.re_han_default.split(text)):
+      if i % 2:
+        self._cut_block(block, words)
+      elif block:
+        for k, part in enumerate(jieba.re_skip_default.split(block)):
+          words += [part] if k % 2 else part
+    return words
+
+  def _cut_block(self, block, words):
+    """Appends the words of a block without punctuation and space."""
+    weight_of = self._weights.get
+    length = len(block)
+    scores = [0.0] * (length + 1)  # of the best path from there on
+    ends = [0] * length  # of its first word
+    for start in range(length - 1, -1, -1):
+      best = None
+      end = start + 1
+      weight = weight_of(block[start])
+      while weight is not None:
+        if weight:
+          score = weight + scores[end]
+          if best is None or score >= best:
+            best = score
+            ends[start] = end
+        if end == length:
+          break
+        end += 1
+        weight = weight_of(block[start:end])
+      if best is None:
+        best = self._unknown + scores[start + 1]
+        ends[start] = start + 1
+      scores[start] = best
+
+    start = run = 0  # `run`: where the run of single characters began
+    while start < length:
+      end = ends[start]
+      if end - start > 1:
+        if run < start:
+          self._append_run(block[run:start], words)
+        words.append(block[start:end])
+        run = end
+      start = end
+    if run < length:
+      self._append_run(block[run:], words)
+
+  def _append_run(self, run, words):
+    if len(run) == 1:
+      words.append(run)
+    elif self._weights.get(run):
+      words += run
+    else:
+      found = self._recognized.get(run)
+      if found is None:
+        if len(self._recognized) >= _CACHE_SIZE:
+          self._recognized.clear()
+        found = self._recognized[run] = list(jieba.finalseg.cut(run))
+      words += found
 
 
 class Segmenter:
@@ -30,12 +114,11 @@ class Segmenter:
     use_jieba: bool; otherwise spelling tells where words begin.
   """
 
-  _CACHE_SIZE = 200000
-
   def __init__(self, tokenizer, use_jieba):
     self._tokenizer = tokenizer
     # Of a line: (ids, where words begin), two lists of int.
     self.segment = self._by_jieba if use_jieba else self._by_spelling
+    self._cutter = WordCutter() if use_jieba else None
     self._cache = {}
 
   def document(self, lines):
@@ -60,7 +143,7 @@ class Segmenter:
   def _by_jieba(self, line):
     ids, words = [], []
     word, start, joins = "", 0, False
-    for part in jieba.cut(self._tokenizer.clean(line)):
+    for part in self._cutter.cut(self._tokenizer.clean(line)):
       part_ids, joins_before, joins_after = (
           self._cache.get(part) or self._look_up(part))
       if joins and joins_before:
@@ -80,7 +163,7 @@ class Segmenter:
 
   def _look_up(self, word):
     """Returns (ids, whether it joins to what is before, and after)."""
-    if len(self._cache) >= self._CACHE_SIZE:
+    if len(self._cache) >= _CACHE_SIZE:
       self._cache.clear()
     found = (
         self._tokenizer.convert_tokens_to_ids(

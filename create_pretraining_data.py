@@ -141,7 +141,7 @@ def create_pairs(documents, index, settings, rng, counts):
     length = longest
     if rng.random_sample() < settings.short_seq_prob:
       length = rng.randint(2, longest + 1)
-    first, stop = np.searchsorted(word_ends, [start, start + length], "right")
+    first, stop = word_ends.searchsorted([start, start + length], "right")
     end = min(word_ends[min(max(stop - 1, first + 1), len(word_ends) - 1)],
               start + longest)
     quarter = (end - start) // 4
@@ -174,8 +174,8 @@ def create_pairs(documents, index, settings, rng, counts):
 
 def _inside(positions, start, end):
   """Returns those of the sorted `positions` inside (start, end)."""
-  first, stop = np.searchsorted(positions, [start + 1, end])
-  return positions[first:stop]
+  return positions[positions.searchsorted(start + 1):
+                   positions.searchsorted(end)]
 
 
 def _random_segment(document, length, rng):
@@ -238,15 +238,17 @@ def create_record(first, second, label, settings, rng, counts):
   counts["label_1"] += int(label)
   counts["masked_tokens"] += len(positions)
   counts["masked_words"] += len(chosen)
-  unused = settings.max_predictions_per_seq - len(positions)
+  predictions = np.zeros([2, settings.max_predictions_per_seq], np.int32)
+  predictions[:, :len(positions)] = positions, labels
+  weights = np.zeros(settings.max_predictions_per_seq, np.float32)
+  weights[:len(positions)] = 1
   return {
       "input_ids": masked,
       "input_mask": mask,
       "segment_ids": segments,
-      "masked_lm_positions": np.append(positions, np.zeros(unused, np.int32)),
-      "masked_lm_ids": np.append(labels, np.zeros(unused, np.int32)),
-      "masked_lm_weights": np.repeat(
-          np.float32([1, 0]), [len(positions), unused]),
+      "masked_lm_positions": predictions[0],
+      "masked_lm_ids": predictions[1],
+      "masked_lm_weights": weights,
       "next_sentence_labels": np.array([label]),
   }
 

@@ -63,32 +63,33 @@ def serialize(values, specs):
   Returns:
     bytes, a serialized tf.train.Example.
   """
-  example = tf.train.Example()
+  # Messages one after the other are their union. Kept apart, features come in a
+  # fixed order, and those that recur need not be encoded again.
+  encoded = []
   for spec in specs:
     value = values[spec.name]
-    feature = example.features.feature[spec.name]
     if isinstance(value, np.ndarray):
-      if not value.max() > 1:
-        feature.MergeFromString(
-            _encode_mask(spec.dtype, value.tobytes(), value.dtype.char))
+      if value.max() <= 1:
+        encoded.append(_encode_mask(spec, value.tobytes(), value.dtype.char))
         continue
       value = value.tolist()  # many times faster than element by element
-    _fill(feature, spec.dtype, [value] if spec.length == 0 else value)
-  # Equal records are equal bytes.
-  return example.SerializeToString(deterministic=True)
+    encoded.append(_encode(spec, [value] if spec.length == 0 else value))
+  return b"".join(encoded)
 
 
-def _fill(feature, dtype, values):
-  values_of = feature.int64_list if dtype == "int" else feature.float_list
+def _encode(spec, values):
+  """Returns a tf.train.Example with one feature, serialized."""
+  example = tf.train.Example()
+  feature = example.features.feature[spec.name]
+  values_of = feature.int64_list if spec.dtype == "int" else feature.float_list
   values_of.value.extend(values)
+  return example.SerializeToString()
 
 
 @functools.lru_cache(maxsize=4096)
-def _encode_mask(dtype, content, array_dtype):
+def _encode_mask(spec, content, array_dtype):
   """Encodes an array of zeros and ones; few of them are different."""
-  feature = tf.train.Feature()
-  _fill(feature, dtype, np.frombuffer(content, array_dtype).tolist())
-  return feature.SerializeToString()
+  return _encode(spec, np.frombuffer(content, array_dtype).tolist())
 
 
 def write_records(path, records):
