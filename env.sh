@@ -240,7 +240,7 @@ albert_found=$(albert_python) || {
 }
 export ALBERT_PLATFORM=${albert_found%% *} PYTHON=${albert_found#* }
 export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
-export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL-2}
+export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL-3}
 # The TFLite converter of TensorFlow 1.15 runs a program that lies in there.
 PATH=$(dirname "$PYTHON"):$PATH
 unset albert_found

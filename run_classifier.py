@@ -1,6 +1,7 @@
 """Fine-tunes ALBERT to classify texts or pairs of texts."""
 
 import os
+import random
 
 import tensorflow.compat.v1 as tf
 import tqdm
@@ -111,8 +112,11 @@ def main():
   examples = {split: tasks.read_examples(task, FLAGS.data_dir, split)
               for split in splits}
   labels = task.labels or sorted({e.label for e in examples["train"]})
-  if FLAGS.max_train_examples and "train" in examples:
+  if "train" in examples:
     examples["train"] = examples["train"][:FLAGS.max_train_examples]
+    # Labels may drift from a file's beginning to its end, further than a
+    # shuffle buffer sees.
+    random.Random(FLAGS.random_seed).shuffle(examples["train"])
 
   description = {
       "task_name": FLAGS.task_name.lower(), "labels": labels,

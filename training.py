@@ -523,7 +523,9 @@ def keep_best(output_dir, results, files=()):
   for path in files:
     tf.io.gfile.copy(os.path.join(output_dir, path), os.path.join(best, path),
                      overwrite=True)
-  tf.train.update_checkpoint_state(best, name)
+  # TensorFlow's own way to write this file gets a relative folder wrong.
+  write_text(os.path.join(best, "checkpoint"),
+             'model_checkpoint_path: "%s"\n' % name)
   write_results(os.path.join(best, "eval_results.txt"), results)
   for path in tf.io.gfile.glob(os.path.join(best, "model.ckpt-*")):
     if not os.path.basename(path).startswith(name + "."):

@@ -113,9 +113,13 @@ def make_checkpoint(folder, step):
 
 
 @pytest.mark.parametrize("higher, best", [(True, 30), (False, 20)])
-def test_the_best_checkpoint_is_kept(tmp_path, higher, best):
+@pytest.mark.parametrize("relative", [True, False])
+def test_the_best_checkpoint_is_kept(
+    tmp_path, higher, best, relative, monkeypatch):
+  monkeypatch.chdir(tmp_path.parent)
+  output_dir = tmp_path.name if relative else str(tmp_path)
   training.prepare_output_dir(
-      Options(str(tmp_path)), {"config.json": {"a": 1}})
+      Options(output_dir), {"config.json": {"a": 1}})
   scores = {10: 0.5, 20: 0.4, 30: 0.7, 40: 0.6, 50: 0.6}
   evaluated = []
 
@@ -128,7 +132,7 @@ def test_the_best_checkpoint_is_kept(tmp_path, higher, best):
     make_checkpoint(tmp_path, step)
     # A new one each time, as after a restart: the history is on disk.
     evaluator = training.Evaluator(
-        str(tmp_path), evaluate, training.BestRule("score", higher),
+        output_dir, evaluate, training.BestRule("score", higher),
         ["config.json"])
     assert not evaluator.evaluate(step)
     assert not evaluator.evaluate(step)
@@ -137,8 +141,8 @@ def test_the_best_checkpoint_is_kept(tmp_path, higher, best):
   assert sorted(os.listdir(str(tmp_path / "best"))) == [
       "checkpoint", "config.json", "eval_results.txt",
       name + ".data-00000-of-00001", name + ".index"]
-  found = training.latest_checkpoint(str(tmp_path / "best"))
-  assert found == str(tmp_path / "best" / name)
+  found = training.latest_checkpoint(os.path.join(output_dir, "best"))
+  assert found == os.path.join(output_dir, "best", name)
   assert tf.train.load_variable(found, "x") == best
   assert (tmp_path / "best" / "eval_results.txt").read_text() == (
       "global_step = %d\nscore = %s\n" % (best, scores[best]))
