@@ -28,8 +28,8 @@ echo "== 3/5 fine-tuning on sentence pairs"
 "$PYTHON" run_classifier.py --task_name=lcqmc --data_dir=data/pairs \
   --do_train --do_eval --do_predict "${model[@]}" "${vocab[@]}" \
   --init_checkpoint=$out/pretrained --output_dir=$out/pairs \
-  --max_seq_length=48 --train_batch_size=16 --learning_rate=2e-4 \
-  --num_train_epochs=5 --save_checkpoints_steps=50 --log_steps=20
+  --max_seq_length=48 --train_batch_size=16 --learning_rate=5e-5 \
+  --num_train_epochs=12 --save_checkpoints_steps=80 --log_steps=20
 
 echo "== 4/5 similarity of three pairs (0 different, 1 the same meaning)"
 "$PYTHON" similarity.py --model_dir=$out/pairs/best <<'PAIRS'
