@@ -27,50 +27,6 @@ import tokenization
 from errors import InputError
 
 FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(tokenization)
-
-flags.DEFINE_string("input_file", None,
-                    "Text files, .gz too: globs, separated by commas.")
-flags.DEFINE_string("output_file", None,
-                    "Record files to write, separated by commas.")
-flags.DEFINE_string("output_dir", None,
-                    "Folder for --num_output_shards record files, in place of "
-                    "--output_file.")
-flags.DEFINE_integer("num_output_shards", 10,
-                     "Record files to write into --output_dir.")
-flags.DEFINE_integer("num_workers", None,
-                     "Processes to use; all cores by default. The records are "
-                     "the same whatever their number.")
-flags.DEFINE_integer("shard_characters", 500000,
-                     "Text that is handled, and shuffled, together.")
-flags.DEFINE_bool("non_chinese", False,
-                  "Take whole words from spaces and pieces, not from jieba.")
-flags.DEFINE_string("user_dict", None,
-                    "Words of your own for jieba, a file in jieba's format.")
-flags.DEFINE_enum("masking", "word", ["token", "word", "ngram"],
-                  "Mask single tokens, whole words, or runs of whole words.")
-flags.DEFINE_bool("do_whole_word_mask", None,
-                  "Alias: true is --masking=word, false --masking=token.")
-flags.DEFINE_integer("ngram", 3, "Most words in a run for --masking=ngram.")
-flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"],
-                  "Label 1 is: the halves are swapped (sop), or the second one "
-                  "comes from another document (nsp).")
-flags.DEFINE_integer("max_seq_length", 512, "Tokens per record.")
-flags.DEFINE_integer("max_predictions_per_seq", 51,
-                     "Most masked tokens per record.")
-flags.DEFINE_float("masked_lm_prob", 0.10, "Share of tokens to mask.")
-flags.DEFINE_integer("dupe_factor", 10,
-                     "Passes over the text, each with other masks.")
-flags.DEFINE_float("short_seq_prob", 0.1,
-                   "Share of records made shorter than they could be.")
-flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
-flags.DEFINE_bool("per_token_replacement", False,
-                  "Draw [MASK] / random / unchanged for each token of a masked "
-                  "word rather than once for the word.")
-flags.DEFINE_bool("legacy_wwm_labels", False,
-                  "Make the label of a Chinese character inside a word the id "
-                  "of its '##' form, as the first albert_zh models were "
-                  "trained; only to go on from those.")
 
 # Part of a document, tokens `start` to `end`.
 Segment = collections.namedtuple("Segment", ["document", "start", "end"])
@@ -84,6 +40,52 @@ Settings = collections.namedtuple("Settings", [
     "sentence_pair", "per_token_replacement", "legacy_wwm_labels", "cls_id",
     "sep_id", "mask_id", "replacements", "inner_labels"])
 
+
+def define_flags():
+  """Defines the flags of this script, for main and for the Beam pipeline."""
+  flags.adopt_module_key_flags(tokenization)
+  flags.DEFINE_string("input_file", None,
+                      "Text files, .gz too: globs, separated by commas.")
+  flags.DEFINE_string("output_file", None,
+                      "Record files to write, separated by commas.")
+  flags.DEFINE_string("output_dir", None,
+                      "Folder for --num_output_shards record files, in place "
+                      "of --output_file.")
+  flags.DEFINE_integer("num_output_shards", 10,
+                       "Record files to write into --output_dir.")
+  flags.DEFINE_integer("num_workers", None,
+                       "Processes to use; all cores by default. The records "
+                       "are the same whatever their number.")
+  flags.DEFINE_integer("shard_characters", 500000,
+                       "Text that is handled, and shuffled, together.")
+  flags.DEFINE_bool("non_chinese", False,
+                    "Take whole words from spaces and pieces, not from jieba.")
+  flags.DEFINE_string("user_dict", None,
+                      "Words of your own for jieba, a file in jieba's format.")
+  flags.DEFINE_enum("masking", "word", ["token", "word", "ngram"],
+                    "Mask single tokens, whole words, or runs of whole words.")
+  flags.DEFINE_bool("do_whole_word_mask", None,
+                    "Alias: true is --masking=word, false --masking=token.")
+  flags.DEFINE_integer("ngram", 3, "Most words in a run for --masking=ngram.")
+  flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"],
+                    "Label 1 is: the halves are swapped (sop), or the second "
+                    "one comes from another document (nsp).")
+  flags.DEFINE_integer("max_seq_length", 512, "Tokens per record.")
+  flags.DEFINE_integer("max_predictions_per_seq", 51,
+                       "Most masked tokens per record.")
+  flags.DEFINE_float("masked_lm_prob", 0.10, "Share of tokens to mask.")
+  flags.DEFINE_integer("dupe_factor", 10,
+                       "Passes over the text, each with other masks.")
+  flags.DEFINE_float("short_seq_prob", 0.1,
+                     "Share of records made shorter than they could be.")
+  flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
+  flags.DEFINE_bool("per_token_replacement", False,
+                    "Draw [MASK] / random / unchanged for each token of a "
+                    "masked word rather than once for the word.")
+  flags.DEFINE_bool("legacy_wwm_labels", False,
+                    "Make the label of a Chinese character inside a word the "
+                    "id of its '##' form, as the first albert_zh models were "
+                    "trained; only to go on from those.")
 
 
 def create_records(documents, shard_index, settings, counts):
@@ -348,7 +350,7 @@ def create_settings(options, tokenizer):
     if len(token) == 1 and tokenization.is_chinese(token):
       inner_labels[i] = ids.get("##" + token, i)
   values = {name: getattr(options, name) for name in Settings._fields
-            if name in options}
+            if hasattr(options, name)}
   if options.do_whole_word_mask is not None:
     values["masking"] = "word" if options.do_whole_word_mask else "token"
   return Settings(
@@ -605,4 +607,5 @@ def main():
 
 
 if __name__ == "__main__":
+  define_flags()
   errors.run(main)

@@ -26,6 +26,7 @@ import records
 import tokenization
 
 FLAGS = flags.FLAGS
+data.define_flags()
 flags.adopt_module_key_flags(data)
 
 flags.DEFINE_string("runner", "DirectRunner", "Beam's runner.")

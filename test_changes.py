@@ -9,6 +9,7 @@
 
 import collections
 import os
+import types
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -132,11 +133,11 @@ def test_sentence_order():
   path = os.path.join(_ROOT, "data", "text_train.txt")
   reader = corpus.TextReader([path])
   documents = [segmenter.document(lines) for lines in reader.documents()]
-  options = create_pretraining_data.FLAGS
-  if not options.is_parsed():
-    options(["test_changes"])
-  settings = create_pretraining_data.create_settings(options, tokenizer)
-  settings = settings._replace(dupe_factor=1, max_seq_length=96)
+  settings = create_pretraining_data.create_settings(types.SimpleNamespace(
+      max_seq_length=96, max_predictions_per_seq=20, masked_lm_prob=0.15,
+      dupe_factor=1, short_seq_prob=0.1, random_seed=12345, masking="ngram",
+      do_whole_word_mask=None, ngram=3, sentence_pair="sop",
+      per_token_replacement=False, legacy_wwm_labels=False), tokenizer)
   swapped = []
   for index, document in enumerate(documents):
     text = list(document.ids)

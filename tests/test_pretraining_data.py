@@ -3,6 +3,7 @@
 import collections
 import gzip
 import pathlib
+import types
 
 import jieba
 import numpy as np
@@ -19,20 +20,14 @@ TEXT = str(ROOT / "data" / "text_train.txt")
 
 
 
-class FlagValues(dict):
-  """Stands in for absl's FLAGS: attributes, and `in`."""
-
-  __getattr__ = dict.__getitem__
-
-
 def make_settings(tokenizer, **changes):
-  options = FlagValues(
+  options = dict(
       max_seq_length=64, max_predictions_per_seq=20, masked_lm_prob=0.15,
       dupe_factor=3, short_seq_prob=0.1, random_seed=7, masking="word",
       ngram=3, sentence_pair="sop", do_whole_word_mask=None,
       per_token_replacement=False, legacy_wwm_labels=False)
   options.update(changes)
-  return data.create_settings(options, tokenizer)
+  return data.create_settings(types.SimpleNamespace(**options), tokenizer)
 
 
 @pytest.fixture(scope="module")
