@@ -17,7 +17,7 @@ import tokenization
 # int32 [...], 0 first; where in (0, T) sentences begin, `sentences` int32.
 Document = collections.namedtuple("Document", ["ids", "words", "sentences"])
 
-_CACHE_SIZE = 200000
+_CACHE_SIZE = 30000  # words; memory must not grow with the text
 LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
 
 
