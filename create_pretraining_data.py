@@ -268,7 +268,8 @@ def choose_words(begins, ends, limit, settings, rng, counts):
     limit: int, most tokens to choose.
     settings: Settings.
     rng: np.random.RandomState.
-    counts: collections.Counter; n-grams count as "drawn_N" and "placed_N".
+    counts: collections.Counter; n-grams count as "drawn_N" and "placed_N",
+      and as "clipped" where these differ.
 
   Returns:
     list of int, the chosen words in order.
@@ -296,6 +297,7 @@ def choose_words(begins, ends, limit, settings, rng, counts):
     if runs is not None:
       counts["drawn_%d" % run] += 1
       counts["placed_%d" % placed] += 1
+      counts["clipped"] += placed < run
     if not limit:
       break
   return sorted(chosen)
@@ -543,6 +545,8 @@ def report(counts, settings):
       rows.append(("n-grams " + kind, ", ".join(
           "%d: %.2f%%" % (n, 100.0 * count / sum(found))
           for n, count in enumerate(found, 1))))
+    rows.append(("n-grams clipped", "%.2f%%" % (
+        100.0 * counts["clipped"] / sum(found))))
   rows += [
       ("dropped tokens", "%d, last words of documents, without a partner"
        % counts["dropped_tokens"]),

@@ -102,6 +102,8 @@ def main():
   task = tasks.get_task(FLAGS.task_name)
   if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
     raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
+  if not FLAGS.do_train:
+    training.require_model(FLAGS)
   tokenizer = tokenization.create_tokenizer(
       FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
   config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length,

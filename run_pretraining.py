@@ -111,6 +111,8 @@ def main():
       raise InputError("--eval_input_file: %s is a training file" % path)
   if not train_files and not eval_files:
     raise InputError("nothing to do: give --do_train or --do_eval")
+  if not FLAGS.do_train:
+    training.require_model(FLAGS)
   training.prepare_output_dir(FLAGS, {"config.json": config.to_dict()})
 
   model_fn = training.model_fn_builder(

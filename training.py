@@ -140,6 +140,13 @@ def start_step(output_dir):
   return int(checkpoint.rsplit("-", 1)[1]) if checkpoint else 0
 
 
+def require_model(options):
+  """Raises an InputError where there are no weights to evaluate or predict."""
+  if not (options.init_checkpoint or latest_checkpoint(options.output_dir)):
+    raise InputError("%s has no checkpoint: train first, or give "
+                     "--init_checkpoint" % options.output_dir)
+
+
 def init_from_checkpoint(init_checkpoint, is_training):
   """Makes the model's variables start from a checkpoint, by equal names.
 

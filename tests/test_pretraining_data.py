@@ -93,6 +93,15 @@ def test_words_are_jiebas(segmenter, tokenizer, line, words):
       begins, begins[1:] + [len(ids)])] == words
 
 
+def test_the_word_cutter_is_jieba(real_data):
+  cutter = corpus.WordCutter()
+  for name in ("lctt_zh.txt", "laws_zh.txt"):
+    with open(real_data / "corpus" / name, encoding="utf-8") as reader:
+      lines = [line for _, line in zip(range(30000), reader)][::10]
+    for line in lines + ["", "a b", "3D打印，C++ 1.5% é\t\r\n"]:
+      assert cutter.cut(line) == jieba.lcut(line)
+
+
 def test_ids_are_those_of_the_whole_line(segmenter, tokenizer, real_data):
   path = real_data / "corpus" / "lctt_zh.txt"
   with open(path, encoding="utf-8") as reader:
@@ -283,6 +292,7 @@ def test_ngrams_follow_the_papers_distribution(documents, tokenizer):
   # Clipped runs become shorter ones.
   assert placed[0] > drawn[0] and placed[2] < drawn[2]
   assert placed @ [1, 2, 3] == counts["masked_words"]
+  assert 0 < counts["clipped"] <= drawn[1] + drawn[2]
 
 
 def test_nsp_takes_the_second_half_from_another_document(documents, tokenizer):

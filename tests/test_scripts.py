@@ -294,4 +294,6 @@ def test_bad_input_to_fine_tuning(work):
   expect("train.txt:2: expected 3 columns", "--data_dir=%s" % bad)
   expect("vocabulary has 21128 entries, but .* vocab_size 30000",
          "--bert_config_file=%s" % (work / "other_vocab.json"))
+  fail("has no checkpoint: train first", "run_classifier.py",
+       *classify(work, work / "bad", "--do_predict"))
   fail("has no checkpoint", "similarity.py", "--model_dir=%s" % bad, "a", "b")

@@ -63,6 +63,23 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, changes, caplog):
   assert "of another shape, newly initialised: none" in text
 
 
+def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
+  path = str(tmp_path / "model.ckpt")
+  save(path, add={"output_weights": np.ones([3, 8], np.float32),
+                  "output_bias": np.ones([2], np.float32)})
+  config, model = build()
+  heads.classifier_logits(config, model.get_pooled_output(), 2, False)
+  with caplog.at_level(logging.INFO, "absl"):
+    training.init_from_checkpoint(path, is_training=True)
+  assert ("of another shape, newly initialised: output_weights "
+          "(checkpoint [3, 8], model [2, 8])") in caplog.text
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    values = {v.op.name: session.run(v) for v in tf.trainable_variables()}
+  assert values["output_weights"].shape == (2, 8)
+  assert (values["output_bias"] == 1).all()
+
+
 @pytest.mark.parametrize("saved, wanted, message", [
     ({}, {"num_hidden_groups": 1}, "albert_zh's variable layout"),
     ({"num_hidden_groups": 1}, {}, "Google's variable layout"),
