@@ -67,7 +67,7 @@ def create_data(output_dir, *args):
   return ["create_pretraining_data.py", VOCAB, *LENGTHS,
           "--input_file=%s" % (ROOT / "data" / "text_*.txt"),
           "--output_dir=%s" % output_dir, "--num_output_shards=3",
-          "--shard_characters=1500", "--dupe_factor=20", *args]
+          "--shard_characters=1500", "--dupe_factor=40", *args]
 
 
 def content(folder):
@@ -189,7 +189,7 @@ def test_evaluating_a_checkpoint_as_it_stands(work, pretrained):
 
 def test_training_goes_on_after_a_kill(work):
   folder = work / "killed"
-  args = pretrain(work, folder, "--do_train", "--num_train_steps=40",
+  args = pretrain(work, folder, "--do_train", "--num_train_steps=120",
                   "--save_checkpoints_steps=5", "--log_steps=1")
   process = subprocess.Popen(command("run_pretraining.py", *args),
                              stderr=subprocess.DEVNULL)
@@ -201,11 +201,11 @@ def test_training_goes_on_after_a_kill(work):
   process.wait()
   _, log = succeed("run_pretraining.py", *args)
   start = int(re.search(r"going on from step (\d+)", log).group(1))
-  assert 0 < start < 40
-  steps = [int(step) for step in re.findall(r"step (\d+)/40", log)]
-  assert steps == list(range(start + 1, 41))
+  assert 0 < start < 120
+  steps = [int(step) for step in re.findall(r"step (\d+)/120", log)]
+  assert steps == list(range(start + 1, 121))
   _, log = succeed("run_pretraining.py", *args)
-  assert "already at step 40" in log
+  assert "already at step 120" in log
 
 
 def test_fine_tuning(fine_tuned):
