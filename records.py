@@ -197,13 +197,13 @@ def _parse(record, specs):
 
 def input_fn_builder(paths, specs, is_training, max_length=None,
                      pad_to_max=False, seed=0, shuffle_buffer=10000,
-                     drop_remainder=False):
+                     drop_remainder=False, keep_order=False):
   """Makes an `input_fn` for TPUEstimator.
 
   Training repeats for ever in an order that depends on `seed` alone: give
-  another one after a restart. Evaluation reads every record once, in order.
-  Features of varying length are padded to the longest of the batch, rounded up
-  to a multiple of 8; in training, examples of like length are batched together.
+  another one after a restart. Otherwise every record is read once. Examples
+  with a feature of varying length are batched with others of like length and
+  padded to a multiple of 8, unless `pad_to_max` or `keep_order`.
 
   Args:
     paths: list of str.
@@ -214,6 +214,8 @@ def input_fn_builder(paths, specs, is_training, max_length=None,
     seed: int.
     shuffle_buffer: int, number of records to draw the next one from.
     drop_remainder: bool, drop a last batch that is not full.
+    keep_order: bool, batch examples in the order of the records, for
+      predictions.
 
   Returns:
     function of `params` (which has "batch_size") that returns a dataset of
@@ -236,10 +238,10 @@ def input_fn_builder(paths, specs, is_training, max_length=None,
                           num_parallel_calls=os.cpu_count())
     if not varying:
       dataset = dataset.batch(batch_size, drop_remainder)
-    elif pad_to_max:
-      dataset = dataset.padded_batch(
-          batch_size, _padded_shapes(specs, max_length), drop_remainder=(
-              drop_remainder))
+    elif pad_to_max or keep_order:
+      shapes = _padded_shapes(specs, max_length if pad_to_max else None)
+      dataset = dataset.padded_batch(batch_size, shapes,
+                                     drop_remainder=drop_remainder)
     else:
       ends = list(range(9, max_length + 1, 8)) + [max_length + 1]
       dataset = dataset.apply(tf.data.experimental.bucket_by_sequence_length(

@@ -130,7 +130,8 @@ def main():
       FLAGS, {"config.json": config.to_dict(), "task.json": description},
       [tokenizer_file])
 
-  def input_fn(split, is_training, batch_size):
+  def input_fn(split, batch_size):
+    is_training = split == "train"
     path = os.path.join(FLAGS.output_dir, split + ".tf_record")
     write_features(
         examples[split], tasks.label_ids(examples[split], labels, split),
@@ -139,6 +140,7 @@ def main():
     return records.input_fn_builder(
         [path], _SPECS, is_training, FLAGS.max_seq_length,
         pad_to_max=FLAGS.use_tpu, drop_remainder=FLAGS.use_tpu or is_training,
+        keep_order=split == "test",
         seed=FLAGS.random_seed + training.start_step(FLAGS.output_dir))
 
   num_train_steps = 0
@@ -155,7 +157,7 @@ def main():
                                         FLAGS.predict_batch_size)
 
   if FLAGS.do_eval:
-    eval_input_fn = input_fn("dev", False, FLAGS.eval_batch_size)
+    eval_input_fn = input_fn("dev", FLAGS.eval_batch_size)
 
   def evaluate(checkpoint):
     steps = -(-len(examples["dev"]) // FLAGS.eval_batch_size)
@@ -175,7 +177,7 @@ def main():
     logging.info("%d training examples, %d steps", len(examples["train"]),
                  num_train_steps)
     training.train_and_evaluate(
-        estimator, FLAGS, input_fn("train", True, FLAGS.train_batch_size),
+        estimator, FLAGS, input_fn("train", FLAGS.train_batch_size),
         num_train_steps, evaluator if FLAGS.do_eval else None)
   elif FLAGS.do_eval:
     training.evaluate_and_write(FLAGS.output_dir, evaluate)
@@ -185,7 +187,7 @@ def main():
         training.latest_checkpoint(os.path.join(FLAGS.output_dir, "best")) or
         training.latest_checkpoint(FLAGS.output_dir))
     predictions = estimator.predict(
-        input_fn("test", False, FLAGS.predict_batch_size),
+        input_fn("test", FLAGS.predict_batch_size),
         checkpoint_path=checkpoint)
     path = os.path.join(FLAGS.output_dir, "test_results.tsv")
     training.write_text(path, "".join(

@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from similarity import BertSim
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
 LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
 SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
          "num_hidden_layers": 2, "num_attention_heads": 2,
-         "intermediate_size": 32, "hidden_act": "gelu"}
+         "intermediate_size": 32, "hidden_act": "gelu",
+         "initializer_range": 0.3}  # so that no two texts score the same
 
 
 def command(script, *args):
@@ -227,6 +230,10 @@ def test_similarity_gives_the_probabilities_of_the_classifier(fine_tuned):
   pairs = [line.split("\t")[:2] for line in pairs.splitlines()]
   expected = [float(row.split("\t")[1]) for row in
               (folder / "test_results.tsv").read_text().splitlines()]
+  assert np.ptp(expected) > 1e-4  # or any order would do
+  similarity = BertSim(str(folder / "best"), batch_size=5)
+  np.testing.assert_allclose(similarity.predict_sentences(pairs), expected,
+                             atol=1e-6)
   model = "--model_dir=%s" % (folder / "best")
   out, _ = succeed("similarity.py", model, input="".join(
       "\t".join(pair) + "\n" for pair in pairs).encode())
