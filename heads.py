@@ -13,23 +13,22 @@ def create_model(config, *args, **kwargs):
   return model(config, *args, **kwargs)
 
 
-def classifier_logits(config, pooled_output, num_labels, is_training):
+def classifier_logits(model, num_labels):
   """Scores each label; variables `output_weights` and `output_bias`.
 
+  In training a tenth of the pooled output is dropped, as in BERT's classifier.
+
   Args:
-    config: AlbertConfig.
-    pooled_output: float [B, H].
+    model: AlbertModel.
     num_labels: int, L.
-    is_training: bool; in training a tenth of `pooled_output` is dropped, as
-      in BERT's classifier.
 
   Returns:
     float [B, L].
   """
-  if is_training:
-    pooled_output = modeling.dropout(pooled_output, 0.1, salt=-2)
-  weights = tf.get_variable("output_weights", [num_labels, config.hidden_size],
-                            initializer=modeling.initializer(config))
+  pooled_output = model.dropout(model.get_pooled_output(), 0.1, salt=-2)
+  weights = tf.get_variable(
+      "output_weights", [num_labels, model.config.hidden_size],
+      initializer=modeling.initializer(model.config))
   bias = tf.get_variable("output_bias", [num_labels],
                          initializer=tf.zeros_initializer())
   return tf.nn.bias_add(

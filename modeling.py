@@ -10,6 +10,7 @@ Dimensions in comments:
 """
 
 import collections
+import functools
 import json
 import math
 
@@ -24,10 +25,14 @@ tf.enable_resource_variables()
 MASK_BIAS = -10000.0
 
 
+@tf.custom_gradient
 def gelu(x):
   """GELU in its tanh approximation, which released models were trained with.
 
-  Hendrycks & Gimpel, arXiv:1606.08415, section 2.
+  Hendrycks & Gimpel, arXiv:1606.08415, section 2: `0.5 x (1 + tanh(u))` with
+  `u = sqrt(2 / pi) (x + 0.044715 x^3)`. As `0.5 (1 + tanh(u))` is
+  `sigmoid(2 u)`, fewer passes over memory do, and its own gradient keeps two
+  tensors of the size of `x` where automatic differentiation keeps six.
 
   Args:
     x: float tensor.
@@ -35,8 +40,15 @@ def gelu(x):
   Returns:
     float tensor of the shape of `x`.
   """
-  return 0.5 * x * (1.0 + tf.tanh(
-      math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
+  a = 2.0 * math.sqrt(2.0 / math.pi)
+  b = 0.044715 * a
+  gate = tf.sigmoid(x * (a + b * tf.square(x)))
+
+  def gradient(dy):
+    slope = x * (a + 3.0 * b * tf.square(x))
+    return dy * gate * (1.0 + slope * (1.0 - gate))
+
+  return x * gate, gradient
 
 
 ACTIVATIONS = {
@@ -240,24 +252,30 @@ def layer_norm(x, scope):
     return tf.nn.batch_normalization(x, mean, variance, beta, gamma, 1e-12)
 
 
-def dropout(x, rate, salt):
-  """Dropout whose mask is a function of the global step and `salt` alone.
+def recompute(block, x):
+  """Returns `block(x)`; its backward pass runs the block a second time.
+
+  Only `x` is kept in between, not what the block computes on the way (Chen et
+  al., arXiv:1604.06174). The block must compute the same both times: dropout
+  has to be stateless.
 
   Args:
+    block: function of a float tensor that returns a float tensor; it may use
+      variables.
     x: float tensor.
-    rate: float, share of values set to 0; the others grow by 1 / (1 - rate).
-    salt: int, another for every place that drops.
-
-  Returns:
-    float tensor of the shape of `x`.
   """
-  if not rate:
-    return x
-  step = tf.cast(tf.train.get_or_create_global_step(), tf.int32)
-  salt += 65536 * (tf.get_default_graph().seed or 0)
-  draw = tf.random.stateless_uniform(
-      tf.shape(x), seed=tf.stack([step, salt % 2**31]))
-  return x * (tf.cast(draw >= rate, x.dtype) / (1.0 - rate))
+  @tf.custom_gradient
+  def recomputed(x):
+    def gradient(dy, variables=()):
+      # Not before the gradient is there, or all blocks would run at once.
+      with tf.control_dependencies([dy]):
+        again = tf.stop_gradient(x)
+      gradients = tf.gradients(block(again), [again] + list(variables), dy)
+      return gradients[0], gradients[1:]
+
+    return block(x), gradient
+
+  return recomputed(x)
 
 
 # Variable scopes of the parts of one transformer block.
@@ -271,7 +289,8 @@ class AlbertModel:
   """The encoder in albert_zh's variable layout, with its pretraining heads."""
 
   def __init__(self, config, is_training, input_ids, input_mask=None,
-               token_type_ids=None, use_one_hot_embeddings=False):
+               token_type_ids=None, use_one_hot_embeddings=False,
+               recompute_grads=False):
     """Builds the encoder.
 
     Args:
@@ -282,12 +301,15 @@ class AlbertModel:
       token_type_ids: int [B, S], segment of each token; None for all 0.
       use_one_hot_embeddings: bool, look embeddings up by a matrix product,
         which is faster on a TPU.
+      recompute_grads: bool, compute each block again in the backward pass, in
+        place of keeping what it computes.
 
     Raises:
       ValueError: `input_ids` is not of rank 2 or S is too large for `config`.
     """
     self.config = config
-    self._is_training = is_training
+    self._dropout_seed = self._make_dropout_seed(input_ids) if (
+        is_training) else None
     self._use_one_hot_embeddings = use_one_hot_embeddings
     self._batch, self._sequence = get_shape_list(input_ids, 2, "input_ids")
     if (isinstance(self._sequence, int) and
@@ -310,8 +332,10 @@ class AlbertModel:
       with tf.variable_scope("encoder"):
         for layer in range(config.num_hidden_layers):
           for inner, scopes in enumerate(self.layer_scopes(layer)):
-            salt = 4 * (layer * (config.inner_group_num or 1) + inner)
-            x = self._block(x, mask_bias, scopes, salt)
+            block = functools.partial(
+                self._block, mask_bias=mask_bias, scopes=scopes,
+                salt=4 * (layer * (config.inner_group_num or 1) + inner))
+            x = recompute(block, x) if recompute_grads else block(x)
           self._layers.append(x)
       first_tokens = tf.squeeze(self.get_sequence_output()[:, 0:1, :], [1])
       self._pooled_output = dense(first_tokens, config.hidden_size, config,
@@ -372,6 +396,35 @@ class AlbertModel:
                              initializer=tf.zeros_initializer())
       return tf.nn.bias_add(
           tf.matmul(self._pooled_output, weights, transpose_b=True), bias)
+
+  def dropout(self, x, rate, salt):
+    """In training, dropout by a mask that is the same when drawn again.
+
+    The mask is a function of the global step, of the examples and of `salt`.
+    Replicas, and slices of a batch, have other examples and so other masks.
+
+    Args:
+      x: float tensor.
+      rate: float, share of values set to 0; the others grow by 1 / (1 - rate).
+      salt: int, another for every place that drops.
+
+    Returns:
+      float tensor of the shape of `x`.
+    """
+    if not rate or self._dropout_seed is None:
+      return x
+    salt += 65536 * (tf.get_default_graph().seed or 0)
+    draw = tf.random.stateless_uniform(
+        tf.shape(x), seed=tf.stack([self._dropout_seed, salt % 2**31]))
+    return x * (tf.cast(draw >= rate, x.dtype) / (1.0 - rate))
+
+  @staticmethod
+  def _make_dropout_seed(input_ids):
+    """Returns an int32 scalar that is another at each step and batch."""
+    step = tf.cast(tf.train.get_or_create_global_step(), tf.int32)
+    weights = 1 + 2 * tf.range(tf.size(input_ids), dtype=tf.int32)
+    return step + 65599 * tf.reduce_sum(
+        weights * tf.cast(tf.reshape(input_ids, [-1]), tf.int32))
 
   def layer_scopes(self, layer):
     """Names the variables of a layer; equal names are shared variables.
@@ -440,7 +493,7 @@ class AlbertModel:
         tf.slice(positions, [0, 0], [self._sequence, width]),
         [1, self._sequence, width])
     x = layer_norm(tf.reshape(x, [-1, width]), "LayerNorm")
-    return self._dropout(x, config.hidden_dropout_prob, salt=-1)
+    return self.dropout(x, config.hidden_dropout_prob, salt=-1)
 
   def _block(self, x, mask_bias, scopes, salt):
     """One transformer block, post-LN or pre-LN: [B*S, H] -> [B*S, H]."""
@@ -450,7 +503,7 @@ class AlbertModel:
     y = layer_norm(x, scopes.attention_norm) if pre_norm else x
     y = self._attend(y, mask_bias, scopes.attention, salt)
     y = dense(y, config.hidden_size, config, scopes.attention_output)
-    x += self._dropout(y, config.hidden_dropout_prob, salt + 1)
+    x += self.dropout(y, config.hidden_dropout_prob, salt + 1)
     if not pre_norm:
       x = layer_norm(x, scopes.attention_norm)
 
@@ -458,7 +511,7 @@ class AlbertModel:
     y = dense(y, config.intermediate_size, config, scopes.intermediate,
               config.hidden_act)
     y = dense(y, config.hidden_size, config, scopes.output)
-    x += self._dropout(y, config.hidden_dropout_prob, salt + 2)
+    x += self.dropout(y, config.hidden_dropout_prob, salt + 2)
     return x if pre_norm else layer_norm(x, scopes.output_norm)
 
   def _attend(self, x, mask_bias, scope, salt):
@@ -476,7 +529,7 @@ class AlbertModel:
     scores = tf.matmul(query * (1.0 / math.sqrt(head_size)), key,
                        transpose_b=True)  # [B, N, S, S]
     probs = tf.nn.softmax(scores + mask_bias)
-    probs = self._dropout(probs, config.attention_probs_dropout_prob, salt)
+    probs = self.dropout(probs, config.attention_probs_dropout_prob, salt)
     context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])
     return tf.reshape(context, [-1, config.hidden_size])
 
@@ -488,9 +541,6 @@ class AlbertModel:
     if self._projection is None:
       return x
     return tf.matmul(x, self._projection, transpose_b=True)
-
-  def _dropout(self, x, rate, salt):
-    return dropout(x, rate, salt) if self._is_training else x
 
   def _to_3d(self, x):
     return tf.reshape(

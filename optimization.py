@@ -63,8 +63,9 @@ class AdamW(tf.train.Optimizer):
       if gradient is None:
         continue
       gradient = densify(gradient, variable)
-      m = self._slot(variable, "adam_m")
-      v = self._slot(variable, "adam_v")
+      with tf.init_scope():  # mixed precision calls this in a branch
+        m = self._slot(variable, "adam_m")
+        v = self._slot(variable, "adam_v")
       next_m = self._beta_1 * m + (1.0 - self._beta_1) * gradient
       next_v = self._beta_2 * v + (1.0 - self._beta_2) * tf.square(gradient)
       update = next_m / (tf.sqrt(next_v) + self._epsilon)
@@ -92,37 +93,51 @@ class AdamW(tf.train.Optimizer):
         tf.float32, tf.zeros_initializer(), trainable=False)
 
 
-def tpu_mean(x):
-  """Mean of a tensor over the replicas of a TPU."""
-  return tf.tpu.cross_replica_sum(x) / tf.tpu.cross_replica_sum(tf.ones([]))
-
-
 def create_train_op(loss_fn, optimizer, clip_norm=1.0,
-                    reduce_mean=tf.identity):
+                    reduce_mean=lambda tensors: tensors, num_slices=1):
   """Builds one training step.
 
-  Gradients are averaged over the replicas, then clipped, then applied: clipping
-  before the average would be another, per-replica, rule.
+  Gradients are summed over the slices of the batch, averaged over the replicas,
+  then clipped, then applied: clipping before the average would be another,
+  per-replica, rule.
 
   Args:
-    loss_fn: function of nothing that returns this replica's scalar loss.
+    loss_fn: function of a slice's number, int or int32 scalar, that returns
+      (loss, values): the slice's share of this replica's scalar loss, which is
+      the sum over the slices, and a list of float tensors to sum likewise.
     optimizer: tf.train.Optimizer.
     clip_norm: float, largest global norm of the gradients.
-    reduce_mean: function that averages a tensor over the replicas.
+    reduce_mean: function of a list of tensors that averages each over the
+      replicas.
+    num_slices: int, slices that a batch is handled in, one after the other.
 
   Returns:
-    (train_op, loss): the op also advances the global step by one.
+    (train_op, loss, values): the op also advances the global step by one; loss
+    and values are those of the whole batch and of all replicas.
   """
-  loss = loss_fn()
-  variables = tf.trainable_variables()
-  pairs = [(reduce_mean(densify(gradient, variable)), variable)
-           for gradient, variable in optimizer.compute_gradients(
-               loss, variables) if gradient is not None]
-  gradients, variables = zip(*pairs)
-  gradients, _ = tf.clip_by_global_norm(gradients, clip_norm)
+  trained = []  # the variables that get a gradient, once they are made
+
+  def slice_sums(number):
+    with tf.variable_scope(tf.get_variable_scope(), reuse=bool(trained)):
+      loss, values = loss_fn(number)
+    pairs = [pair for pair in optimizer.compute_gradients(
+        loss, trained or tf.trainable_variables()) if pair[0] is not None]
+    trained[:] = [variable for _, variable in pairs]
+    return [loss] + values + [densify(*pair) for pair in pairs]
+
+  # The first slice makes the variables, which a loop cannot.
+  sums = slice_sums(0)
+  if num_slices > 1:
+    _, sums = tf.while_loop(
+        lambda number, _: number < num_slices,
+        lambda number, sums: (number + 1, [
+            total + x for total, x in zip(sums, slice_sums(number))]),
+        (1, sums), parallel_iterations=1, back_prop=False)
+  sums = reduce_mean(sums)
+  gradients, _ = tf.clip_by_global_norm(sums[-len(trained):], clip_norm)
   train_op = optimizer.apply_gradients(
-      zip(gradients, variables), tf.train.get_or_create_global_step())
-  return train_op, loss
+      zip(gradients, trained), tf.train.get_or_create_global_step())
+  return train_op, sums[0], sums[1:-len(trained)]
 
 
 def densify(gradient, variable):

@@ -3,10 +3,13 @@
 import collections
 import functools
 import json
+import multiprocessing.pool
 import os
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+import tqdm
+from absl import logging
 
 from errors import InputError
 
@@ -14,6 +17,10 @@ from errors import InputError
 # values: an int, None for a length that varies (padded with 0 in a batch), or 0
 # for a scalar.
 FeatureSpec = collections.namedtuple("FeatureSpec", ["name", "dtype", "length"])
+
+# A record file and how many of its records to read, -1 for all of them.
+RecordFile = collections.namedtuple("RecordFile", ["path", "limit"])
+RecordFile.__new__.__defaults__ = (-1,)
 
 
 def pretraining_specs(max_seq_length, max_predictions_per_seq):
@@ -112,33 +119,83 @@ def write_records(path, records):
   return count
 
 
-def check_records(paths, specs):
-  """Compares the first record of each file with what the model will read.
+def check_records(paths, specs, skip_corrupt=False):
+  """Reads all files once and compares them with what the model will read.
+
+  TensorFlow's own error does not name the file, days into a training.
+
+  Args:
+    paths: list of str.
+    specs: list of FeatureSpec.
+    skip_corrupt: bool, leave out the rest of a damaged file.
+
+  Returns:
+    list of RecordFile.
 
   Raises:
-    InputError: a file is empty, unreadable, lacks a feature, or has one of
-      another length.
+    InputError: a file is empty or damaged, or its first record lacks a feature
+      or has one of another length.
   """
-  for path in paths:
-    try:
-      first = next(tf.io.tf_record_iterator(path))
-      features = tf.train.Example.FromString(first).features.feature
-    except StopIteration:
-      raise InputError("%s: has no records" % path) from None
-    except Exception as error:  # what it raises differs between TF releases
-      raise InputError("%s: not a readable tfrecord file (%s)" % (
-          path, str(error).split("\n")[0])) from error
-    for spec in specs:
-      kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
-      found = len(getattr(features[spec.name], kind).value)
-      if not found and spec.length != 0:
-        raise InputError("%s: records have no feature %r: made for another "
-                         "task?" % (path, spec.name))
-      if spec.length and found != spec.length:
+  files = []
+  with multiprocessing.pool.ThreadPool(os.cpu_count()) as pool:
+    for path, (first, count, size, error) in zip(paths, tqdm.tqdm(
+        pool.imap(_scan, paths), "checking records", len(paths),
+        disable=None, leave=False)):
+      if error and not skip_corrupt:
         raise InputError(
-            "%s: %r has %d values, but the flags say %d: give the "
-            "--max_seq_length and --max_predictions_per_seq that the records "
-            "were made with" % (path, spec.name, found, spec.length))
+            "%s: not a readable tfrecord file after %d records (%s): make it "
+            "again, or leave out its rest with --skip_corrupt_records" % (
+                path, count, error))
+      if error:
+        logging.warning(
+            "%s: damaged after %d records, the rest is left out: %d of %d "
+            "bytes (%s)", path, count, _file_size(path) - size,
+            _file_size(path), error)
+      elif not count:
+        raise InputError("%s: has no records" % path)
+      if count:
+        _check_record(path, first, specs)
+        files.append(RecordFile(path, count if error else -1))
+  if not files:
+    raise InputError("%s: no readable record in any file" % ", ".join(paths))
+  return files
+
+
+def _scan(path):
+  """Returns (first record, records, bytes of them, what ended them or None)."""
+  first, count, size = None, 0, 0
+  try:
+    for record in tf.io.tf_record_iterator(path):
+      first = first or record
+      count += 1
+      size += 16 + len(record)  # length and two checksums
+  except Exception as error:  # what it raises differs between TF releases
+    return first, count, size, str(error).split("\n")[0]
+  return first, count, size, None
+
+
+def _file_size(path):
+  return tf.io.gfile.stat(path).length
+
+
+def _check_record(path, record, specs):
+  """Raises an InputError where a record is not of `specs`."""
+  try:
+    features = tf.train.Example.FromString(record).features.feature
+  except Exception as error:
+    raise InputError("%s: its records are no tf.train.Example (%s)" % (
+        path, error)) from error
+  for spec in specs:
+    kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
+    found = len(getattr(features[spec.name], kind).value)
+    if not found and spec.length != 0:
+      raise InputError("%s: records have no feature %r: made for another task?"
+                       % (path, spec.name))
+    if spec.length and found != spec.length:
+      raise InputError(
+          "%s: %r has %d values, but the flags say %d: give the "
+          "--max_seq_length and --max_predictions_per_seq that the records "
+          "were made with" % (path, spec.name, found, spec.length))
 
 
 def read_description(path):
@@ -178,8 +235,8 @@ def check_descriptions(paths, expected):
               path, key, description[key], source, value))
 
 
-def _parse(record, specs):
-  """Parses one record: a dict of int32 or float32 tensors."""
+def _parse(serialized, specs, batched):
+  """Parses one record or a batch: a dict of int32 or float32 tensors."""
   features = {}
   for spec in specs:
     dtype = tf.int64 if spec.dtype == "int" else tf.float32
@@ -189,15 +246,15 @@ def _parse(record, specs):
     else:
       shape = [spec.length] if spec.length else []
       features[spec.name] = tf.io.FixedLenFeature(shape, dtype)
-  values = tf.io.parse_single_example(record, features)
+  parse = tf.io.parse_example if batched else tf.io.parse_single_example
   # A TPU has no int64.
   return {name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-          for name, value in values.items()}
+          for name, value in parse(serialized, features).items()}
 
 
-def input_fn_builder(paths, specs, is_training, max_length=None,
+def input_fn_builder(files, specs, is_training, max_length=None,
                      pad_to_max=False, seed=0, shuffle_buffer=10000,
-                     drop_remainder=False, keep_order=False):
+                     drop_remainder=False, keep_order=False, shard=(1, 0)):
   """Makes an `input_fn` for TPUEstimator.
 
   Training repeats for ever in an order that depends on `seed` alone: give
@@ -206,7 +263,7 @@ def input_fn_builder(paths, specs, is_training, max_length=None,
   padded to a multiple of 8, unless `pad_to_max` or `keep_order`.
 
   Args:
-    paths: list of str.
+    files: list of RecordFile.
     specs: list of FeatureSpec.
     is_training: bool.
     max_length: int, longest feature of varying length, if there is one.
@@ -216,6 +273,9 @@ def input_fn_builder(paths, specs, is_training, max_length=None,
     drop_remainder: bool, drop a last batch that is not full.
     keep_order: bool, batch examples in the order of the records, for
       predictions.
+    shard: (number of readers, number of this one): no record is read by two.
+      Files are dealt out where there are enough, else records. Hosts of a TPU
+      pod deal by themselves.
 
   Returns:
     function of `params` (which has "batch_size") that returns a dataset of
@@ -225,24 +285,33 @@ def input_fn_builder(paths, specs, is_training, max_length=None,
 
   def input_fn(params):
     batch_size = params["batch_size"]
-    dataset = tf.data.Dataset.from_tensor_slices(paths)
+    readers, reader = shard
+    if is_training and "context" in params:  # on a TPU
+      _, reader, readers, _ = params["context"].current_input_fn_deployment()
+    own = files[reader::readers] if len(files) >= readers else files
+    dataset = tf.data.Dataset.from_tensor_slices(
+        ([file.path for file in own], [file.limit for file in own]))
     if is_training:
-      dataset = dataset.shuffle(len(paths), seed=seed)
+      dataset = dataset.shuffle(len(own), seed=seed)
     dataset = dataset.interleave(
-        tf.data.TFRecordDataset, cycle_length=min(len(paths), 16),
-        num_parallel_calls=min(len(paths), 4)) if len(paths) > 1 else (
-            tf.data.TFRecordDataset(paths))
+        lambda path, limit: tf.data.TFRecordDataset(path).take(
+            tf.cast(limit, tf.int64)),
+        cycle_length=min(len(own), 16),
+        num_parallel_calls=min(len(own), os.cpu_count()))
+    if len(files) < readers:
+      dataset = dataset.shard(readers, reader)
     if is_training:
       dataset = dataset.shuffle(shuffle_buffer, seed=seed).repeat()
-    dataset = dataset.map(lambda record: _parse(record, specs),
-                          num_parallel_calls=os.cpu_count())
     if not varying:
       dataset = dataset.batch(batch_size, drop_remainder)
-    elif pad_to_max or keep_order:
+    dataset = dataset.map(
+        lambda serialized: _parse(serialized, specs, batched=not varying),
+        num_parallel_calls=os.cpu_count())
+    if varying and (pad_to_max or keep_order):
       shapes = _padded_shapes(specs, max_length if pad_to_max else None)
       dataset = dataset.padded_batch(batch_size, shapes,
                                      drop_remainder=drop_remainder)
-    else:
+    elif varying:
       ends = list(range(9, max_length + 1, 8)) + [max_length + 1]
       dataset = dataset.apply(tf.data.experimental.bucket_by_sequence_length(
           lambda example: tf.size(example[varying[0]]), ends,

@@ -9,6 +9,7 @@ from absl import flags, logging
 
 import errors
 import heads
+import outputs
 import records
 import tasks
 import tokenization
@@ -45,9 +46,8 @@ _SPECS = [
 def classifier_head_builder(num_labels):
   """Returns the head (see training.model_fn_builder) for so many labels."""
 
-  def head(model, features, is_training, reduce_mean):
-    logits = heads.classifier_logits(
-        model.config, model.get_pooled_output(), num_labels, is_training)
+  def head(model, features):
+    logits = heads.classifier_logits(model, num_labels)
     predictions = {"probabilities": tf.nn.softmax(logits)}
     labels = features["label_ids"]
     weights = tf.cast(features["is_real_example"], tf.float32)
@@ -55,13 +55,18 @@ def classifier_head_builder(num_labels):
         labels=labels, logits=logits)  # [B]
     hits = tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels)
     return training.HeadOutput(
-        loss=tf.div_no_nan(tf.reduce_sum(losses * weights),
-                           reduce_mean(tf.reduce_sum(weights))),
+        losses={"example_loss": tf.reduce_sum(losses * weights)},
         metrics={"example_loss": (losses, weights),
                  "accuracy": (tf.cast(hits, tf.float32), weights)},
         predictions=predictions)
 
   return head
+
+
+def loss_totals(features):
+  """What the head's loss is divided by; see training.model_fn_builder."""
+  return {"example_loss": tf.reduce_sum(
+      tf.cast(features["is_real_example"], tf.float32))}
 
 
 def write_features(examples, label_ids, tokenizer, path, multiple_of=1):
@@ -102,8 +107,9 @@ def main():
   task = tasks.get_task(FLAGS.task_name)
   if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
     raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
+  training.start(FLAGS)
   if not FLAGS.do_train:
-    training.require_model(FLAGS)
+    outputs.require_model(FLAGS)
   tokenizer = tokenization.create_tokenizer(
       FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
   config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length,
@@ -126,22 +132,21 @@ def main():
       "do_lower_case": FLAGS.do_lower_case}
   tokenizer_file = (FLAGS.spm_model_file, "spm.model") if (
       FLAGS.spm_model_file) else (FLAGS.vocab_file, "vocab.txt")
-  training.prepare_output_dir(
+  outputs.prepare_output_dir(
       FLAGS, {"config.json": config.to_dict(), "task.json": description},
       [tokenizer_file])
 
-  def input_fn(split, batch_size):
+  def input_fn_at(split, batch_size):
     is_training = split == "train"
     path = os.path.join(FLAGS.output_dir, split + ".tf_record")
     write_features(
         examples[split], tasks.label_ids(examples[split], labels, split),
         tokenizer, path,
         batch_size if FLAGS.use_tpu and not is_training else 1)
-    return records.input_fn_builder(
-        [path], _SPECS, is_training, FLAGS.max_seq_length,
+    return lambda step: records.input_fn_builder(
+        [records.RecordFile(path)], _SPECS, is_training, FLAGS.max_seq_length,
         pad_to_max=FLAGS.use_tpu, drop_remainder=FLAGS.use_tpu or is_training,
-        keep_order=split == "test",
-        seed=FLAGS.random_seed + training.start_step(FLAGS.output_dir))
+        keep_order=split == "test", seed=FLAGS.random_seed + step)
 
   num_train_steps = 0
   if FLAGS.do_train:
@@ -151,13 +156,13 @@ def main():
       raise InputError("%d training examples are less than one batch of %d" % (
           len(examples["train"]), FLAGS.train_batch_size))
   model_fn = training.model_fn_builder(
-      config, FLAGS, classifier_head_builder(len(labels)), num_train_steps,
-      int(num_train_steps * FLAGS.warmup_proportion))
+      config, FLAGS, classifier_head_builder(len(labels)), loss_totals,
+      num_train_steps, int(num_train_steps * FLAGS.warmup_proportion))
   estimator = training.create_estimator(FLAGS, model_fn,
                                         FLAGS.predict_batch_size)
 
   if FLAGS.do_eval:
-    eval_input_fn = input_fn("dev", FLAGS.eval_batch_size)
+    eval_input_fn = input_fn_at("dev", FLAGS.eval_batch_size)(0)
 
   def evaluate(checkpoint):
     steps = -(-len(examples["dev"]) // FLAGS.eval_batch_size)
@@ -170,27 +175,28 @@ def main():
             "global_step": results["global_step"]}
 
   if FLAGS.do_train:
-    evaluator = training.Evaluator(
+    evaluator = outputs.Evaluator(
         FLAGS.output_dir, evaluate,
-        training.BestRule("eval_accuracy", higher_is_better=True),
-        ["config.json", "task.json", tokenizer_file[1]])
+        outputs.BestRule("eval_accuracy", higher_is_better=True),
+        ["config.json", "task.json", tokenizer_file[1]],
+        FLAGS.early_stop_evals)
     logging.info("%d training examples, %d steps", len(examples["train"]),
                  num_train_steps)
     training.train_and_evaluate(
-        estimator, FLAGS, input_fn("train", FLAGS.train_batch_size),
+        estimator, FLAGS, input_fn_at("train", FLAGS.train_batch_size),
         num_train_steps, evaluator if FLAGS.do_eval else None)
   elif FLAGS.do_eval:
-    training.evaluate_and_write(FLAGS.output_dir, evaluate)
+    outputs.evaluate_and_write(FLAGS.output_dir, evaluate)
 
   if FLAGS.do_predict:
     checkpoint = (
-        training.latest_checkpoint(os.path.join(FLAGS.output_dir, "best")) or
-        training.latest_checkpoint(FLAGS.output_dir))
+        outputs.latest_checkpoint(os.path.join(FLAGS.output_dir, "best")) or
+        outputs.latest_checkpoint(FLAGS.output_dir))
     predictions = estimator.predict(
-        input_fn("test", FLAGS.predict_batch_size),
+        input_fn_at("test", FLAGS.predict_batch_size)(0),
         checkpoint_path=checkpoint)
     path = os.path.join(FLAGS.output_dir, "test_results.tsv")
-    training.write_text(path, "".join(
+    outputs.write_text(path, "".join(
         "\t".join("%.8f" % p for p in prediction["probabilities"]) + "\n"
         for prediction, _ in zip(predictions, examples["test"])))
     logging.info("%s: probabilities of the labels %s by %s", path,

@@ -1,9 +1,13 @@
 """Pretrains ALBERT: masked LM and sentence order."""
 
+import functools
+import os
+
 import tensorflow.compat.v1 as tf
 from absl import flags
 
 import errors
+import outputs
 import records
 import training
 from errors import InputError
@@ -30,27 +34,26 @@ flags.DEFINE_float("sentence_loss_weight", 1.0,
                    "Weight of the sentence-order loss.")
 flags.DEFINE_integer("shuffle_buffer", 10000,
                      "Records to draw the next one from.")
+flags.DEFINE_bool("skip_corrupt_records", False,
+                  "Whether to leave out the rest of a damaged record file.")
 FLAGS.set_default("optimizer", "lamb")
 
 
-def pretraining_head(model, features, is_training, reduce_mean):
+def pretraining_head(model, features, sentence_loss_weight):
   """The two losses and their metrics, as a training.HeadOutput.
 
   Args:
     model: AlbertModel.
     features: dict of `records.pretraining_specs`, batched.
-    is_training: bool, unused: the heads have no dropout.
-    reduce_mean: function that averages a tensor over the replicas; the loss is
-      divided by the number of masked tokens of all of them.
+    sentence_loss_weight: float, factor of the sentence-order loss.
 
   Returns:
     training.HeadOutput; weights are `masked_lm_weights` for the masked LM.
   """
-  del is_training
   predictions = {"sequence_output": model.get_sequence_output(),
                  "pooled_output": model.get_pooled_output()}
   if "masked_lm_ids" not in features:
-    return training.HeadOutput(None, {}, predictions)
+    return training.HeadOutput({}, {}, predictions)
   lm_logits = model.masked_lm_logits(features["masked_lm_positions"])
   lm_labels = tf.reshape(features["masked_lm_ids"], [-1])
   lm_weights = tf.reshape(features["masked_lm_weights"], [-1])
@@ -61,14 +64,12 @@ def pretraining_head(model, features, is_training, reduce_mean):
   order_losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
       labels=order_labels, logits=order_logits)  # [B]
   order_weights = tf.ones_like(order_losses)
-
-  def mean(losses, weights):
-    return tf.div_no_nan(tf.reduce_sum(losses * weights),
-                         reduce_mean(tf.reduce_sum(weights)))
-
   return training.HeadOutput(
-      loss=mean(lm_losses, lm_weights) +
-      FLAGS.sentence_loss_weight * mean(order_losses, order_weights),
+      losses={
+          "masked_lm_loss": tf.reduce_sum(lm_losses * lm_weights),
+          "sentence_order_loss":
+              sentence_loss_weight * tf.reduce_sum(order_losses),
+      },
       metrics={
           "masked_lm_loss": (lm_losses, lm_weights),
           "masked_lm_accuracy": (_hits(lm_logits, lm_labels), lm_weights),
@@ -79,6 +80,15 @@ def pretraining_head(model, features, is_training, reduce_mean):
       predictions=predictions)
 
 
+def loss_totals(features):
+  """What each loss of the head is divided by; see training.model_fn_builder."""
+  return {
+      "masked_lm_loss": tf.reduce_sum(features["masked_lm_weights"]),
+      "sentence_order_loss": tf.cast(
+          tf.size(features["next_sentence_labels"]), tf.float32),
+  }
+
+
 def _hits(logits, labels):
   return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels),
                  tf.float32)
@@ -86,6 +96,7 @@ def _hits(logits, labels):
 
 def main():
   errors.require_flags("bert_config_file", "output_dir")
+  workers = training.start(FLAGS)
   config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
   specs = records.pretraining_specs(FLAGS.max_seq_length,
                                     FLAGS.max_predictions_per_seq)
@@ -97,8 +108,7 @@ def main():
         "vocab_size": config.vocab_size, "vocab_file_sha256": None,
         "spm_model_file_sha256": None, "max_seq_length": FLAGS.max_seq_length,
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq})
-    records.check_records(paths, specs)
-    return paths
+    return records.check_records(paths, specs, FLAGS.skip_corrupt_records)
 
   train_files = record_files("input_file") if FLAGS.do_train else []
   # BERT's script evaluates --input_file; ours too where nothing is held out.
@@ -106,18 +116,21 @@ def main():
                else "input_file")
   evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_input_file)
   eval_files = record_files(eval_flag) if evaluates else []
-  for path in eval_files:
-    if path in train_files:
-      raise InputError("--eval_input_file: %s is a training file" % path)
+  for file in eval_files:
+    if os.path.realpath(file.path) in {
+        os.path.realpath(other.path) for other in train_files}:
+      raise InputError("--eval_input_file: %s is a training file" % file.path)
   if not train_files and not eval_files:
     raise InputError("nothing to do: give --do_train or --do_eval")
   if not FLAGS.do_train:
-    training.require_model(FLAGS)
-  training.prepare_output_dir(FLAGS, {"config.json": config.to_dict()})
+    outputs.require_model(FLAGS)
+  if not workers.rank:
+    outputs.prepare_output_dir(FLAGS, {"config.json": config.to_dict()})
 
   model_fn = training.model_fn_builder(
-      config, FLAGS, pretraining_head, FLAGS.num_train_steps,
-      FLAGS.num_warmup_steps)
+      config, FLAGS, functools.partial(
+          pretraining_head, sentence_loss_weight=FLAGS.sentence_loss_weight),
+      loss_totals, FLAGS.num_train_steps, FLAGS.num_warmup_steps)
   estimator = training.create_estimator(FLAGS, model_fn)
   eval_input_fn = records.input_fn_builder(
       eval_files, specs, is_training=False, drop_remainder=FLAGS.use_tpu)
@@ -131,20 +144,22 @@ def main():
     return results
 
   if FLAGS.do_train:
-    train_input_fn = records.input_fn_builder(
-        train_files, specs, is_training=True, drop_remainder=True,
-        seed=FLAGS.random_seed + training.start_step(FLAGS.output_dir),
-        shuffle_buffer=FLAGS.shuffle_buffer)
-    evaluator = training.Evaluator(
+    def train_input_fn_at(step):
+      return records.input_fn_builder(
+          train_files, specs, is_training=True, drop_remainder=True,
+          seed=FLAGS.random_seed + step, shuffle_buffer=FLAGS.shuffle_buffer,
+          shard=(workers.size, workers.rank))
+
+    evaluator = outputs.Evaluator(
         FLAGS.output_dir, evaluate,
-        training.BestRule("masked_lm_loss", higher_is_better=False),
-        files=["config.json"]) if eval_files else None
-    training.train_and_evaluate(estimator, FLAGS, train_input_fn,
+        outputs.BestRule("masked_lm_loss", higher_is_better=False),
+        ["config.json"], FLAGS.early_stop_evals) if eval_files else None
+    training.train_and_evaluate(estimator, FLAGS, train_input_fn_at,
                                 FLAGS.num_train_steps, evaluator)
-    if FLAGS.export_dir:
+    if FLAGS.export_dir and not workers.rank:
       training.export_saved_model(estimator, FLAGS.export_dir)
-  else:
-    training.evaluate_and_write(FLAGS.output_dir, evaluate)
+  elif not workers.rank:
+    outputs.evaluate_and_write(FLAGS.output_dir, evaluate)
 
 
 if __name__ == "__main__":

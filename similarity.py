@@ -11,8 +11,8 @@ from absl import flags
 import errors
 import heads
 import modeling
+import outputs
 import tokenization
-import training
 from errors import InputError
 
 FLAGS = flags.FLAGS
@@ -42,7 +42,7 @@ class BertSim:
     Raises:
       InputError: the folder has no such model.
     """
-    checkpoint = training.latest_checkpoint(self._model_dir)
+    checkpoint = outputs.latest_checkpoint(self._model_dir)
     if not checkpoint:
       raise InputError("%s has no checkpoint: fine-tune one with "
                        "run_classifier_lcqmc.sh" % self._model_dir)
@@ -61,8 +61,7 @@ class BertSim:
       self._inputs = [tf.placeholder(tf.int32, [None, None])
                       for _ in range(3)]
       model = heads.create_model(config, False, *self._inputs)
-      logits = heads.classifier_logits(
-          config, model.get_pooled_output(), len(task["labels"]), False)
+      logits = heads.classifier_logits(model, len(task["labels"]))
       self._scores = tf.nn.softmax(logits)[:, task["labels"].index("1")]
       saver = tf.train.Saver()
       self._session = tf.Session()

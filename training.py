@@ -1,26 +1,37 @@
-"""What every script shares: flags, estimator, checkpoints, evaluation.
+"""What every script shares: flags, model_fn, estimator, training loop.
 
 Functions take `options`: an object with the attributes that the flags below
 name. Scripts pass `flags.FLAGS`.
 """
 
+import atexit
 import collections
-import csv
-import io
-import json
+import ctypes
+import math
 import os
 import re
+import shutil
+import tempfile
 import time
 
 import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2.summary as summary_v2
 from absl import flags, logging
 
+import distribution
 import heads
 import modeling
 import optimization
 from errors import InputError
 from lamb_optimizer import LAMB
 from optimization import AdamW
+from outputs import (
+  latest_checkpoint,
+  newest_finite_checkpoint,
+  remove_unfinished_checkpoints,
+  short,
+    start_step,
+)
 
 flags.DEFINE_string("bert_config_file", None,
                     "Configuration of the model (JSON).")
@@ -33,7 +44,15 @@ flags.DEFINE_bool("do_train", False, "Whether to train.")
 flags.DEFINE_bool("do_eval", False,
                   "Whether to evaluate: the newest checkpoint of --output_dir, "
                   "or --init_checkpoint as it stands if there is none.")
-flags.DEFINE_integer("train_batch_size", 32, "Examples per training step.")
+flags.DEFINE_integer("train_batch_size", 32,
+                     "Examples per training step; with --use_horovod, of each "
+                     "process.")
+flags.DEFINE_integer("gradient_accumulation_steps", 1,
+                     "Slices that a batch is handled in one after the other: "
+                     "less memory, the same step.")
+flags.DEFINE_bool("recompute_grads", False,
+                  "Whether to compute each layer again in the backward pass "
+                  "in place of keeping what it computed: less memory.")
 flags.DEFINE_integer("eval_batch_size", 32, "Examples per evaluation batch.")
 flags.DEFINE_enum("optimizer", "adamw", ["adamw", "lamb"], "Optimizer.")
 flags.DEFINE_float("learning_rate", 5e-5, "Peak learning rate.")
@@ -46,6 +65,13 @@ flags.DEFINE_integer("keep_checkpoint_max", 5,
                      "Newest checkpoints to keep in --output_dir.")
 flags.DEFINE_integer("log_steps", 100,
                      "Print progress and write summaries every so many steps.")
+flags.DEFINE_integer("early_stop_evals", None,
+                     "Stop after so many evaluations without a better one.")
+flags.DEFINE_bool("use_horovod", False,
+                  "Whether to train with the processes that horovodrun starts.")
+flags.DEFINE_bool("use_fp16", False,
+                  "Whether to train in mixed precision with loss scaling.")
+flags.DEFINE_bool("use_xla", False, "Whether to compile with XLA.")
 flags.DEFINE_integer("random_seed", 12345,
                      "Seed of initial weights, dropout and reading order.")
 flags.DEFINE_integer("iterations_per_loop", 1000,
@@ -59,15 +85,52 @@ flags.DEFINE_integer("num_tpu_cores", 8, "TPU: number of cores.")
 
 _PROGRESS = "progress"  # graph collection of scalars to log
 
-# What a head makes of a model and a batch.
-#   loss: float scalar, this replica's share of the loss; None in prediction.
+# What a head makes of a model and a batch, or a slice of one.
+#   losses: dict, name -> float scalar, summed over the examples; empty in
+#     prediction. The loss of a batch is the sum of `losses[name]` divided by
+#     the total of that name (see model_fn_builder).
 #   metrics: dict, name -> (values [M], weights [M]); weighted means are shown.
 #   predictions: dict, name -> tensor [B, ...].
 HeadOutput = collections.namedtuple(
-    "HeadOutput", ["loss", "metrics", "predictions"])
+    "HeadOutput", ["losses", "metrics", "predictions"])
 
-# When one checkpoint is better than another.
-BestRule = collections.namedtuple("BestRule", ["metric", "higher_is_better"])
+
+def start(options):
+  """Sets this process up for training or evaluation.
+
+  Args:
+    options: flags.
+
+  Returns:
+    distribution.Workers.
+  """
+  workers = distribution.get_workers(options.use_horovod, options.use_tpu)
+  if workers.rank:
+    logging.set_verbosity(logging.ERROR)
+  if options.train_batch_size % options.gradient_accumulation_steps:
+    raise InputError("--train_batch_size %d is not a multiple of "
+                     "--gradient_accumulation_steps %d" % (
+                         options.train_batch_size,
+                         options.gradient_accumulation_steps))
+  keep_freed_memory()
+  if options.use_xla:  # read when the first session starts
+    os.environ["TF_XLA_FLAGS"] = (
+        os.environ.get("TF_XLA_FLAGS", "") + " --tf_xla_cpu_global_jit")
+  return workers
+
+
+def keep_freed_memory():
+  """Makes glibc keep what is freed, where this is glibc.
+
+  It gives each large tensor back to the system, and the next one of its size
+  costs page faults that take longer than most operations.
+  """
+  try:
+    mallopt = ctypes.CDLL(None).mallopt
+  except (AttributeError, OSError, TypeError):
+    return
+  mallopt(-4, 0)  # M_MMAP_MAX
+  mallopt(-1, -1)  # M_TRIM_THRESHOLD
 
 
 def load_config(path, max_seq_length=None, tokenizer=None):
@@ -99,52 +162,6 @@ def load_config(path, max_seq_length=None, tokenizer=None):
         "vocabulary the model was made with" % (
             tokenizer.vocab_size, path, config.vocab_size))
   return config
-
-
-def prepare_output_dir(options, descriptions, files=()):
-  """Makes the output folder and puts what describes the model into it.
-
-  Args:
-    options: flags.
-    descriptions: dict, file name -> dict to write as JSON; where the folder
-      has checkpoints already, they must be of the same description.
-    files: list of (path, name) to copy there, such as the vocabulary.
-
-  Raises:
-    InputError: the folder has checkpoints of another description.
-  """
-  tf.io.gfile.makedirs(options.output_dir)
-  for name, description in descriptions.items():
-    path = os.path.join(options.output_dir, name)
-    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-    if (latest_checkpoint(options.output_dir) and tf.io.gfile.exists(path) and
-        read_text(path) != text):
-      raise InputError(
-          "%s says that the checkpoints there were made otherwise than asked "
-          "for now: choose another --output_dir" % path)
-    write_text(path, text)
-  for source, name in files:
-    target = os.path.join(options.output_dir, name)
-    if os.path.abspath(source) != os.path.abspath(target):
-      tf.io.gfile.copy(source, target, overwrite=True)
-
-
-def latest_checkpoint(folder):
-  """Returns the newest whole checkpoint of a folder, or None."""
-  return tf.train.latest_checkpoint(folder)
-
-
-def start_step(output_dir):
-  """Returns the step that training in `output_dir` will go on from."""
-  checkpoint = latest_checkpoint(output_dir)
-  return int(checkpoint.rsplit("-", 1)[1]) if checkpoint else 0
-
-
-def require_model(options):
-  """Raises an InputError where there are no weights to evaluate or predict."""
-  if not (options.init_checkpoint or latest_checkpoint(options.output_dir)):
-    raise InputError("%s has no checkpoint: train first, or give "
-                     "--init_checkpoint" % options.output_dir)
 
 
 def init_from_checkpoint(init_checkpoint, is_training):
@@ -206,15 +223,18 @@ def _and_more(names):
   return " and %d more" % (len(names) - 1) if len(names) > 1 else ""
 
 
-def model_fn_builder(config, options, head, num_train_steps=0,
+def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
                      num_warmup_steps=0):
   """Makes the `model_fn` of any job.
 
   Args:
     config: AlbertConfig.
     options: flags.
-    head: function of (model, features, is_training, reduce_mean) that returns
-      a HeadOutput; it may find no labels among the features in prediction.
+    head: function of (model, features) that returns a HeadOutput; it may find
+      no labels among the features in prediction.
+    loss_totals: function of features that returns a dict, name -> float scalar,
+      what each of the head's losses is divided by. It is given the whole batch
+      where the head is given a slice.
     num_train_steps: int, steps of the whole training.
     num_warmup_steps: int.
 
@@ -222,78 +242,147 @@ def model_fn_builder(config, options, head, num_train_steps=0,
     `model_fn` for TPUEstimator.
   """
 
+  def apply_head(features, is_training):
+    model = heads.create_model(
+        config, is_training, features["input_ids"], features["input_mask"],
+        features["segment_ids"], use_one_hot_embeddings=options.use_tpu,
+        recompute_grads=is_training and options.recompute_grads)
+    return head(model, features)
+
+  def train_spec(features):
+    workers = distribution.get_workers(options.use_horovod, options.use_tpu)
+    num_slices = options.gradient_accumulation_steps
+    totals = loss_totals(features)
+    names = sorted(totals)
+    totals = dict(zip(names, workers.reduce_mean(
+        [totals[name] for name in names])))
+    metric_names = []
+
+    def loss_fn(number):
+      output = apply_head(_slice(features, number, num_slices), True)
+      metric_names[:] = list(output.metrics)
+      values = []
+      for name in metric_names:
+        value, weight = output.metrics[name]
+        values += [tf.reduce_sum(value * weight), tf.reduce_sum(weight)]
+      return _total_loss(output, totals), values
+
+    rate = optimization.create_learning_rate(
+        options.learning_rate, num_train_steps, num_warmup_steps,
+        tf.train.get_or_create_global_step(), options.poly_power)
+    optimizer = {"adamw": AdamW, "lamb": LAMB}[options.optimizer](
+        rate, options.weight_decay_rate)
+    if options.use_fp16:
+      optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(
+          optimizer)
+    train_op, loss, values = optimization.create_train_op(
+        loss_fn, optimizer, reduce_mean=workers.reduce_mean,
+        num_slices=num_slices)
+    scalars = collections.OrderedDict([("loss", loss)])
+    for name, value, weight in zip(metric_names, values[::2], values[1::2]):
+      scalars[name] = tf.div_no_nan(value, weight)
+    scalars["learning_rate"] = rate
+    scaffold_fn = None
+    if not workers.rank:
+      scaffold_fn = initialize(is_training=True)
+    if options.use_tpu:
+      return tf.estimator.tpu.TPUEstimatorSpec(
+          tf.estimator.ModeKeys.TRAIN, loss=loss, train_op=train_op,
+          scaffold_fn=scaffold_fn, host_call=_summary_host_call(
+              scalars, options))
+    for name, scalar in scalars.items():
+      tf.summary.scalar(name, scalar)
+    with tf.control_dependencies([train_op]):
+      scalars["global_step"] = tf.train.get_global_step().read_value()
+    for name, scalar in scalars.items():
+      tf.add_to_collection(
+          _PROGRESS, tf.identity(scalar, name="progress/" + name))
+    return tf.estimator.tpu.TPUEstimatorSpec(
+        tf.estimator.ModeKeys.TRAIN, loss=loss, train_op=train_op)
+
+  def initialize(is_training):
+    """Initialises from a checkpoint; on a TPU by the function returned."""
+    # A checkpoint of the output folder is restored by the estimator.
+    if not options.init_checkpoint or latest_checkpoint(options.output_dir):
+      return None
+
+    def scaffold_fn():
+      init_from_checkpoint(options.init_checkpoint, is_training)
+      return tf.train.Scaffold()
+
+    if options.use_tpu:
+      return scaffold_fn
+    scaffold_fn()
+    return None
+
   def model_fn(features, labels, mode, params):
     del labels, params
-    is_training = mode == tf.estimator.ModeKeys.TRAIN
-    reduce_mean = (optimization.tpu_mean if options.use_tpu and is_training
-                   else tf.identity)
-    outputs = []
-
-    def loss_fn():
-      model = heads.create_model(
-          config, is_training, features["input_ids"], features["input_mask"],
-          features["segment_ids"], use_one_hot_embeddings=options.use_tpu)
-      outputs.append(head(model, features, is_training, reduce_mean))
-      return outputs[0].loss
-
-    if not is_training:
-      loss = loss_fn()
-    else:
-      step = tf.train.get_or_create_global_step()
-      rate = optimization.create_learning_rate(
-          options.learning_rate, num_train_steps, num_warmup_steps, step,
-          options.poly_power)
-      optimizer = {"adamw": AdamW, "lamb": LAMB}[options.optimizer](
-          rate, options.weight_decay_rate)
-      train_op, loss = optimization.create_train_op(
-          loss_fn, optimizer, reduce_mean=reduce_mean)
-    output = outputs[0]
-
-    scaffold_fn = None
-    # A checkpoint of the output folder is restored by the estimator.
-    if options.init_checkpoint and not latest_checkpoint(options.output_dir):
-      def scaffold_fn():
-        init_from_checkpoint(options.init_checkpoint, is_training)
-        return tf.train.Scaffold()
-      if not options.use_tpu:
-        scaffold_fn()
-        scaffold_fn = None
-
-    if is_training:
-      if not options.use_tpu:
-        scalars = [("loss", loss)] + [
-            (name, _weighted_mean(*output.metrics[name]))
-            for name in output.metrics] + [("learning_rate", rate)]
-        for name, scalar in scalars:
-          tf.summary.scalar(name, scalar)
-          tf.add_to_collection(
-              _PROGRESS, tf.identity(scalar, name="progress/" + name))
+    if mode == tf.estimator.ModeKeys.TRAIN:
+      return train_spec(features)
+    output = apply_head(features, False)
+    scaffold_fn = initialize(is_training=False)
+    if mode == tf.estimator.ModeKeys.PREDICT:
       return tf.estimator.tpu.TPUEstimatorSpec(
-          mode, loss=loss, train_op=train_op, scaffold_fn=scaffold_fn)
-    if mode == tf.estimator.ModeKeys.EVAL:
-      names = list(output.metrics)
+          mode, predictions=output.predictions, scaffold_fn=scaffold_fn)
+    names = list(output.metrics)
 
-      def metric_fn(*tensors):
-        return {name: tf.metrics.mean(values, weights)
-                for name, values, weights in zip(
-                    names, tensors[::2], tensors[1::2])}
+    def metric_fn(*tensors):
+      return {name: tf.metrics.mean(values, weights)
+              for name, values, weights in zip(
+                  names, tensors[::2], tensors[1::2])}
 
-      return tf.estimator.tpu.TPUEstimatorSpec(
-          mode, loss=loss, scaffold_fn=scaffold_fn, eval_metrics=(
-              metric_fn, [tensor for name in names
-                          for tensor in output.metrics[name]]))
     return tf.estimator.tpu.TPUEstimatorSpec(
-        mode, predictions=output.predictions, scaffold_fn=scaffold_fn)
+        mode, loss=_total_loss(output, loss_totals(features)),
+        scaffold_fn=scaffold_fn, eval_metrics=(metric_fn, [
+            tensor for name in names for tensor in output.metrics[name]]))
 
   return model_fn
 
 
-def _weighted_mean(values, weights):
-  return tf.div_no_nan(tf.reduce_sum(values * weights), tf.reduce_sum(weights))
+def _slice(features, number, num_slices):
+  """Returns slice `number` of the batch, a dict like `features`."""
+  if num_slices == 1:
+    return features
+  return {name: tf.gather(tf.reshape(x, tf.concat(
+      [[num_slices, -1], tf.shape(x)[1:]], 0)), number)
+          for name, x in features.items()}
+
+
+def _total_loss(output, totals):
+  return tf.add_n([tf.div_no_nan(loss, totals[name])
+                   for name, loss in output.losses.items()])
+
+
+def _summary_host_call(scalars, options):
+  """Returns a TPU's host call that writes scalars where the host can."""
+  def write(step, *values):
+    step = tf.reduce_max(step)
+    # The host gets one value from each replica; all are the same.
+    writer = summary_v2.create_file_writer(options.output_dir)
+    with writer.as_default(), summary_v2.record_if(
+        tf.equal(step % options.log_steps, 0)):
+      for name, value in zip(scalars, values):
+        summary_v2.scalar(name, tf.reduce_mean(value), step)
+    return tf.summary.all_v2_summary_ops()
+
+  step = tf.train.get_global_step()
+  return write, [tf.reshape(x, [1]) for x in [step] + list(scalars.values())]
 
 
 def create_estimator(options, model_fn, predict_batch_size=8):
   """Returns a TPUEstimator, which also runs on a CPU or a GPU."""
+  workers = distribution.get_workers(options.use_horovod, options.use_tpu)
+  output_dir = options.output_dir
+  if workers.rank:
+    output_dir = tempfile.mkdtemp(prefix="albert-rank-%d-" % workers.rank)
+    atexit.register(shutil.rmtree, output_dir, ignore_errors=True)
+  session_config = tf.ConfigProto(allow_soft_placement=True)
+  session_config.gpu_options.allow_growth = True
+  if options.use_horovod:
+    session_config.gpu_options.visible_device_list = str(workers.local_rank)
+  if options.use_xla:
+    session_config.graph_options.optimizer_options.global_jit_level = (
+        tf.OptimizerOptions.ON_1)
   cluster = None
   if options.use_tpu and options.tpu_name:
     cluster = tf.distribute.cluster_resolver.TPUClusterResolver(
@@ -301,11 +390,13 @@ def create_estimator(options, model_fn, predict_batch_size=8):
   run_config = tf.estimator.tpu.RunConfig(
       cluster=cluster,
       master=options.master,
-      model_dir=options.output_dir,
+      model_dir=output_dir,
+      session_config=None if options.use_tpu else session_config,
       tf_random_seed=options.random_seed,
-      save_checkpoints_steps=options.save_checkpoints_steps,
+      save_checkpoints_steps=(
+          None if workers.rank else options.save_checkpoints_steps),
       keep_checkpoint_max=options.keep_checkpoint_max,
-      save_summary_steps=options.log_steps,
+      save_summary_steps=0 if workers.rank else options.log_steps,
       log_step_count_steps=None,
       tpu_config=tf.estimator.tpu.TPUConfig(
           iterations_per_loop=min(options.iterations_per_loop,
@@ -322,7 +413,7 @@ def create_estimator(options, model_fn, predict_batch_size=8):
       predict_batch_size=predict_batch_size)
 
 
-def train_and_evaluate(estimator, options, train_input_fn, num_train_steps,
+def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
                        evaluator=None):
   """Trains to `num_train_steps`; evaluates at every saved checkpoint.
 
@@ -331,11 +422,22 @@ def train_and_evaluate(estimator, options, train_input_fn, num_train_steps,
   Args:
     estimator: TPUEstimator.
     options: flags.
-    train_input_fn: function of `params`.
+    train_input_fn_at: function of the step that reading begins at, which
+      returns an `input_fn`: another order for another step.
     num_train_steps: int, global step to end at.
-    evaluator: Evaluator, or None.
+    evaluator: outputs.Evaluator, or None.
+
+  Raises:
+    InputError: the loss is not finite.
   """
-  step = start_step(options.output_dir)
+  workers = distribution.get_workers(options.use_horovod, options.use_tpu)
+  step = start_step(options.output_dir) if not workers.rank else 0
+  if options.use_horovod:
+    step = distribution.broadcast(step)
+  if workers.rank:
+    evaluator = None
+  else:
+    remove_unfinished_checkpoints(options.output_dir)
   if step >= num_train_steps:
     logging.info("%s: already at step %d of %d, nothing to train",
                  options.output_dir, step, num_train_steps)
@@ -344,28 +446,66 @@ def train_and_evaluate(estimator, options, train_input_fn, num_train_steps,
     return
   if step:
     logging.info("going on from step %d of %s", step, options.output_dir)
+  should_stop = evaluator.should_stop if evaluator else lambda: False
+  stop = should_stop()
+  if options.use_horovod:
+    stop = distribution.broadcast(int(stop))
+  if stop:
+    return
   if not options.use_tpu:
-    progress = ProgressHook(num_train_steps, options.log_steps,
-                            options.train_batch_size)
-    listener = _EvaluationListener(evaluator, progress)
-    estimator.train(train_input_fn, hooks=[progress], max_steps=num_train_steps,
-                    saving_listeners=[listener] if evaluator else None)
+    estimator.train(
+        train_input_fn_at(step), max_steps=num_train_steps,
+        hooks=_hooks(options, workers, num_train_steps, evaluator, should_stop))
     return
   # One program at a time runs on a TPU: leave training to evaluate.
-  while step < num_train_steps:
+  while step < num_train_steps and not should_stop():
+    input_fn = train_input_fn_at(step)
     step = min(step + options.save_checkpoints_steps, num_train_steps)
-    estimator.train(train_input_fn, max_steps=step)
-    if evaluator and evaluator.evaluate(step):
-      return
+    try:
+      estimator.train(input_fn, max_steps=step)
+    except tf.estimator.NanLossDuringTrainingError as error:
+      raise _not_finite("nan", step, options.output_dir) from error
+    if evaluator:
+      evaluator.evaluate(step)
+
+
+def _hooks(options, workers, num_train_steps, evaluator, should_stop):
+  """Returns the hooks of training on CPUs and GPUs, in the order they run."""
+  progress = ProgressHook(num_train_steps, options.log_steps,
+                          options.train_batch_size * workers.size,
+                          options.output_dir)
+  hooks = [progress]
+  if not workers.rank:
+    hooks.append(tf.train.CheckpointSaverHook(
+        options.output_dir, save_steps=options.save_checkpoints_steps,
+        listeners=[_EvaluationListener(evaluator, progress)] if evaluator
+        else None))
+  if options.use_horovod:
+    hooks.insert(0, distribution.broadcast_variables_hook())
+    hooks.append(distribution.StopTogetherHook(
+        options.save_checkpoints_steps, should_stop))
+  return hooks
+
+
+def _not_finite(loss, step, output_dir):
+  return InputError(
+      "the loss is %s at step %d; the newest checkpoint with finite weights is "
+      "%s: remove newer ones and try again with a lower --learning_rate or "
+      "other data" % (loss, step, newest_finite_checkpoint(output_dir)))
 
 
 class ProgressHook(tf.train.SessionRunHook):
-  """Logs step, means over the last steps, rate and time left."""
+  """Logs step, means over the last steps, rate and time left.
 
-  def __init__(self, num_train_steps, every, examples_per_step):
+  Ends training with an InputError before a loss that is not finite can reach a
+  checkpoint.
+  """
+
+  def __init__(self, num_train_steps, every, examples_per_step, output_dir):
     self._num_train_steps = num_train_steps
     self._every = every
     self._examples_per_step = examples_per_step
+    self._output_dir = output_dir
 
   def begin(self):
     self._scalars = collections.OrderedDict(
@@ -391,24 +531,27 @@ class ProgressHook(tf.train.SessionRunHook):
     return tf.train.SessionRunArgs(self._scalars)
 
   def after_run(self, run_context, run_values):
+    values = run_values.results
+    if not math.isfinite(values["loss"]):
+      raise _not_finite(values["loss"], self._step + 1, self._output_dir)
+    if values.pop("global_step") == self._step:
+      logging.info("step %d skipped: gradients too large for half precision",
+                   self._step + 1)
+      return
     self._step += 1
     self._count += 1
-    self._sums.update(run_values.results)
+    self._sums.update(values)
     if self._step % self._every and self._step != self._num_train_steps:
       return
     seconds = (time.time() - self._since) / self._count
     left = int(seconds * (self._num_train_steps - self._step))
-    means = ["%s %s" % (name, _short(self._sums[name] / self._count))
-             for name in self._scalars]
+    means = ["%s %s" % (name, short(self._sums[name] / self._count))
+             for name in self._scalars if name in self._sums]
     logging.info("step %d/%d | %s | %.1f examples/s | %d:%02d:%02d left",
                  self._step, self._num_train_steps, " | ".join(means),
                  self._examples_per_step / seconds,
                  left // 3600, left // 60 % 60, left % 60)
     self._start_interval()
-
-
-def _short(value):
-  return "%.4f" % value if value >= 0.01 or not value else "%.2e" % value
 
 
 class _EvaluationListener(tf.train.CheckpointSaverListener):
@@ -422,121 +565,9 @@ class _EvaluationListener(tf.train.CheckpointSaverListener):
     if not global_step_value:
       return False
     start = time.time()
-    stop = self._evaluator.evaluate(int(global_step_value))
+    self._evaluator.evaluate(int(global_step_value))
     self._progress.exclude(time.time() - start)
-    return stop
-
-
-class Evaluator:
-  """Evaluates checkpoints, writes the results down and keeps the best one.
-
-  Everything is remembered in `eval_history.tsv` of the output folder, so that
-  a restart knows what the best has been.
-
-  Args:
-    output_dir: str.
-    evaluate_fn: function of a checkpoint path that returns a dict of results
-      (name -> number).
-    best_rule: BestRule.
-    files: names of files of `output_dir` to keep beside the best checkpoint.
-  """
-
-  def __init__(self, output_dir, evaluate_fn, best_rule, files=()):
-    self._output_dir = output_dir
-    self._evaluate_fn = evaluate_fn
-    self._rule = best_rule
-    self._files = files
-    self._history_path = os.path.join(output_dir, "eval_history.tsv")
-
-  def evaluate(self, step):
-    """Evaluates the newest checkpoint unless the history has it already.
-
-    Args:
-      step: int, its global step.
-
-    Returns:
-      bool, whether to stop training.
-    """
-    history = self._history()
-    if any(int(row["global_step"]) == step for row in history):
-      return False
-    results = evaluate_and_write(self._output_dir, self._evaluate_fn)
-    if not history or self._is_better(results, self._best(history)):
-      keep_best(self._output_dir, results, self._files)
-    self._append(history, results)
-    return False
-
-  def _best(self, history):
-    best = history[0]
-    for row in history[1:]:
-      if self._is_better(row, best):
-        best = row
-    return best
-
-  def _is_better(self, row, other):
-    new, old = (float(r[self._rule.metric]) for r in (row, other))
-    return new > old if self._rule.higher_is_better else new < old
-
-  def _history(self):
-    if not tf.io.gfile.exists(self._history_path):
-      return []
-    return list(csv.DictReader(io.StringIO(read_text(self._history_path)),
-                               delimiter="\t"))
-
-  def _append(self, history, results):
-    names = ["global_step"] + sorted(set(results) - {"global_step"})
-    rows = [[row[name] for name in names] for row in history + [results]]
-    write_text(self._history_path, "".join(
-        "\t".join(map(str, row)) + "\n" for row in [names] + rows))
-
-
-def evaluate_and_write(output_dir, evaluate_fn):
-  """Evaluates the newest checkpoint and writes `eval_results.txt`.
-
-  Args:
-    output_dir: str; where it has no checkpoint, the model is evaluated as
-      `--init_checkpoint` makes it.
-    evaluate_fn: function of a checkpoint path, or None, that returns results.
-
-  Returns:
-    dict of results.
-  """
-  results = evaluate_fn(latest_checkpoint(output_dir))
-  write_results(os.path.join(output_dir, "eval_results.txt"), results)
-  logging.info("evaluation at step %d | %s", results["global_step"], " | ".join(
-      "%s %s" % (name, _short(results[name]))
-      for name in sorted(results) if name != "global_step"))
-  return results
-
-
-def keep_best(output_dir, results, files=()):
-  """Copies the newest checkpoint of `output_dir` to `output_dir/best`.
-
-  Whatever moment it is interrupted at, `best/checkpoint` names a whole one.
-
-  Args:
-    output_dir: str.
-    results: dict, written beside it as `eval_results.txt`.
-    files: names of files of `output_dir` to copy too.
-  """
-  best = os.path.join(output_dir, "best")
-  tf.io.gfile.makedirs(best)
-  checkpoint = latest_checkpoint(output_dir)
-  name = os.path.basename(checkpoint)
-  for path in tf.io.gfile.glob(checkpoint + ".*"):
-    if not path.endswith(".meta"):
-      tf.io.gfile.copy(path, os.path.join(best, os.path.basename(path)),
-                       overwrite=True)
-  for path in files:
-    tf.io.gfile.copy(os.path.join(output_dir, path), os.path.join(best, path),
-                     overwrite=True)
-  # TensorFlow's own way to write this file gets a relative folder wrong.
-  write_text(os.path.join(best, "checkpoint"),
-             'model_checkpoint_path: "%s"\n' % name)
-  write_results(os.path.join(best, "eval_results.txt"), results)
-  for path in tf.io.gfile.glob(os.path.join(best, "model.ckpt-*")):
-    if not os.path.basename(path).startswith(name + "."):
-      tf.io.gfile.remove(path)
+    return self._evaluator.should_stop()
 
 
 def export_saved_model(estimator, export_dir):
@@ -550,20 +581,3 @@ def export_saved_model(estimator, export_dir):
   logging.info("exported to %s", tf.compat.as_str_any(path))
 
 
-def write_results(path, results):
-  """Writes `key = value` lines, sorted by key."""
-  write_text(path, "".join("%s = %s\n" % (name, results[name])
-                           for name in sorted(results)))
-
-
-def write_text(path, text):
-  """Writes a UTF-8 file that appears whole or not at all."""
-  with tf.io.gfile.GFile(path + ".tmp", "w") as writer:
-    writer.write(text)
-  tf.io.gfile.rename(path + ".tmp", path, overwrite=True)
-
-
-def read_text(path):
-  """Returns the content of a UTF-8 file."""
-  with tf.io.gfile.GFile(path, "r") as reader:
-    return reader.read()

@@ -163,8 +163,8 @@ def test_five_steps_with_clipping(name):
   with tf.Graph().as_default(), tf.Session() as sess:
     global_step = tf.train.get_or_create_global_step()
     variables = make_variables()
-    train_op, _ = optimization.create_train_op(
-        lambda: linear_loss(variables, steps, global_step),
+    train_op, _, _ = optimization.create_train_op(
+        lambda _: (linear_loss(variables, steps, global_step), []),
         OPTIMIZERS[name](schedule(global_step)), clip_norm=1.0)
     sess.run(tf.global_variables_initializer())
     assert_follows(sess, train_op, variables,
@@ -177,8 +177,9 @@ def test_clipping_counts_a_word_that_is_looked_up_twice_as_one_row():
   with tf.Graph().as_default(), tf.Session() as sess:
     tf.train.get_or_create_global_step()
     table = tf.get_variable("table", [2, 1], initializer=tf.zeros_initializer())
-    train_op, _ = optimization.create_train_op(
-        lambda: 3.0 * tf.reduce_sum(tf.nn.embedding_lookup(table, [0, 0])),
+    train_op, _, _ = optimization.create_train_op(
+        lambda _: (3.0 * tf.reduce_sum(tf.nn.embedding_lookup(table, [0, 0])),
+                   []),
         tf.train.GradientDescentOptimizer(1.0), clip_norm=2.0)
     sess.run(tf.global_variables_initializer())
     sess.run(train_op)
@@ -192,8 +193,8 @@ def test_loss_before_the_step_and_one_step_forward(clip_norm, expected):
     global_step = tf.train.get_or_create_global_step()
     kernel = tf.get_variable("kernel", initializer=[[0.0, 0.0]])
     unused = tf.get_variable("unused", initializer=[7.0])
-    train_op, loss = optimization.create_train_op(
-        lambda: tf.reduce_sum(kernel * [[3.0, 4.0]]) + 5.0,
+    train_op, loss, _ = optimization.create_train_op(
+        lambda _: (tf.reduce_sum(kernel * [[3.0, 4.0]]) + 5.0, []),
         tf.train.GradientDescentOptimizer(1.0), clip_norm=clip_norm)
     assert loss.shape.as_list() == []
     sess.run(tf.global_variables_initializer())
@@ -213,7 +214,7 @@ def test_slots_have_the_names_of_released_checkpoints(name):
     variables = make_variables()
     trainable = {v.op.name for v in tf.trainable_variables()}
     optimization.create_train_op(
-        lambda: linear_loss(variables, steps, global_step),
+        lambda _: (linear_loss(variables, steps, global_step), []),
         OPTIMIZERS[name](0.1))
     slots = {v.op.name: v for v in tf.global_variables()
              if v.op.name.rsplit("/", 1)[1:] in (["adam_m"], ["adam_v"])}
@@ -236,8 +237,8 @@ def test_what_decays_is_a_choice(name):
   with tf.Graph().as_default(), tf.Session() as sess:
     global_step = tf.train.get_or_create_global_step()
     variables = make_variables()
-    train_op, _ = optimization.create_train_op(
-        lambda: linear_loss(variables, steps, global_step),
+    train_op, _, _ = optimization.create_train_op(
+        lambda _: (linear_loss(variables, steps, global_step), []),
         OPTIMIZERS[name](0.05, exclude_from_weight_decay=("embeddings",),
                          **settings), clip_norm=1000.0)
     sess.run(tf.global_variables_initializer())

@@ -20,7 +20,7 @@ def write(path, lengths):
 
 def read(paths, count, batch_size=4, **kwargs):
   input_fn = records.input_fn_builder(
-      [str(p) for p in paths], SPECS, max_length=20, **kwargs)
+      [records.RecordFile(str(p)) for p in paths], SPECS, max_length=20, **kwargs)
   batch = tf.data.make_one_shot_iterator(
       input_fn({"batch_size": batch_size})).get_next()
   batches = []

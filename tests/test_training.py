@@ -11,6 +11,7 @@ import tensorflow.compat.v1 as tf
 import errors
 import heads
 import modeling
+import outputs
 import training
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "embedding_size": 4,
@@ -47,7 +48,7 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, changes, caplog):
   path = str(tmp_path / "model.ckpt")
   values = save(path, add={"unrelated": np.zeros(3, np.float32)}, **changes)
   config, model = build(**changes)
-  heads.classifier_logits(config, model.get_pooled_output(), 2, False)
+  heads.classifier_logits(model, 2)
   with caplog.at_level(logging.INFO, "absl"):
     training.init_from_checkpoint(path, is_training=True)
   with tf.Session() as session:
@@ -68,7 +69,7 @@ def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
   save(path, add={"output_weights": np.ones([3, 8], np.float32),
                   "output_bias": np.ones([2], np.float32)})
   config, model = build()
-  heads.classifier_logits(config, model.get_pooled_output(), 2, False)
+  heads.classifier_logits(model, 2)
   with caplog.at_level(logging.INFO, "absl"):
     training.init_from_checkpoint(path, is_training=True)
   assert ("of another shape, newly initialised: output_weights "
@@ -104,7 +105,7 @@ def test_evaluating_needs_every_variable(tmp_path):
   path = str(tmp_path / "model.ckpt")
   save(path)
   config, model = build()
-  heads.classifier_logits(config, model.get_pooled_output(), 2, False)
+  heads.classifier_logits(model, 2)
   training.init_from_checkpoint(path, is_training=True)
   with pytest.raises(errors.InputError, match="lacks .* output_weights"):
     training.init_from_checkpoint(path, is_training=False)
@@ -135,7 +136,7 @@ def test_the_best_checkpoint_is_kept(
     tmp_path, higher, best, relative, monkeypatch):
   monkeypatch.chdir(tmp_path.parent)
   output_dir = tmp_path.name if relative else str(tmp_path)
-  training.prepare_output_dir(
+  outputs.prepare_output_dir(
       Options(output_dir), {"config.json": {"a": 1}})
   scores = {10: 0.5, 20: 0.4, 30: 0.7, 40: 0.6, 50: 0.6}
   evaluated = []
@@ -148,17 +149,17 @@ def test_the_best_checkpoint_is_kept(
   for step in sorted(scores):
     make_checkpoint(tmp_path, step)
     # A new one each time, as after a restart: the history is on disk.
-    evaluator = training.Evaluator(
-        output_dir, evaluate, training.BestRule("score", higher),
+    evaluator = outputs.Evaluator(
+        output_dir, evaluate, outputs.BestRule("score", higher),
         ["config.json"])
-    assert not evaluator.evaluate(step)
-    assert not evaluator.evaluate(step)
+    evaluator.evaluate(step)
+    evaluator.evaluate(step)
   assert evaluated == sorted(scores)
   name = "model.ckpt-%d" % best
   assert sorted(os.listdir(str(tmp_path / "best"))) == [
       "checkpoint", "config.json", "eval_results.txt",
       name + ".data-00000-of-00001", name + ".index"]
-  found = training.latest_checkpoint(os.path.join(output_dir, "best"))
+  found = outputs.latest_checkpoint(os.path.join(output_dir, "best"))
   assert found == os.path.join(output_dir, "best", name)
   assert tf.train.load_variable(found, "x") == best
   assert (tmp_path / "best" / "eval_results.txt").read_text() == (
@@ -169,9 +170,9 @@ def test_the_best_checkpoint_is_kept(
 
 def test_another_description_needs_another_folder(tmp_path):
   options = Options(str(tmp_path))
-  training.prepare_output_dir(options, {"config.json": {"a": 1}})
-  training.prepare_output_dir(options, {"config.json": {"a": 2}})
+  outputs.prepare_output_dir(options, {"config.json": {"a": 1}})
+  outputs.prepare_output_dir(options, {"config.json": {"a": 2}})
   make_checkpoint(tmp_path, 1)
-  training.prepare_output_dir(options, {"config.json": {"a": 2}})
+  outputs.prepare_output_dir(options, {"config.json": {"a": 2}})
   with pytest.raises(errors.InputError, match="config.json says"):
-    training.prepare_output_dir(options, {"config.json": {"a": 3}})
+    outputs.prepare_output_dir(options, {"config.json": {"a": 3}})

@@ -1,0 +1,97 @@
+"""One training on many devices: Horovod's processes or a TPU's replicas."""
+
+import collections
+
+import tensorflow.compat.v1 as tf
+
+from errors import InputError
+
+# The processes that train together, as one of them sees them.
+#   rank: int, its number; 0 is the one that reads checkpoints, writes all
+#     files, evaluates and logs.
+#   size: int, how many there are.
+#   local_rank: int, its number on its host, which is that of its GPU.
+#   reduce_mean: function of a list of float tensors that returns their means
+#     over all of them.
+Workers = collections.namedtuple(
+    "Workers", ["rank", "size", "local_rank", "reduce_mean"])
+
+
+def get_workers(use_horovod=False, use_tpu=False):
+  """Returns the Workers; a TPU's replicas are one, they have one program.
+
+  Raises:
+    InputError: Horovod is asked for and not installed.
+  """
+  if use_horovod and use_tpu:
+    raise InputError("--use_horovod is for GPUs and CPUs, --use_tpu alone "
+                     "uses all of a TPU")
+  if not use_horovod:
+    return Workers(0, 1, 0, _tpu_mean if use_tpu else list)
+  hvd = _horovod()
+  return Workers(hvd.rank(), hvd.size(), hvd.local_rank(), _horovod_mean)
+
+
+def broadcast(number):
+  """Returns the int that rank 0 has, on every rank."""
+  hvd = _horovod()
+  with tf.Graph().as_default(), tf.Session(
+      config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+    return int(session.run(hvd.broadcast(
+        tf.constant(number, tf.int64), 0, name="broadcast_number")))
+
+
+def broadcast_variables_hook():
+  """Returns the hook that gives every rank the variables of rank 0."""
+  return _horovod().BroadcastGlobalVariablesHook(0)
+
+
+class StopTogetherHook(tf.train.SessionRunHook):
+  """Stops all ranks where rank 0 says so, asked every so many steps.
+
+  Args:
+    every: int, steps.
+    should_stop: function of nothing that returns a bool, called on rank 0.
+  """
+
+  def __init__(self, every, should_stop):
+    self._every = every
+    self._should_stop = should_stop
+
+  def begin(self):
+    self._mine = tf.placeholder(tf.int32, [])
+    self._decision = _horovod().broadcast(self._mine, 0, name="stop")
+    self._step = tf.train.get_global_step()
+
+  def after_run(self, run_context, run_values):
+    session = run_context.session
+    if session.run(self._step) % self._every:
+      return
+    is_first = _horovod().rank() == 0
+    if session.run(self._decision, {
+        self._mine: int(is_first and self._should_stop())}):
+      run_context.request_stop()
+
+
+def _horovod():
+  try:
+    import horovod.tensorflow as hvd
+  except ImportError as error:
+    raise InputError(
+        "--use_horovod: Horovod does not start (%s); `source env.sh` with "
+        "ALBERT_REQUIREMENTS=requirements-horovod.txt installs it"
+        % error) from error
+  hvd.init()
+  return hvd
+
+
+def _horovod_mean(tensors):
+  hvd = _horovod()
+  # Names that do not depend on the order in which a rank built its graph.
+  return [hvd.allreduce(tensor, op=hvd.Average, name="mean_%d_%d" % (
+      len(tensors), number)) for number, tensor in enumerate(tensors)]
+
+
+def _tpu_mean(tensors):
+  replicas = tf.tpu.cross_replica_sum(tf.ones([]))
+  return [tf.tpu.cross_replica_sum(tensor) / replicas for tensor in tensors]
