@@ -264,13 +264,17 @@ def recompute(block, x):
       variables.
     x: float tensor.
   """
+  scope = tf.get_variable_scope()
+
   @tf.custom_gradient
   def recomputed(x):
     def gradient(dy, variables=()):
       # Not before the gradient is there, or all blocks would run at once.
       with tf.control_dependencies([dy]):
         again = tf.stop_gradient(x)
-      gradients = tf.gradients(block(again), [again] + list(variables), dy)
+      with tf.variable_scope(scope, reuse=True):
+        y = block(again)
+      gradients = tf.gradients(y, [again] + list(variables), dy)
       return gradients[0], gradients[1:]
 
     return block(x), gradient

@@ -171,7 +171,9 @@ def _scan(path):
       size += 16 + len(record)  # length and two checksums
   except Exception as error:  # what it raises differs between TF releases
     return first, count, size, str(error).split("\n")[0]
-  return first, count, size, None
+  # A file that ends inside the head of a record is no error to TensorFlow.
+  cut = size < _file_size(path)
+  return first, count, size, "cut off inside a record" if cut else None
 
 
 def _file_size(path):

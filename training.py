@@ -378,7 +378,8 @@ def create_estimator(options, model_fn, predict_batch_size=8):
     atexit.register(shutil.rmtree, output_dir, ignore_errors=True)
   session_config = tf.ConfigProto(allow_soft_placement=True)
   session_config.gpu_options.allow_growth = True
-  if options.use_horovod:
+  if (options.use_horovod and
+      tf.config.experimental.list_physical_devices("GPU")):
     session_config.gpu_options.visible_device_list = str(workers.local_rank)
   if options.use_xla:
     session_config.graph_options.optimizer_options.global_jit_level = (
@@ -534,11 +535,12 @@ class ProgressHook(tf.train.SessionRunHook):
     values = run_values.results
     if not math.isfinite(values["loss"]):
       raise _not_finite(values["loss"], self._step + 1, self._output_dir)
-    if values.pop("global_step") == self._step:
+    step = values.pop("global_step")
+    if step == self._step:
       logging.info("step %d skipped: gradients too large for half precision",
-                   self._step + 1)
+                   step + 1)
       return
-    self._step += 1
+    self._step = step
     self._count += 1
     self._sums.update(values)
     if self._step % self._every and self._step != self._num_train_steps:

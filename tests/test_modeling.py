@@ -413,7 +413,7 @@ DROPOUT = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 
 
 @pytest.mark.parametrize("name", ["albert_zh", "google_preln"])
-def test_dropout_depends_on_the_step_and_on_nothing_else(name):
+def test_dropout_depends_on_the_step_and_the_examples_alone(name):
   config = dict(CONFIGS[name], **DROPOUT)
   with tf.Graph().as_default():
     global_step = tf.train.get_or_create_global_step()
@@ -435,6 +435,22 @@ def test_dropout_depends_on_the_step_and_on_nothing_else(name):
   np.testing.assert_array_equal(results[2], results[4])
   assert np.abs(results[0] - results[2]).max() > 0.1
   assert np.abs(results[2] - results[3]).max() > 0.1
+
+
+def test_dropout_is_another_for_other_examples():
+  """Slices of a batch and replicas must not all drop the same."""
+  with tf.Graph().as_default(), tf.Session() as sess:
+    tf.train.get_or_create_global_step()
+    ids = tf.placeholder(tf.int32, [2, 3])
+    model = create(CONFIGS["albert_zh"], is_training=True, input_ids=ids,
+                   input_mask=None, token_type_ids=None)
+    kept = model.dropout(tf.ones([1000]), 0.5, salt=77) > 0
+    masks = [sess.run(kept, {ids: value}) for value in (
+        [[1, 2, 3], [4, 5, 6]], [[1, 2, 3], [4, 5, 6]], [[4, 5, 6], [1, 2, 3]],
+        [[1, 2, 3], [4, 5, 7]])]
+  np.testing.assert_array_equal(masks[0], masks[1])
+  for other in masks[2:]:
+    assert 0.4 < np.mean(masks[0] == other) < 0.6
 
 
 def test_dropout_drops_a_tenth_and_differs_between_layers_and_examples():

@@ -1,5 +1,7 @@
 """The writer, the parser and the order in which records are read."""
 
+import logging
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -20,7 +22,8 @@ def write(path, lengths):
 
 def read(paths, count, batch_size=4, **kwargs):
   input_fn = records.input_fn_builder(
-      [records.RecordFile(str(p)) for p in paths], SPECS, max_length=20, **kwargs)
+      [records.RecordFile(str(p)) for p in paths], SPECS, max_length=20,
+      **kwargs)
   batch = tf.data.make_one_shot_iterator(
       input_fn({"batch_size": batch_size})).get_next()
   batches = []
@@ -98,6 +101,103 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
   (tmp_path / "text").write_bytes(b"not a record file at all")
   with pytest.raises(errors.InputError, match="text: not a readable tfrecord"):
     records.check_records([str(tmp_path / "text")], SPECS)
+
+
+@pytest.mark.parametrize("damage, good", [
+    (lambda data, size: data[:3 * size - 5], 2),  # cut off inside a record
+    (lambda data, size: data[:2 * size + 4], 2),  # and inside its length
+    # A byte of the fourth record's content, and of the third's length.
+    (lambda data, size: flip(data, 3 * size + size // 2), 3),
+    (lambda data, size: flip(data, 2 * size + 1), 2)])
+def test_a_damaged_file_is_named_or_its_rest_left_out(
+    tmp_path, damage, good, caplog):
+  write(tmp_path / "whole", [15] * 4)
+  write(tmp_path / "damaged", [5] * 8)
+  data = (tmp_path / "damaged").read_bytes()
+  (tmp_path / "damaged").write_bytes(damage(data, len(data) // 8))
+  paths = [str(tmp_path / name) for name in ("damaged", "whole")]
+  with pytest.raises(errors.InputError, match="damaged: not a readable tfrecord"
+                     " file after %d records" % good):
+    records.check_records(paths, SPECS)
+  with caplog.at_level(logging.WARNING, "absl"):
+    files = records.check_records(paths, SPECS, skip_corrupt=True)
+  size = (tmp_path / "damaged").stat().st_size
+  assert "%s: damaged after %d records, the rest is left out: %d of %d" % (
+      paths[0], good, size - good * len(data) // 8, size) in caplog.text
+  input_fn = records.input_fn_builder(files, SPECS, False, 20)
+  batch = tf.data.make_one_shot_iterator(
+      input_fn({"batch_size": 100})).get_next()
+  numbers = []
+  with tf.Session() as session:
+    for _ in range(2):  # One batch for each length.
+      numbers.extend(session.run(batch)["number"])
+    with pytest.raises(tf.errors.OutOfRangeError):
+      session.run(batch)
+  assert sorted(numbers) == [5] * good + [15] * 4
+
+
+def flip(data, position):
+  return (data[:position] + bytes([data[position] ^ 1]) +
+          data[position + 1:])
+
+
+def test_no_readable_record_at_all(tmp_path):
+  (tmp_path / "a").write_bytes(b"damaged from the first byte on")
+  with pytest.raises(errors.InputError, match="no readable record"):
+    records.check_records([str(tmp_path / "a")], SPECS, skip_corrupt=True)
+
+
+@pytest.mark.parametrize("lengths", [[range(1, 9), range(9, 17)],
+                                     [range(1, 9), range(9, 13), range(13, 17)],
+                                     [range(1, 17)]])
+def test_readers_share_the_records_without_overlap(tmp_path, lengths):
+  """By files where there are enough for two readers, else by records."""
+  paths = [tmp_path / str(number) for number in range(len(lengths))]
+  for path, numbers in zip(paths, lengths):
+    write(path, numbers)
+  seen = []
+  for reader in (0, 1):
+    tf.reset_default_graph()
+    batches = read(paths, 6, batch_size=2, is_training=True, pad_to_max=True,
+                   shard=(2, reader))
+    seen.append({n for batch in batches for n in batch["number"]})
+  assert not seen[0] & seen[1]
+  assert seen[0] | seen[1] == set(range(1, 17))
+
+
+def test_two_readers_read_the_batch_of_one(tmp_path):
+  write(tmp_path / "a", range(1, 13))
+
+  def batches(batch_size, shard):
+    tf.reset_default_graph()
+    return [set(batch["number"]) for batch in read(
+        [tmp_path / "a"], 3, batch_size=batch_size, is_training=True,
+        pad_to_max=True, shuffle_buffer=1, shard=shard)]
+
+  first, second = batches(2, (2, 0)), batches(2, (2, 1))
+  assert [a | b for a, b in zip(first, second)] == batches(4, (1, 0))
+
+
+def test_hosts_of_a_tpu_pod_share_the_records(tmp_path):
+  write(tmp_path / "a", range(1, 9))
+
+  class Context:
+    def __init__(self, host):
+      self.host = host
+
+    def current_input_fn_deployment(self):
+      return "/task:%d/device:CPU:0" % self.host, self.host, 2, 4
+
+  seen = []
+  for host in (0, 1):
+    tf.reset_default_graph()
+    input_fn = records.input_fn_builder(
+        [records.RecordFile(str(tmp_path / "a"))], SPECS, True, 20, True)
+    batch = tf.data.make_one_shot_iterator(input_fn(
+        {"batch_size": 4, "context": Context(host)})).get_next()
+    with tf.Session() as session:
+      seen.append(set(session.run(batch)["number"]))
+  assert seen[0] | seen[1] == set(range(1, 9))
 
 
 def test_patterns(tmp_path):

@@ -3,6 +3,7 @@
 import collections
 import logging
 import os
+import types
 
 import numpy as np
 import pytest
@@ -166,6 +167,57 @@ def test_the_best_checkpoint_is_kept(
       "global_step = %d\nscore = %s\n" % (best, scores[best]))
   history = (tmp_path / "eval_history.tsv").read_text().splitlines()
   assert history[0] == "global_step\tscore" and len(history) == 6
+
+
+@pytest.mark.parametrize("scores, patience, stops", [
+    ([0.5, 0.4, 0.3], None, [False, False, False]),
+    ([0.5, 0.4, 0.6, 0.5, 0.6, 0.7], 2,
+     [False, False, False, False, True, False]),
+    ([0.5, 0.4], 1, [False, True]),
+])
+def test_early_stop_counts_evaluations_since_the_best(
+    tmp_path, scores, patience, stops):
+  for step, (score, stop) in enumerate(zip(scores, stops), 1):
+    make_checkpoint(tmp_path, step)
+    results = {"score": score, "global_step": step}
+    evaluator = outputs.Evaluator(
+        str(tmp_path), lambda _, results=results: results,
+        outputs.BestRule("score", True), early_stop_evals=patience)
+    evaluator.evaluate(step)
+    assert evaluator.should_stop() == stop
+
+
+def test_the_newest_checkpoint_with_finite_weights_is_found(tmp_path):
+  assert outputs.newest_finite_checkpoint(str(tmp_path)) == "none"
+  paths = []
+  for step, value in ((1, 0.0), (2, 1.0), (3, np.nan), (4, np.inf)):
+    tf.reset_default_graph()
+    tf.get_variable("x", initializer=np.array([1.0, value], np.float32))
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      paths.append(tf.train.Saver().save(
+          session, str(tmp_path / ("model.ckpt-%d" % step))))
+    tf.train.update_checkpoint_state(
+        str(tmp_path), paths[-1], all_model_checkpoint_paths=paths)
+  assert outputs.newest_finite_checkpoint(str(tmp_path)) == paths[1]
+
+
+def test_what_a_killed_save_left_is_removed(tmp_path):
+  make_checkpoint(tmp_path, 1)
+  kept = sorted(os.listdir(str(tmp_path)))
+  (tmp_path / "model.ckpt-2_temp_0f").mkdir()
+  (tmp_path / "model.ckpt-2_temp_0f" / "part-00000-of-00001.index").touch()
+  (tmp_path / "model.ckpt-2.index.tempstate12").touch()
+  outputs.remove_unfinished_checkpoints(str(tmp_path))
+  assert sorted(os.listdir(str(tmp_path))) == kept
+
+
+def test_a_batch_that_cannot_be_sliced():
+  options = types.SimpleNamespace(
+      use_horovod=False, use_tpu=False, train_batch_size=10,
+      gradient_accumulation_steps=4)
+  with pytest.raises(errors.InputError, match="10 is not a multiple of .* 4"):
+    training.start(options)
 
 
 def test_another_description_needs_another_folder(tmp_path):

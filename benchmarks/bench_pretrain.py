@@ -1,0 +1,436 @@
+"""Speed and memory of a whole pretraining step, beside BERT's original graph.
+
+    python benchmarks/bench_pretrain.py --max_seq_length=128 --batch_size=32
+
+Forward, backward, clipping and optimizer on random features. Every measurement
+has a process of its own. The arms:
+
+  plain: the operations of BERT's TF1 script, on our variables and optimizer
+  ours: what run_pretraining.py trains; also with
+  recompute: --recompute_grads
+  accumulation: --gradient_accumulation_steps
+  xla: --use_xla
+
+Our arms run with glibc's allocator set as training sets it ("own") and as it
+comes ("stock"), plain with the latter alone. Other modes, in place of that:
+--check, --profile, --find_max_batch, --input_file.
+"""
+
+import collections
+import functools
+import json
+import math
+import os
+import re
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import types
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from absl import flags
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import errors
+import optimization
+import records
+import run_pretraining
+import training
+from errors import InputError
+
+FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(run_pretraining)
+FLAGS.set_default("bert_config_file", os.path.join(
+    sys.path[0], "albert_config/albert_config_tiny.json"))
+FLAGS.set_default("train_batch_size", 16)
+FLAGS.set_default("gradient_accumulation_steps", 4)
+flags.DEFINE_alias("batch_size", "train_batch_size")
+flags.DEFINE_integer("steps", 5, "Timed steps, after two that are not.")
+flags.DEFINE_list("arms", ["plain", "ours", "recompute"], "What to measure.")
+flags.DEFINE_list("allocators", ["own", "stock"], "Allocators of our arms.")
+flags.DEFINE_bool("check", False,
+                  "See on a small batch that all --arms compute the same.")
+flags.DEFINE_bool("profile", False,
+                  "Show which operations the time of a step goes to.")
+flags.DEFINE_bool("find_max_batch", False,
+                  "Find the largest batch per length; stock allocator.")
+flags.DEFINE_list("lengths", ["128", "256", "512"], "For --find_max_batch.")
+flags.DEFINE_float("memory_limit_gb", 8, "For --find_max_batch.")
+flags.DEFINE_string("arm", None, "Measure this arm here, print JSON; with "
+                    "--profile, the arm to profile.")
+
+
+def plain_loss(config, features):
+  """The loss of a batch by the operations of BERT's TF1 script.
+
+  It has nothing of modeling.py but the names of the variables, so it stays as
+  it is when that becomes faster.
+  """
+  if [config.layout, config.ln_type, config.parameter_sharing,
+      config.hidden_act, config.hidden_dropout_prob,
+      config.attention_probs_dropout_prob] != [
+          "albert_zh", "postln", "all", "gelu", 0.0, 0.0]:
+    raise InputError("plain is not written for this configuration")
+  batch, length = features["input_ids"].shape.as_list()
+  hidden, vocab = config.hidden_size, config.vocab_size
+
+  def variable(name, *shape):
+    initializer = tf.truncated_normal_initializer(
+        stddev=config.initializer_range)
+    if name.endswith(("beta", "bias", "gamma")):
+      initializer = tf.constant_initializer(float(name.endswith("gamma")))
+    with tf.variable_scope("", reuse=tf.AUTO_REUSE):
+      return tf.get_variable(name, shape, initializer=initializer)
+
+  def dense(x, units, scope):
+    kernel = variable(scope + "/kernel", x.shape.as_list()[-1], units)
+    return tf.nn.bias_add(tf.matmul(x, kernel),
+                          variable(scope + "/bias", units))
+
+  def layer_norm(x, scope):
+    mean, variance = tf.nn.moments(x, [-1], keep_dims=True)
+    beta, gamma = [variable(scope + "/LayerNorm/" + name, hidden)
+                   for name in ("beta", "gamma")]
+    return tf.nn.batch_normalization(x, mean, variance, beta, gamma, 1e-12)
+
+  def gelu(x):
+    return x * (0.5 * (1.0 + tf.tanh(
+        math.sqrt(2.0 / math.pi) * (x + 0.044715 * tf.pow(x, 3)))))
+
+  def attend(x, mask, scope):
+    def split_heads(name):
+      y = tf.reshape(dense(x, hidden, scope + name),
+                     [batch, length, config.num_attention_heads, -1])
+      return tf.transpose(y, [0, 2, 1, 3])
+
+    query, key, value = map(split_heads, ("query", "key", "value"))
+    scores = tf.multiply(tf.matmul(query, key, transpose_b=True),
+                         1.0 / math.sqrt(query.shape.as_list()[-1]))
+    scores += (1.0 - tf.expand_dims(mask, 1)) * -10000.0  # in every layer
+    context = tf.matmul(tf.nn.softmax(scores), value)
+    return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, hidden])
+
+  def one_hot_losses(logits, labels, depth):
+    labels = tf.one_hot(tf.reshape(labels, [-1]), depth)
+    return -tf.reduce_sum(tf.nn.log_softmax(logits) * labels, -1)
+
+  scope = "bert/embeddings/"
+  table = variable(scope + "word_embeddings", vocab, config.embedding_size)
+  projection = variable(scope + "word_embeddings_2",
+                        config.embedding_size, hidden)
+  segments = variable(scope + "token_type_embeddings",
+                      config.type_vocab_size, hidden)
+  positions = variable(scope + "position_embeddings",
+                       config.max_position_embeddings, hidden)
+  x = tf.gather(table, tf.reshape(features["input_ids"], [-1]))
+  x = tf.matmul(x, projection) + tf.matmul(tf.one_hot(tf.reshape(
+      features["segment_ids"], [-1]), config.type_vocab_size), segments)
+  x = tf.reshape(x, [batch, length, hidden]) + positions[None, :length]
+  x = tf.reshape(layer_norm(x, "bert/embeddings"), [-1, hidden])
+
+  mask = tf.ones([batch, length, 1]) * tf.cast(
+      tf.expand_dims(features["input_mask"], 1), tf.float32)  # [B, S, S]
+  scope = "bert/encoder/layer_shared/"
+  for _ in range(config.num_hidden_layers):
+    y = dense(attend(x, mask, scope + "attention/self/"), hidden,
+              scope + "attention/output/dense")
+    x = layer_norm(y + x, scope + "attention/output")
+    y = gelu(dense(x, config.intermediate_size, scope + "intermediate/dense"))
+    x = layer_norm(dense(y, hidden, scope + "output/dense") + x,
+                   scope + "output")
+
+  first = tf.reshape(x, [batch, length, hidden])[:, 0]
+  pooled = tf.tanh(dense(first, hidden, "bert/pooler/dense"))
+  rows = tf.range(batch)[:, None] * length
+  x = tf.gather(x, tf.reshape(features["masked_lm_positions"] + rows, [-1]))
+  scope = "cls/predictions/"
+  x = layer_norm(gelu(dense(x, hidden, scope + "transform/dense")),
+                 scope + "transform")
+  x = tf.matmul(x, projection, transpose_b=True)
+  logits = tf.nn.bias_add(tf.matmul(x, table, transpose_b=True),
+                          variable(scope + "output_bias", vocab))
+  losses = one_hot_losses(logits, features["masked_lm_ids"], vocab)
+  weights = tf.reshape(features["masked_lm_weights"], [-1])
+  scope = "cls/seq_relationship/"
+  logits = tf.nn.bias_add(
+      tf.matmul(pooled, variable(scope + "output_weights", 2, hidden),
+                transpose_b=True), variable(scope + "output_bias", 2))
+  return (tf.reduce_sum(weights * losses) / (tf.reduce_sum(weights) + 1e-5) +
+          tf.reduce_mean(one_hot_losses(
+              logits, features["next_sentence_labels"], 2)))
+
+
+def make_options(arm):
+  """Returns the flags that an arm trains with."""
+  if arm not in ("plain", "ours", "recompute", "accumulation", "xla"):
+    raise InputError("--arms: there is no arm %r" % arm)
+  options = types.SimpleNamespace(**FLAGS.flag_values_dict())
+  options.recompute_grads |= arm == "recompute"
+  options.use_xla |= arm == "xla"
+  if arm != "accumulation":
+    options.gradient_accumulation_steps = 1
+  return options
+
+
+def make_step(arm, config, features):
+  """Builds the training step of an arm; returns (loss, train_op)."""
+  options = make_options(arm)
+  if arm == "plain":
+    rate = optimization.create_learning_rate(
+        options.learning_rate, options.num_train_steps, 0,
+        tf.train.get_or_create_global_step())
+    optimizer = {"adamw": training.AdamW, "lamb": training.LAMB}[
+        options.optimizer](rate, options.weight_decay_rate)
+    train_op, loss, _ = optimization.create_train_op(
+        lambda _: (plain_loss(config, features), []), optimizer)
+    return loss, train_op
+  spec = training.model_fn_builder(
+      config, options, functools.partial(
+          run_pretraining.pretraining_head, sentence_loss_weight=1.0),
+      run_pretraining.loss_totals, options.num_train_steps)(
+          features, None, tf.estimator.ModeKeys.TRAIN, {})
+  return spec.loss, spec.train_op
+
+
+def make_features(config):
+  """Returns a random batch, a dict of arrays."""
+  batch, length = FLAGS.train_batch_size, FLAGS.max_seq_length
+  predictions = min(FLAGS.max_predictions_per_seq, length)
+  rng = np.random.RandomState(0)
+  ids = functools.partial(rng.randint, min(1000, config.vocab_size // 2),
+                          config.vocab_size)
+  numbers = np.tile(np.arange(length), [batch, 1])
+  return {
+      "input_ids": ids([batch, length]),
+      "input_mask": numbers < length - length // 10,
+      "segment_ids": numbers >= length // 2,
+      "masked_lm_positions": np.array([
+          rng.permutation(length)[:predictions] for _ in range(batch)]),
+      "masked_lm_ids": ids([batch, predictions]),
+      "masked_lm_weights": np.ones([batch, predictions]),
+      "next_sentence_labels": rng.randint(2, size=[batch, 1]),
+  }
+
+
+class Step:
+  """The training step of an arm, in a session of its own."""
+
+  def __init__(self, arm, config):
+    tf.reset_default_graph()
+    tf.set_random_seed(FLAGS.random_seed)
+    self._feed = {
+        tf.placeholder(tf.float32 if "weights" in name else tf.int32,
+                       x.shape, name): x
+        for name, x in sorted(make_features(config).items())}
+    self._fetches = make_step(arm, config, {
+        placeholder.op.name: placeholder for placeholder in self._feed})
+    session_config = tf.ConfigProto(allow_soft_placement=True)
+    session_config.gpu_options.allow_growth = True
+    if make_options(arm).use_xla:
+      session_config.graph_options.optimizer_options.global_jit_level = (
+          tf.OptimizerOptions.ON_1)
+    self.session = tf.Session(config=session_config)
+    self.session.run(tf.global_variables_initializer())
+
+  def run(self, options=None, run_metadata=None):
+    """Trains one step and returns the loss."""
+    return self.session.run(
+        self._fetches, self._feed, options, run_metadata)[0]
+
+
+def start_arm(arm):
+  """Sets this process up as training does; returns the configuration."""
+  if FLAGS.allocators[0] == "stock" or arm == "plain":
+    training.keep_freed_memory = lambda: None
+  training.start(make_options(arm))
+  return training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
+
+
+def measure_here(arm):
+  """Measures an arm in this process; returns a dict for JSON."""
+  step = Step(arm, start_arm(arm))
+  with open("/proc/self/statm") as reader:
+    before = int(reader.read().split()[1]) * resource.getpagesize() / 2**20
+  seconds = []
+  for _ in range(2 + FLAGS.steps):
+    start = time.time()
+    step.run()
+    seconds.append(time.time() - start)
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+  return {"peak": peak, "growth": peak - before,
+          "rate": FLAGS.train_batch_size / statistics.median(
+              seconds[2:] or seconds)}
+
+
+def measure(arm, allocator, **changes):
+  """Measures an arm, with other flags, in a process of its own."""
+  changes.update(arm=arm, allocators=allocator)
+  process = subprocess.run(
+      [sys.executable, os.path.abspath(__file__)] + sys.argv[1:] +
+      ["--%s=%s" % change for change in changes.items()],
+      capture_output=True, text=True, check=False)
+  if process.returncode == -signal.SIGKILL:  # the system's memory ran out
+    return {"peak": math.inf, "growth": math.inf, "rate": 0.0}
+  if process.returncode:
+    sys.exit("%s: %s" % (arm, process.stderr[-2000:]))
+  return json.loads(process.stdout.splitlines()[-1])
+
+
+def compare():
+  """Prints the table of all arms, and the ratios to plain."""
+  print("%s, length %d, batch %d, %s, TensorFlow %s" % (
+      os.path.basename(FLAGS.bert_config_file), FLAGS.max_seq_length,
+      FLAGS.train_batch_size, FLAGS.optimizer, tf.__version__))
+  print("%-14s%-10s%12s%10s%16s" % (
+      "arm", "allocator", "examples/s", "peak MB", "of the steps"))
+  results = {}
+  for arm in FLAGS.arms:
+    for allocator in ["stock"] if arm == "plain" else FLAGS.allocators:
+      result = results[arm, allocator] = measure(arm, allocator)
+      print("%-14s%-10s%12.2f%10.0f%16.0f" % (
+          arm, allocator, result["rate"], result["peak"], result["growth"]),
+            flush=True)
+  plain = results.pop(("plain", "stock"), None)
+  for (arm, allocator), result in results.items():
+    ratios = {key: result[key] / plain[key] for key in plain or ()}
+    if plain and allocator == "own":
+      print("rate %s(own)/plain = %.3f" % (arm, ratios["rate"]))
+    elif plain:
+      print("memory %s(stock)/plain = %.3f, of the steps alone %.3f" % (
+          arm, ratios["peak"], ratios["growth"]))
+
+
+def find_max_batch():
+  """Prints the largest batches whose peak is within --memory_limit_gb."""
+  print("%s, %s, at most %g GB" % (os.path.basename(
+      FLAGS.bert_config_file), FLAGS.optimizer, FLAGS.memory_limit_gb))
+  print("%-8s%-12s%8s%10s%15s%10s" % (
+      "length", "arm", "batch", "peak MB", "does not fit", "peak MB"))
+  for length in map(int, FLAGS.lengths):
+    for arm in ("ours", "recompute"):
+      low, high, peaks = largest_batch(lambda batch, arm=arm, length=length: (
+          measure(arm, "stock", train_batch_size=batch, max_seq_length=length,
+                  steps=0)["peak"]), max(1, 1024 // length))
+      print("%-8d%-12s%8d%10.0f%15d%10.0f" % (
+          length, arm, low, peaks[low], high, peaks[high]), flush=True)
+
+
+def largest_batch(peak_of, batch):
+  """Finds the largest batch within the limit, to a twentieth of itself.
+
+  The line through the two peaks nearest to the limit says what to try next.
+
+  Args:
+    peak_of: function of a batch size that measures its peak.
+    batch: int, first batch size to try.
+
+  Returns:
+    (largest that fits, smallest tried that does not, dict of all peaks)
+  """
+  limit = FLAGS.memory_limit_gb * 1024
+  peaks = {0: 0.0}
+  while True:
+    peaks[batch] = peak_of(batch)
+    low = max(size for size in peaks if peaks[size] <= limit)
+    high = min((size for size in peaks if peaks[size] > limit), default=None)
+    step = max(1, low // 20)
+    if high and high - low <= step:
+      return low, high, peaks
+    near = sorted((size for size in peaks if 0 < peaks[size] < math.inf),
+                  key=lambda size: abs(peaks[size] - limit))[:2]
+    batch = 4 * low or high // 2
+    if len(near) == 2:
+      slope = (peaks[near[1]] - peaks[near[0]]) / (near[1] - near[0])
+      if slope > 0:
+        batch = int(near[0] + (limit - peaks[near[0]]) / slope)
+    batch = min(max(batch, low + step), high - step if high else 8 * low)
+
+
+def check():
+  """Fails unless all arms have the losses of the first in three steps."""
+  FLAGS.train_batch_size, FLAGS.max_seq_length = 4, 32
+  FLAGS.max_predictions_per_seq, FLAGS.learning_rate = 5, 1e-3
+  expected = weights = None
+  for arm in FLAGS.arms:
+    config = start_arm(arm)
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    config.initializer_range = 0.05  # so that attention is not uniform
+    step = Step(arm, config)
+    variables = {v.op.name: v for v in tf.trainable_variables()}
+    weights = weights or step.session.run(variables)
+    if set(weights) != set(variables):
+      sys.exit("%s has other variables: %s" % (
+          arm, ", ".join(set(weights) ^ set(variables))))
+    for name, variable in variables.items():
+      variable.load(weights[name], step.session)
+    losses = [step.run() for _ in range(3)]
+    print("%-14s%s" % (arm, "  ".join("%.6f" % loss for loss in losses)))
+    expected = expected or losses
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+  print("all agree")
+
+
+def profile():
+  """Prints how the time of a step is shared among the kinds of operations."""
+  arm = FLAGS.arm or "ours"
+  step = Step(arm, start_arm(arm))
+  for _ in range(2):
+    step.run()
+  metadata = tf.RunMetadata()
+  step.run(tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
+  times = collections.Counter()
+  for device in metadata.step_stats.dev_stats:
+    for node in device.node_stats:
+      kind = re.search(r" = (\w+)\(|$", node.timeline_label).group(1)
+      times[kind or "other"] += (
+          node.op_end_rel_micros - node.op_start_rel_micros) / 1e3
+  total = sum(times.values())
+  print("%s: %.0f ms in all operations" % (arm, total))
+  for kind, time_of_kind in times.most_common(12):
+    print("%5.1f%%%9.1f ms  %s" % (
+        100 * time_of_kind / total, time_of_kind, kind))
+
+
+def measure_input():
+  """Prints the rate of the input pipeline alone."""
+  specs = records.pretraining_specs(FLAGS.max_seq_length,
+                                    FLAGS.max_predictions_per_seq)
+  files = records.check_records(
+      records.expand_patterns(FLAGS.input_file, "input_file"), specs)
+  dataset = records.input_fn_builder(
+      files, specs, is_training=True, drop_remainder=True,
+      shuffle_buffer=FLAGS.shuffle_buffer)(
+          {"batch_size": FLAGS.train_batch_size})
+  batch = tf.data.make_one_shot_iterator(dataset).get_next()
+  with tf.Session() as session:
+    session.run(batch)  # fills the shuffle buffer
+    start, count = time.time(), 0
+    while time.time() - start < 5:
+      session.run(batch)
+      count += FLAGS.train_batch_size
+    print("input pipeline: %.0f examples/s" % (
+        count / (time.time() - start)))
+
+
+def main():
+  if FLAGS.check:
+    check()
+  elif FLAGS.profile:
+    profile()
+  elif FLAGS.arm:
+    print(json.dumps(measure_here(FLAGS.arm)))
+  elif FLAGS.find_max_batch:
+    find_max_batch()
+  elif FLAGS.input_file:
+    measure_input()
+  else:
+    compare()
+
+
+if __name__ == "__main__":
+  errors.run(main)

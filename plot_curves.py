@@ -1,0 +1,164 @@
+"""Draws the training curves of one or several runs over their steps, as a PNG.
+
+    python plot_curves.py --runs=output/a,output/b --names=A,B \
+      --output=curves.png
+
+Needs requirements-plot.txt.
+"""
+
+import collections
+import csv
+import io
+import os
+
+import tensorflow.compat.v1 as tf
+from absl import flags, logging
+
+import errors
+import outputs
+from errors import InputError
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_list("runs", None, "Output folders of run_pretraining.py.")
+flags.DEFINE_list("names", None, "Names of the runs; default: --runs.")
+flags.DEFINE_string("output", None, "PNG to make.")
+flags.DEFINE_float("unigram_entropy", None,
+                   "Masked-LM loss of a model that knows how frequent each "
+                   "token is and no more, for a dashed line.")
+flags.DEFINE_float("smoothing", 0.0,
+                   "Weight of the past in a moving average, at least 0 and "
+                   "less than 1; what was measured is drawn pale behind it.")
+
+# A panel for each of these scalars: its title.
+PANELS = {"loss": "loss", "masked_lm_loss": "masked-LM loss",
+          "masked_lm_accuracy": "masked-LM accuracy",
+          "sentence_order_accuracy": "sentence-order accuracy",
+          "learning_rate": "learning rate"}
+
+
+def read_scalars(folder):
+  """Reads the event files of a run; a later one counts where steps are equal.
+
+  Returns:
+    dict, scalar of PANELS -> dict, step -> float.
+
+  Raises:
+    InputError: there is nothing to read.
+  """
+  if not tf.io.gfile.isdir(folder):
+    raise InputError("--runs: there is no folder %r" % folder)
+  # Their names go on with the time they were made at.
+  names = sorted(name for name in tf.io.gfile.listdir(folder)
+                 if name.startswith("events.out.tfevents."))
+  if not names:
+    raise InputError("%s has no event files (events.out.tfevents.*): --runs "
+                     "are output folders of training" % folder)
+  scalars = collections.defaultdict(dict)
+  for name in names:
+    for event in _events(os.path.join(folder, name)):
+      for value in event.summary.value:
+        if value.tag in PANELS:  # A TPU's summaries are tensors.
+          scalars[value.tag][event.step] = (
+              tf.make_ndarray(value.tensor).item()
+              if value.HasField("tensor") else value.simple_value)
+  if not scalars:
+    raise InputError("the event files of %s have none of: %s" % (
+        folder, ", ".join(PANELS)))
+  return scalars
+
+
+def _events(path):
+  try:
+    yield from tf.train.summary_iterator(path)
+  except tf.errors.DataLossError:  # The run was killed, or goes on.
+    logging.warning("%s is read up to a damaged record", path)
+
+
+def read_history(folder):
+  """Reads the evaluations of a run on held-out text; as read_scalars."""
+  path = os.path.join(folder, "eval_history.tsv")
+  if not tf.io.gfile.exists(path):
+    return {}
+  rows = list(csv.DictReader(io.StringIO(outputs.read_text(path)),
+                             delimiter="\t"))
+  try:
+    return {tag: {int(row["global_step"]): float(row[tag]) for row in rows}
+            for tag in PANELS if rows and tag in rows[0]}
+  except (KeyError, TypeError, ValueError) as error:
+    raise InputError("%s is no history of evaluations: %r" % (
+        path, error)) from error
+
+
+def smooth(values, weight):
+  """Returns moving averages that do not lean towards a start from 0."""
+  average, averages = 0.0, []
+  for count, value in enumerate(values, 1):
+    average = weight * average + (1 - weight) * value
+    averages.append(average / (1 - weight ** count))
+  return averages
+
+
+def create_figure():
+  """Returns an empty figure, which draws with Agg: no display is needed."""
+  try:
+    from matplotlib.figure import Figure
+  except ImportError as error:
+    raise InputError(
+        "matplotlib does not start (%s); `source env.sh` with "
+        "ALBERT_REQUIREMENTS=requirements-plot.txt installs it"
+        % error) from error
+  return Figure(figsize=(15, 8), layout="constrained")
+
+
+def draw(figure, runs, unigram_entropy=None, smoothing=0.0):
+  """Draws runs, a dict: name -> (training's scalars, held-out ones)."""
+  *panels, legend = figure.subplots(2, 3).flat
+  entries = {}
+  for panel, (tag, title) in zip(panels, PANELS.items()):
+    weight = 0.0 if tag == "learning_rate" else smoothing
+    for number, (name, (train, held_out)) in enumerate(runs.items()):
+      color = "C%d" % number
+      steps, values = _curve(train, tag)
+      if weight:
+        panel.plot(steps, values, color=color, alpha=0.25)
+      panel.plot(steps, smooth(values, weight), color=color, label=name)
+      if held_out.get(tag):
+        panel.plot(*_curve(held_out, tag), "o", color=color,
+                   markeredgecolor="black", label="%s, held out" % name)
+    if tag == "masked_lm_loss" and unigram_entropy is not None:
+      panel.axhline(unigram_entropy, color="gray", linestyle="--",
+                    label="unigram entropy")
+    panel.set(title=title, xlabel="step")
+    panel.grid(alpha=0.3)
+    handles, labels = panel.get_legend_handles_labels()
+    entries.update(zip(labels, handles))
+  legend.axis("off")
+  legend.legend(entries.values(), entries.keys(), loc="center")
+
+
+def _curve(scalars, tag):
+  steps = sorted(scalars.get(tag, ()))
+  return steps, [scalars[tag][step] for step in steps]
+
+
+def main():
+  errors.require_flags("runs", "output")
+  names = FLAGS.names or FLAGS.runs
+  if not len(set(names)) == len(names) == len(FLAGS.runs):
+    raise InputError("%d --runs need as many different --names, not: %s" % (
+        len(FLAGS.runs), ", ".join(names)))
+  if not 0 <= FLAGS.smoothing < 1:
+    raise InputError("--smoothing %s: it must be at least 0 and less than 1"
+                     % FLAGS.smoothing)
+  figure = create_figure()
+  draw(figure, {name: (read_scalars(folder), read_history(folder))
+                for name, folder in zip(names, FLAGS.runs)},
+       FLAGS.unigram_entropy, FLAGS.smoothing)
+  figure.savefig(FLAGS.output + ".tmp", format="png")
+  os.replace(FLAGS.output + ".tmp", FLAGS.output)
+  logging.info("made %s", FLAGS.output)
+
+
+if __name__ == "__main__":
+  errors.run(main)

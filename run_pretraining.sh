@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Pretrains with the published settings on what there is:
+#   bash run_pretraining.sh                          one GPU, or the CPU
+#   GPUS=8 bash run_pretraining.sh                   the GPUs of this host
+#   HOSTS=a:8,b:8 bash run_pretraining.sh            the GPUs of several hosts
+#   TPU_NAME=my-tpu TPU_CORES=32 bash run_pretraining.sh
+#   PRESET=two-cores bash run_pretraining.sh         a tiny model on a small CPU
+# Settings: INPUT and HELDOUT (globs of record files), OUTPUT, CONFIG, BATCH (of
+# all devices together), DEVICE_BATCH (what fits into one; the rest is
+# accumulated). Flags are passed on to run_pretraining.py and override.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+input=${INPUT:-output/pretrain/train*.tfrecord}
+heldout=${HELDOUT-}
+case ${PRESET:-published} in
+  published)
+    config=albert_config/albert_config_base.json
+    batch=4096 device_batch=32
+    flags=(--max_seq_length=512 --max_predictions_per_seq=51 --optimizer=lamb
+      --learning_rate=0.00176 --num_train_steps=125000 --num_warmup_steps=12500
+      --save_checkpoints_steps=5000) ;;
+  two-cores)
+    config=albert_config/albert_config_tiny_google.json
+    batch=32 device_batch=32
+    flags=(--max_seq_length=64 --max_predictions_per_seq=10 --optimizer=adamw
+      --learning_rate=1e-3 --num_train_steps=10000 --num_warmup_steps=200
+      --save_checkpoints_steps=500) ;;
+  *) echo "PRESET=$PRESET: it can be published or two-cores" >&2; exit 2 ;;
+esac
+config=${CONFIG:-$config} batch=${BATCH:-$batch}
+device_batch=${DEVICE_BATCH:-$device_batch}
+
+source ./env.sh
+launcher=() processes=1 devices=1
+if [[ -n ${TPU_NAME-} ]]; then
+  devices=${TPU_CORES:-8}
+  flags+=(--use_tpu --tpu_name="$TPU_NAME" --num_tpu_cores="$devices")
+elif [[ -n ${HOSTS-} || ${GPUS:-1} -gt 1 ]]; then
+  hosts=${HOSTS:-localhost:$GPUS}
+  processes=0
+  for host in ${hosts//,/ }; do
+    processes=$((processes + ${host##*:}))
+  done
+  devices=$processes
+  launcher=(horovodrun -np "$processes" -H "$hosts")
+  flags+=(--use_horovod)
+fi
+
+# The fewest slices that fit, of equal size.
+if ((batch % devices)); then
+  echo "BATCH=$batch is not a multiple of the $devices devices" >&2
+  exit 2
+fi
+share=$((batch / devices))
+slices=$(((share + device_batch - 1) / device_batch))
+while ((share % slices)); do slices=$((slices + 1)); done
+echo "$devices device(s), each $slices x $((share / slices)) of $batch examples"
+
+set -x
+${launcher[@]+"${launcher[@]}"} "$PYTHON" run_pretraining.py --do_train \
+  --input_file="$input" ${heldout:+--eval_input_file="$heldout"} \
+  --bert_config_file="$config" --output_dir="${OUTPUT:-output/pretrained}" \
+  --train_batch_size=$((batch / processes)) \
+  --gradient_accumulation_steps="$slices" "${flags[@]}" "$@"

@@ -1,0 +1,146 @@
+"""Two Horovod processes against one with twice the batch."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import records
+
+pytest.importorskip("horovod.tensorflow")
+psutil = pytest.importorskip("psutil")
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SPECS = records.pretraining_specs(16, 4)
+SIZES = {"vocab_size": 50, "hidden_size": 24, "embedding_size": 8,
+         "num_hidden_layers": 2, "num_attention_heads": 4,
+         "intermediate_size": 40, "hidden_act": "gelu",
+         "max_position_embeddings": 16, "initializer_range": 0.2}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+  """Records, a configuration, and weights to start from."""
+  folder = tmp_path_factory.mktemp("horovod")
+  (folder / "config.json").write_text(json.dumps(SIZES))
+  rng = np.random.RandomState(0)
+
+  def record(number):
+    masked = 1 + number % 4  # so that ranks have unequal numbers of them
+    return records.serialize({
+        "input_ids": rng.randint(50, size=16), "input_mask": np.ones(16, int),
+        "segment_ids": rng.randint(2, size=16),
+        "masked_lm_positions": rng.randint(16, size=4),
+        "masked_lm_ids": rng.randint(50, size=4),
+        "masked_lm_weights": (np.arange(4) < masked).astype(np.float32),
+        "next_sentence_labels": [rng.randint(2)]}, SPECS)
+
+  records.write_records(
+      str(folder / "train.tfrecord"), (record(number) for number in range(64)))
+  finish(start(folder, "weights", 1, 8, "--num_train_steps=1"))
+  return folder
+
+
+def start(work, name, ranks, batch_size, *args):
+  """Starts a training without shuffling; `batch_size` is for each rank."""
+  command = [] if ranks == 1 else [
+      os.path.join(os.path.dirname(sys.executable), "horovodrun"),
+      "-np", str(ranks), "-H", "localhost:%d" % ranks]
+  command += [
+      sys.executable, str(ROOT / "run_pretraining.py"), "--do_train",
+      "--bert_config_file=%s" % (work / "config.json"),
+      "--input_file=%s" % (work / "train.tfrecord"),
+      "--output_dir=%s" % (work / name), "--train_batch_size=%d" % batch_size,
+      "--max_seq_length=16", "--max_predictions_per_seq=4", "--log_steps=1",
+      "--shuffle_buffer=1", "--num_warmup_steps=2", "--learning_rate=0.02"]
+  command += ["--use_horovod"] * (ranks > 1) + list(args)
+  return subprocess.Popen(
+      command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"))
+
+
+def finish(process):
+  log = process.communicate(timeout=300)[0].decode()
+  assert process.returncode == 0, log
+  return log
+
+
+def losses(folder):
+  """The losses of all steps, from the summaries."""
+  found = {}
+  for path in folder.glob("events*"):
+    for event in tf.train.summary_iterator(str(path)):
+      for value in event.summary.value:
+        if value.tag == "loss":
+          found[event.step] = value.simple_value
+  return [found[step] for step in sorted(found)]
+
+
+def weights(folder):
+  path = tf.train.latest_checkpoint(str(folder))
+  return {name: tf.train.load_variable(path, name)
+          for name, _ in tf.train.list_variables(path)}
+
+
+@pytest.mark.parametrize("optimizer, slices", [("lamb", 1), ("lamb", 2),
+                                               ("adamw", 1)])
+def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
+    work, optimizer, slices):
+  args = ["--num_train_steps=6", "--optimizer=%s" % optimizer,
+          "--init_checkpoint=%s" % (work / "weights")]
+  name = "%s-%d" % (optimizer, slices)
+  one = start(work, name + "-one", 1, 16, *args)
+  two = start(work, name + "-two", 2, 8, *args, "--save_checkpoints_steps=3",
+              "--gradient_accumulation_steps=%d" % slices)
+  finish(one)
+  log = finish(two)
+  expected = losses(work / (name + "-one"))
+  assert len(expected) == 6
+  np.testing.assert_allclose(losses(work / (name + "-two")), expected,
+                             rtol=1e-5)
+  found = weights(work / (name + "-two"))
+  for variable, value in weights(work / (name + "-one")).items():
+    np.testing.assert_allclose(found[variable], value, rtol=1e-5, atol=1e-5,
+                               err_msg=variable)
+  assert found["global_step"] == 6
+  assert log.count("step 6/6") == 1  # rank 0 alone logs
+
+
+def test_rank_0_evaluates_and_stops_all(work):
+  shutil.copy(str(work / "train.tfrecord"), str(work / "heldout.tfrecord"))
+  log = finish(start(
+      work, "stopped", 2, 8, "--num_train_steps=400", "--learning_rate=0",
+      "--eval_input_file=%s" % (work / "heldout.tfrecord"),
+      "--save_checkpoints_steps=5", "--early_stop_evals=2"))
+  assert "stopping early" in log
+  assert weights(work / "stopped")["global_step"] == 15
+  history = (work / "stopped" / "eval_history.tsv").read_text()
+  assert [line.split("\t")[0] for line in history.splitlines()] == [
+      "global_step", "5", "10", "15"]
+
+
+@pytest.mark.parametrize("victim", ["0", "1"])
+def test_killing_one_ends_the_other(work, victim):
+  process = start(work, "killed" + victim, 2, 8, "--num_train_steps=1000000",
+                  "--save_checkpoints_steps=100000", "--log_steps=10")
+  for line in process.stdout:
+    if b"step 10/" in line:
+      break
+  ranks = {child.environ().get("HOROVOD_RANK"): child
+           for child in psutil.Process(process.pid).children(recursive=True)
+           if child.name().startswith("python")}
+  ranks[victim].send_signal(signal.SIGKILL)
+  killed = time.time()
+  log = process.communicate(timeout=60)[0].decode()
+  assert time.time() - killed < 60
+  assert process.returncode != 0
+  assert not ranks["1" if victim == "0" else "0"].is_running()
+  assert "Horovod" in log or "exit code" in log, log

@@ -1,0 +1,315 @@
+"""The whole training step: slices, recomputation, XLA, half precision, TPU."""
+
+import functools
+import types
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import kernels
+from tensorflow.python.ops import summary_ops_v2
+
+import heads
+import modeling
+import plot_curves
+import run_pretraining
+import training
+
+BATCH, SEQ, PREDICTIONS, VOCAB = 6, 16, 4, 50
+SIZES = {"vocab_size": VOCAB, "hidden_size": 24, "embedding_size": 8,
+         "num_hidden_layers": 2, "num_attention_heads": 4,
+         "intermediate_size": 40, "hidden_act": "gelu",
+         "max_position_embeddings": SEQ, "initializer_range": 0.2}
+DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+LAYOUTS = {"albert_zh": {}, "google_preln": {
+    "num_hidden_groups": 2, "inner_group_num": 2, "ln_type": "preln"}}
+
+
+def make_options(**changes):
+  options = dict(
+      optimizer="lamb", learning_rate=0.005, poly_power=1.0,
+      weight_decay_rate=0.01, gradient_accumulation_steps=1,
+      recompute_grads=False, use_fp16=False, use_xla=False, use_horovod=False,
+      use_tpu=False, init_checkpoint=None, output_dir=None, log_steps=1)
+  options.update(changes)
+  return types.SimpleNamespace(**options)
+
+
+def make_features(seed=0, dtype=np.int32):
+  """A batch in which examples have different numbers of masked tokens."""
+  rng = np.random.RandomState(seed)
+  lengths = rng.randint(SEQ // 2, SEQ + 1, size=[BATCH, 1])
+  weights = (np.arange(PREDICTIONS) < np.array([[4], [1], [3], [2], [4], [1]]))
+  return {
+      "input_ids": rng.randint(VOCAB, size=[BATCH, SEQ]).astype(dtype),
+      "input_mask": (np.arange(SEQ) < lengths).astype(dtype),
+      "segment_ids": rng.randint(2, size=[BATCH, SEQ]).astype(dtype),
+      "masked_lm_positions": rng.randint(
+          SEQ // 2, size=[BATCH, PREDICTIONS]).astype(dtype),
+      "masked_lm_ids": rng.randint(
+          VOCAB, size=[BATCH, PREDICTIONS]).astype(dtype),
+      "masked_lm_weights": weights.astype(np.float32),
+      "next_sentence_labels": rng.randint(2, size=[BATCH, 1]).astype(dtype),
+  }
+
+
+def make_model_fn(options, **config):
+  return training.model_fn_builder(
+      modeling.AlbertConfig.from_dict(dict(SIZES, **config)), options,
+      functools.partial(run_pretraining.pretraining_head,
+                        sentence_loss_weight=0.5),
+      run_pretraining.loss_totals, num_train_steps=20, num_warmup_steps=3)
+
+
+def train(num_steps, options, batches=None, **config):
+  """Trains on the CPU; returns the losses and all variables by name."""
+  batches = batches or [make_features(seed) for seed in range(num_steps)]
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.set_random_seed(7)
+    placeholders = {name: tf.placeholder(x.dtype, x.shape)
+                    for name, x in batches[0].items()}
+    spec = make_model_fn(options, **config)(
+        placeholders, None, tf.estimator.ModeKeys.TRAIN, {})
+    session.run(tf.global_variables_initializer())
+    start_equal(session)
+    losses = [session.run([spec.loss, spec.train_op], {
+        placeholders[name]: x for name, x in batch.items()})[0]
+              for batch in batches]
+    return losses, all_variables(session)
+
+
+def start_equal(session):
+  """Sets what is trained to values that depend on its name alone."""
+  assignments = []
+  for variable in tf.trainable_variables():
+    rng = np.random.RandomState(sum(map(ord, variable.op.name)))
+    value = 0.1 * rng.normal(size=variable.shape.as_list())
+    assignments.append(variable.assign(
+        1 + value if "gamma" in variable.op.name else value))
+  session.run(assignments)
+
+
+def all_variables(session):
+  return session.run({v.op.name: v for v in tf.global_variables()})
+
+
+def assert_equal_variables(one, other, tolerance):
+  assert set(one) == set(other)
+  for name, value in one.items():
+    np.testing.assert_allclose(other[name], value, rtol=tolerance,
+                               atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("layout, optimizer, changes", [
+    ("albert_zh", "lamb", {"gradient_accumulation_steps": 2}),
+    ("albert_zh", "adamw", {"gradient_accumulation_steps": 6}),
+    ("google_preln", "lamb", {"gradient_accumulation_steps": 3,
+                              "recompute_grads": True})])
+def test_slices_make_the_step_of_the_whole_batch(layout, optimizer, changes):
+  config = LAYOUTS[layout]
+  losses, whole = train(5, make_options(optimizer=optimizer), **config)
+  sliced_losses, sliced = train(
+      5, make_options(optimizer=optimizer, **changes), **config)
+  np.testing.assert_allclose(sliced_losses, losses, rtol=1e-5)
+  # All weights, slots and the global step.
+  assert whole["global_step"] == 5
+  assert sum(name.endswith("adam_v") for name in whole) == len(
+      [name for name in whole if name + "/adam_v" in whole]) > 10
+  assert_equal_variables(whole, sliced, 1e-5)
+
+
+def test_the_loss_is_divided_by_the_masked_tokens_of_the_whole_batch():
+  """A mean of the slices' means would be another number."""
+  batch = make_features()
+  batch["masked_lm_weights"][0] = 0  # 1, 5 and 5 masked tokens in the slices
+  (whole,), _ = train(1, make_options(), [batch])
+  means = []
+  for rows in ([0, 1], [2, 3], [4, 5]):
+    part = {name: np.concatenate([x[rows]] * 3) for name, x in batch.items()}
+    means.append(train(1, make_options(), [part])[0][0])
+  (sliced,), _ = train(
+      1, make_options(gradient_accumulation_steps=3), [batch])
+  assert sliced == pytest.approx(whole, rel=1e-6)
+  assert abs(np.mean(means) - whole) > 1e-3
+
+
+def gradients(recompute, **config):
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.set_random_seed(7)
+    step = tf.train.get_or_create_global_step()
+    features = {name: tf.constant(x) for name, x in make_features().items()}
+    model = heads.create_model(
+        modeling.AlbertConfig.from_dict(dict(SIZES, **config)), True,
+        features["input_ids"], features["input_mask"], features["segment_ids"],
+        recompute_grads=recompute)
+    output = run_pretraining.pretraining_head(model, features, 1.0)
+    loss = tf.add_n(list(output.losses.values()))
+    variables = tf.trainable_variables()
+    result = tf.gradients(loss, variables)
+    matmuls = sum(op.type in ("MatMul", "BatchMatMulV2")
+                  for op in tf.get_default_graph().get_operations())
+    session.run(tf.global_variables_initializer())
+    session.run(step.assign(3))
+    start_equal(session)
+    values = session.run([tf.convert_to_tensor(g) for g in result])
+    return {v.op.name: g for v, g in zip(variables, values)}, matmuls
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+@pytest.mark.parametrize("dropout", [{}, DROPOUT])
+def test_recomputing_changes_no_gradient(layout, dropout):
+  config = dict(LAYOUTS[layout], **dropout)
+  kept, matmuls = gradients(False, **config)
+  recomputed, more_matmuls = gradients(True, **config)
+  assert set(kept) == set(recomputed)
+  for name, value in kept.items():
+    assert np.abs(value).max() > 0 or "key/bias" in name, name
+    np.testing.assert_allclose(
+        recomputed[name], value, rtol=1e-6,
+        atol=1e-6 * max(1.0, np.abs(value).max()), err_msg=name)
+  # Eight products in each block are made a second time.
+  blocks = 4 if "inner_group_num" in config else 2
+  assert more_matmuls - matmuls == 8 * blocks
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"gradient_accumulation_steps": 2}, {"recompute_grads": True}])
+def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
+  losses, variables = train(4, make_options(**changes))
+  batches = [make_features(seed) for seed in range(4)]
+  with tf.Graph().as_default(), tf.Session() as session:
+    placeholders = {name: tf.placeholder(x.dtype, x.shape)
+                    for name, x in batches[0].items()}
+    names = sorted(placeholders)
+    model_fn = make_model_fn(make_options(**changes))
+
+    def step(*tensors):
+      spec = model_fn(dict(zip(names, tensors)), None,
+                      tf.estimator.ModeKeys.TRAIN, {})
+      with tf.control_dependencies([spec.train_op]):
+        return tf.identity(spec.loss)
+
+    tf.train.get_or_create_global_step()
+    loss, = tf.xla.experimental.compile(
+        step, [placeholders[name] for name in names])
+    session.run(tf.global_variables_initializer())
+    start_equal(session)
+    compiled = [session.run(loss, {placeholders[name]: batch[name]
+                                   for name in names}) for batch in batches]
+    found = all_variables(session)
+  np.testing.assert_allclose(compiled, losses, rtol=1e-5)
+  assert_equal_variables(variables, found, 1e-4)
+
+
+def tpu_step_ops(**changes):
+  """The operations of the step that a TPU would run, loop bodies included."""
+  options = make_options(use_tpu=True, output_dir="/nowhere", **changes)
+  with tf.Graph().as_default() as graph:
+    features = {name: tf.placeholder(x.dtype, x.shape)
+                for name, x in make_features().items()}
+    spec = make_model_fn(options, **DROPOUT)(
+        features, None, tf.estimator.ModeKeys.TRAIN, {})
+    wanted = [spec.train_op.name, spec.loss.op.name]
+    needed = tf.graph_util.extract_sub_graph(graph.as_graph_def(), wanted)
+    shapes = [t.shape for op in graph.get_operations() for t in op.outputs
+              if op.name in {node.name for node in needed.node}]
+    nodes = list(needed.node)
+    for function in needed.library.function:
+      nodes += function.node_def
+    return {node.op for node in nodes}, shapes
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"gradient_accumulation_steps": 2, "recompute_grads": True},
+    {"optimizer": "adamw"}])
+def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
+  ops, shapes = tpu_step_ops(**changes)
+  assert "MatMul" in ops and "CrossReplicaSum" in ops
+  # Handled by the compiler itself, not by kernels.
+  structural = {
+      "CrossReplicaSum", "Placeholder", "VarHandleOp", "NoOp",
+      "PartitionedCall", "StatefulPartitionedCall", "Enter", "Exit", "Merge",
+      "Switch", "NextIteration", "LoopCond"}
+  missing = [op for op in sorted(ops - structural) if not any(
+      kernel.device_type.startswith("XLA_")
+      for kernel in kernels.get_registered_kernels_for_op(op).kernel)]
+  assert not missing
+  assert "GatherNd" not in ops and "Where" not in ops  # sizes not static
+  assert all(shape.is_fully_defined() for shape in shapes
+             if shape.rank is not None and shape.rank > 1)
+
+
+@pytest.mark.parametrize("num_slices", [1, 2])
+def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
+  """The loss is finite here and one of its gradients is not."""
+  options = make_options(
+      use_fp16=True, gradient_accumulation_steps=num_slices)
+
+  def head(model, features):
+    output = run_pretraining.pretraining_head(model, features, 1.0)
+    # The root's slope at 0 is infinite.
+    poison = tf.sqrt(tf.reduce_sum(
+        features["poison"] * tf.square(model.get_pooled_output())))
+    return output._replace(losses=dict(
+        output.losses, masked_lm_loss=output.losses["masked_lm_loss"] + poison))
+
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.set_random_seed(7)
+    features = {name: tf.constant(x) for name, x in make_features().items()}
+    poison = tf.placeholder(tf.float32, [])
+    features["poison"] = tf.fill([BATCH, 1], poison)
+    spec = training.model_fn_builder(
+        modeling.AlbertConfig.from_dict(SIZES), options, head,
+        run_pretraining.loss_totals, 20)(
+            features, None, tf.estimator.ModeKeys.TRAIN, {})
+    session.run(tf.global_variables_initializer())
+    trained = {v.op.name: v for v in tf.global_variables()
+               if "loss_scale" not in v.op.name and "good_steps" not in
+               v.op.name}
+    assert any(name.endswith("adam_v") for name in trained)
+    scale, = [v for v in tf.global_variables()
+              if v.op.name.endswith("loss_scale")]
+    history = []
+    for value in (1.0, 0.0, 1.0):
+      session.run(spec.train_op, {poison: value})
+      history.append(session.run([trained, scale]))
+    (first, scale_1), (second, scale_2), (third, scale_3) = history
+  assert [h[0]["global_step"] for h in history] == [1, 1, 2]
+  assert scale_1 == 2 * scale_2 == 2 * scale_3
+  for name in trained:
+    np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    assert np.all(np.isfinite(third[name])), name
+  assert np.any(third["bert/pooler/dense/kernel"] !=
+                second["bert/pooler/dense/kernel"])
+
+
+def test_mixed_precision_makes_the_steps_of_single_precision():
+  """Where no unit computes in half precision, scaling alone is left."""
+  losses, variables = train(3, make_options())
+  scaled_losses, scaled = train(3, make_options(use_fp16=True))
+  np.testing.assert_allclose(scaled_losses, losses, rtol=1e-5)
+  for name, value in variables.items():
+    np.testing.assert_allclose(scaled[name], value, rtol=1e-5, atol=1e-5,
+                               err_msg=name)
+
+
+def test_a_tpu_writes_its_summaries_on_the_host(tmp_path):
+  options = make_options(use_tpu=True, output_dir=str(tmp_path), log_steps=2)
+  with tf.Graph().as_default(), tf.Session() as session:
+    step = tf.train.get_or_create_global_step()
+    scalars = {"loss": tf.cast(step, tf.float32) / 8, "learning_rate":
+               tf.constant(0.5)}
+    write, tensors = training._summary_host_call(scalars, options)
+    assert all(tensor.shape.as_list() == [1] for tensor in tensors)
+    # The host sees the values of all replicas, one after the other.
+    ops = write(*[tf.concat([tensor] * 8, 0) for tensor in tensors])
+    session.run(tf.global_variables_initializer())
+    session.run(summary_ops_v2.summary_writer_initializer_op())
+    for number in range(5):
+      session.run(step.assign(number))
+      session.run(ops)
+    flush = getattr(summary_ops_v2, "legacy_raw_flush", summary_ops_v2.flush)
+    session.run([flush(writer=op.inputs[0]) for op in
+                 summary_ops_v2.summary_writer_initializer_op()])
+  assert plot_curves.read_scalars(str(tmp_path))["loss"] == {
+      0: 0.0, 2: 0.25, 4: 0.5}
