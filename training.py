@@ -267,9 +267,15 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
         values += [tf.reduce_sum(value * weight), tf.reduce_sum(weight)]
       return _total_loss(output, totals), values
 
+    step = tf.train.get_or_create_global_step()
+    if options.use_xla:
+      # The tensor that hooks read the step from is a conditional that TF 1.15
+      # compiles to a constant, with which training would never end.
+      tf.get_collection_ref("global_step_read_op_cache")[:] = [
+          step.read_value() + 0]
     rate = optimization.create_learning_rate(
-        options.learning_rate, num_train_steps, num_warmup_steps,
-        tf.train.get_or_create_global_step(), options.poly_power)
+        options.learning_rate, num_train_steps, num_warmup_steps, step,
+        options.poly_power)
     optimizer = {"adamw": AdamW, "lamb": LAMB}[options.optimizer](
         rate, options.weight_decay_rate)
     if options.use_fp16:
@@ -293,7 +299,7 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
     for name, scalar in scalars.items():
       tf.summary.scalar(name, scalar)
     with tf.control_dependencies([train_op]):
-      scalars["global_step"] = tf.train.get_global_step().read_value()
+      scalars["global_step"] = step.read_value()
     for name, scalar in scalars.items():
       tf.add_to_collection(
           _PROGRESS, tf.identity(scalar, name="progress/" + name))

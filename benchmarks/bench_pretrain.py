@@ -32,7 +32,7 @@ import types
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from absl import flags
+from absl import flags, logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -323,7 +323,8 @@ def find_max_batch():
 def largest_batch(peak_of, batch):
   """Finds the largest batch within the limit, to a twentieth of itself.
 
-  The line through the two peaks nearest to the limit says what to try next.
+  What to try next is read from a line: through the smallest and the largest
+  try, then through the two tries on either side of the limit.
 
   Args:
     peak_of: function of a batch size that measures its peak.
@@ -334,21 +335,24 @@ def largest_batch(peak_of, batch):
   """
   limit = FLAGS.memory_limit_gb * 1024
   peaks = {0: 0.0}
-  while True:
+  low, high = 0, None
+  while not high or high - low > max(1, low // 20):
     peaks[batch] = peak_of(batch)
-    low = max(size for size in peaks if peaks[size] <= limit)
-    high = min((size for size in peaks if peaks[size] > limit), default=None)
-    step = max(1, low // 20)
-    if high and high - low <= step:
-      return low, high, peaks
-    near = sorted((size for size in peaks if 0 < peaks[size] < math.inf),
-                  key=lambda size: abs(peaks[size] - limit))[:2]
+    logging.info("batch %d: %.0f MB", batch, peaks[batch])
+    if peaks[batch] <= limit:
+      low = batch
+    else:
+      high = batch
+    one, two = low, high
+    if not high:
+      one, two = min(size for size in peaks if size), low
     batch = 4 * low or high // 2
-    if len(near) == 2:
-      slope = (peaks[near[1]] - peaks[near[0]]) / (near[1] - near[0])
-      if slope > 0:
-        batch = int(near[0] + (limit - peaks[near[0]]) / slope)
+    if 0 < one < two and peaks[one] < peaks[two] < math.inf:
+      batch = int(one + (limit - peaks[one]) * (two - one) / (
+          peaks[two] - peaks[one]))
+    step = max(1, low // 20)
     batch = min(max(batch, low + step), high - step if high else 8 * low)
+  return low, high, peaks
 
 
 def check():
@@ -414,7 +418,9 @@ def measure_input():
       session.run(batch)
       count += FLAGS.train_batch_size
     print("input pipeline: %.0f examples/s" % (
-        count / (time.time() - start)))
+        count / (time.time() - start)), flush=True)
+    # TF 1.15 may crash where a session ends while a parallel interleave reads.
+    time.sleep(1)
 
 
 def main():

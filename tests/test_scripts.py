@@ -232,6 +232,35 @@ def test_training_goes_on_after_kills(work):
   assert "already at step %d" % end in log
 
 
+def test_pretraining_with_xla_and_half_precision(work):
+  folder = work / "xla"
+  args = pretrain(work, folder, "--do_train", "--use_xla", "--use_fp16",
+                  "--log_steps=1", "--save_checkpoints_steps=2")
+  succeed("run_pretraining.py", *args, "--num_train_steps=5")
+  _, log = succeed("run_pretraining.py", *args, "--num_train_steps=6")
+  assert re.findall(r"step (\d+)/", log) == ["6"]
+  assert outputs.start_step(str(folder)) == 6
+  assert sorted(path.name for path in folder.glob("*.index")) == [
+      "model.ckpt-%d.index" % step for step in (0, 2, 4, 5, 6)]
+
+
+def test_a_loss_that_is_not_finite_ends_training(work):
+  folder = work / "diverged"
+  args = pretrain(work, folder, "--do_train", "--num_train_steps=50",
+                  "--save_checkpoints_steps=1", "--log_steps=1",
+                  "--optimizer=adamw", "--learning_rate=1e38")
+  status, _, log = run("run_pretraining.py", *args)
+  assert status == 1
+  found = re.search(r"ERROR: the loss is (nan|inf) at step (\d+); the newest "
+                    r"checkpoint with finite weights is (\S+):", log)
+  assert found, log
+  path = found.group(3)
+  assert int(path.rsplit("-", 1)[1]) < int(found.group(2))
+  assert "Traceback" not in log
+  for name, _ in tf.train.list_variables(path):
+    assert np.all(np.isfinite(tf.train.load_variable(path, name))), name
+
+
 def test_fine_tuning(fine_tuned):
   folder, log = fine_tuned
   assert "newly initialised: output_weights, output_bias" in log
