@@ -41,6 +41,16 @@ for platform in $platforms; do
     python_on "$platform" -m ruff check . || failed=1
     linted=1
   fi
+  # Built from source, which takes minutes: where it cannot be, its tests are
+  # skipped.
+  if [[ $platform == tf1 ]] && type -P cmake c++ >/dev/null &&
+    ! python_on tf1 -c "import horovod.tensorflow" 2>/dev/null; then
+    echo "== Horovod"
+    HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 \
+      HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_GLOO=1 \
+      python_on tf1 -m pip install -q -r requirements-horovod.txt psutil ||
+      echo "Horovod cannot be built here"
+  fi
   echo "== pytest on $platform"
   python_on "$platform" -m pytest -q -o testpaths="tests test_changes.py" "$@" || status=$?
   case $status in
