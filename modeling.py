@@ -252,34 +252,38 @@ def layer_norm(x, scope):
     return tf.nn.batch_normalization(x, mean, variance, beta, gamma, 1e-12)
 
 
-def recompute(block, x):
-  """Returns `block(x)`; its backward pass runs the block a second time.
+def recompute(function, *tensors):
+  """Returns `function(*tensors)`; its backward pass runs it a second time.
 
-  Only `x` is kept in between, not what the block computes on the way (Chen et
-  al., arXiv:1604.06174). The block must compute the same both times: dropout
+  Only `tensors` are kept in between, not what is computed on the way (Chen et
+  al., arXiv:1604.06174). The function must compute the same both times: dropout
   has to be stateless.
 
   Args:
-    block: function of a float tensor that returns a float tensor; it may use
-      variables.
-    x: float tensor.
+    function: takes float tensors, returns a float tensor; may use variables.
+    *tensors: float tensors.
   """
   scope = tf.get_variable_scope()
 
   @tf.custom_gradient
-  def recomputed(x):
+  def recomputed(*tensors):
     def gradient(dy, variables=()):
-      # Not before the gradient is there, or all blocks would run at once.
+      # Not before the gradient is there, or all would run again at once.
       with tf.control_dependencies([dy]):
-        again = tf.stop_gradient(x)
+        again = [tf.stop_gradient(x) for x in tensors]
       with tf.variable_scope(scope, reuse=True):
-        y = block(again)
-      gradients = tf.gradients(y, [again] + list(variables), dy)
-      return gradients[0], gradients[1:]
+        y = function(*again)
+      gradients = tf.gradients(y, again + list(variables), dy)
+      tensor_gradients = gradients[:len(again)]
+      # Variables are asked for only where there are some.
+      return (tensor_gradients, gradients[len(again):]) if variables else (
+          tensor_gradients)
 
-    return block(x), gradient
+    return function(*tensors), gradient
 
-  return recomputed(x)
+  # TF 1.15 wants to hear it where the function turns out to use no variable.
+  with tf.variable_scope(scope, use_resource=True):
+    return recomputed(*tensors)
 
 
 # Variable scopes of the parts of one transformer block.
@@ -314,6 +318,8 @@ class AlbertModel:
     self.config = config
     self._dropout_seed = self._make_dropout_seed(input_ids) if (
         is_training) else None
+    # Within a block that is computed again there is no need for more.
+    self._recompute_attention = is_training and not recompute_grads
     self._use_one_hot_embeddings = use_one_hot_embeddings
     self._batch, self._sequence = get_shape_list(input_ids, 2, "input_ids")
     if (isinstance(self._sequence, int) and
@@ -529,13 +535,19 @@ class AlbertModel:
       y = tf.reshape(y, [self._batch, self._sequence, heads, head_size])
       return tf.transpose(y, [0, 2, 1, 3])  # [B, N, S, D]
 
+    def attend(query, key, value):
+      scores = tf.matmul(query * (1.0 / math.sqrt(head_size)), key,
+                         transpose_b=True)  # [B, N, S, S]
+      probs = tf.nn.softmax(scores + mask_bias)
+      probs = self.dropout(probs, config.attention_probs_dropout_prob, salt)
+      return tf.matmul(probs, value)  # [B, N, S, D]
+
     query, key, value = map(split_heads, ("query", "key", "value"))
-    scores = tf.matmul(query * (1.0 / math.sqrt(head_size)), key,
-                       transpose_b=True)  # [B, N, S, S]
-    probs = tf.nn.softmax(scores + mask_bias)
-    probs = self.dropout(probs, config.attention_probs_dropout_prob, salt)
-    context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])
-    return tf.reshape(context, [-1, config.hidden_size])
+    # [B, N, S, S] is much to keep, and little work to compute again.
+    context = (recompute(attend, query, key, value)
+               if self._recompute_attention else attend(query, key, value))
+    return tf.reshape(tf.transpose(context, [0, 2, 1, 3]),
+                      [-1, config.hidden_size])
 
   def _masked_lm_width(self):
     return self.config.hidden_size

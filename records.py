@@ -319,7 +319,10 @@ def input_fn_builder(files, specs, is_training, max_length=None,
           lambda example: tf.size(example[varying[0]]), ends,
           [batch_size] * (len(ends) + 1), _padded_shapes(specs, None),
           pad_to_bucket_boundary=True, drop_remainder=drop_remainder))
-    return dataset.prefetch(4)
+    options = tf.data.Options()
+    # With them TF 1.15 crashes where a session ends while files are read.
+    options.experimental_optimization.apply_default_optimizations = False
+    return dataset.prefetch(4).with_options(options)
 
   return input_fn
 

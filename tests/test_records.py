@@ -1,6 +1,9 @@
 """The writer, the parser and the order in which records are read."""
 
 import logging
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -176,6 +179,35 @@ def test_two_readers_read_the_batch_of_one(tmp_path):
 
   first, second = batches(2, (2, 0)), batches(2, (2, 1))
   assert [a | b for a, b in zip(first, second)] == batches(4, (1, 0))
+
+
+_MANY_SESSIONS = """
+import sys
+import tensorflow.compat.v1 as tf
+import records
+tf.disable_eager_execution()
+files = [records.RecordFile(path) for path in sys.argv[1:]]
+specs = [records.FeatureSpec("input_ids", "int", 64)]
+for number in range(30):
+  tf.reset_default_graph()
+  batch = tf.data.make_one_shot_iterator(records.input_fn_builder(
+      files, specs, is_training=True)({"batch_size": 64})).get_next()
+  with tf.Session() as session:
+    for _ in range(3):
+      session.run(batch)
+"""
+
+
+def test_a_session_may_end_while_files_are_read(tmp_path):
+  specs = [FeatureSpec("input_ids", "int", 64)]
+  paths = [str(tmp_path / name) for name in "abc"]
+  for path in paths:
+    records.write_records(path, [records.serialize(
+        {"input_ids": list(range(64))}, specs)] * 3000)
+  done = subprocess.run(
+      [sys.executable, "-c", _MANY_SESSIONS] + paths, cwd=os.path.dirname(
+          records.__file__), stderr=subprocess.PIPE)
+  assert done.returncode == 0, done.stderr.decode()[-2000:]
 
 
 def test_hosts_of_a_tpu_pod_share_the_records(tmp_path):
