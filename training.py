@@ -349,9 +349,15 @@ def _slice(features, number, num_slices):
   """Returns slice `number` of the batch, a dict like `features`."""
   if num_slices == 1:
     return features
-  return {name: tf.gather(tf.reshape(x, tf.concat(
-      [[num_slices, -1], tf.shape(x)[1:]], 0)), number)
-          for name, x in features.items()}
+
+  def take(x):
+    taken = tf.gather(tf.reshape(x, tf.concat(
+        [[num_slices, -1], tf.shape(x)[1:]], 0)), number)
+    batch_size, *rest = x.shape.as_list()
+    taken.set_shape([batch_size and batch_size // num_slices] + rest)
+    return taken
+
+  return {name: take(x) for name, x in features.items()}
 
 
 def _total_loss(output, totals):
