@@ -107,6 +107,8 @@ def main():
   task = tasks.get_task(FLAGS.task_name)
   if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
     raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
+  if FLAGS.use_horovod:
+    raise InputError("--use_horovod is for run_pretraining.py")
   training.start(FLAGS)
   if not FLAGS.do_train:
     outputs.require_model(FLAGS)

@@ -3,6 +3,7 @@
 import collections
 import logging
 import os
+import sys
 import types
 
 import numpy as np
@@ -228,3 +229,7 @@ def test_another_description_needs_another_folder(tmp_path):
   outputs.prepare_output_dir(options, {"config.json": {"a": 2}})
   with pytest.raises(errors.InputError, match="config.json says"):
     outputs.prepare_output_dir(options, {"config.json": {"a": 3}})
+  # Each of the three commands, with its time.
+  commands = (tmp_path / "command.txt").read_text().splitlines()
+  assert len(commands) == 3
+  assert all(line.split(" ", 3)[2] == sys.executable for line in commands)
