@@ -134,7 +134,7 @@ def test_killing_one_ends_the_other(work, victim):
     for line in process.stdout:
       if b"step 10/" in line:
         break
-    ranks = {child.environ()["HOROVOD_RANK"]: child
+    ranks = {child.environ().get("HOROVOD_RANK"): child
              for child in psutil.Process(process.pid).children(recursive=True)
              if child.cmdline()[0] == sys.executable}
     ranks[victim].kill()

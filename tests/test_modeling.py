@@ -442,9 +442,10 @@ def test_dropout_is_another_for_other_examples():
   with tf.Graph().as_default(), tf.Session() as sess:
     tf.train.get_or_create_global_step()
     ids = tf.placeholder(tf.int32, [2, 3])
-    model = create(CONFIGS["albert_zh"], is_training=True, input_ids=ids,
-                   input_mask=None, token_type_ids=None)
+    model = heads.create_model(modeling.AlbertConfig.from_dict(
+        CONFIGS["albert_zh"]), True, ids)
     kept = model.dropout(tf.ones([1000]), 0.5, salt=77) > 0
+    sess.run(tf.global_variables_initializer())
     masks = [sess.run(kept, {ids: value}) for value in (
         [[1, 2, 3], [4, 5, 6]], [[1, 2, 3], [4, 5, 6]], [[4, 5, 6], [1, 2, 3]],
         [[1, 2, 3], [4, 5, 7]])]
