@@ -4,7 +4,6 @@
 #   GPUS=8 bash run_pretraining.sh                   the GPUs of this host
 #   HOSTS=a:8,b:8 bash run_pretraining.sh            the GPUs of several hosts
 #   TPU_NAME=my-tpu TPU_CORES=32 bash run_pretraining.sh
-#   PRESET=two-cores bash run_pretraining.sh         a tiny model on a small CPU
 # Settings: INPUT and HELDOUT (globs of record files), OUTPUT, CONFIG, BATCH (of
 # all devices together), DEVICE_BATCH (what fits into one; the rest is
 # accumulated). Flags are passed on to run_pretraining.py and override.
@@ -13,23 +12,11 @@ cd "$(dirname "$0")"
 
 input=${INPUT:-output/pretrain/train*.tfrecord}
 heldout=${HELDOUT-}
-case ${PRESET:-published} in
-  published)
-    config=albert_config/albert_config_base.json
-    batch=4096 device_batch=32
-    flags=(--max_seq_length=512 --max_predictions_per_seq=51 --optimizer=lamb
-      --learning_rate=0.00176 --num_train_steps=125000 --num_warmup_steps=12500
-      --save_checkpoints_steps=5000) ;;
-  two-cores)
-    config=albert_config/albert_config_tiny_google.json
-    batch=32 device_batch=32
-    flags=(--max_seq_length=64 --max_predictions_per_seq=10 --optimizer=adamw
-      --learning_rate=1e-3 --num_train_steps=10000 --num_warmup_steps=200
-      --save_checkpoints_steps=500) ;;
-  *) echo "PRESET=$PRESET: it can be published or two-cores" >&2; exit 2 ;;
-esac
-config=${CONFIG:-$config} batch=${BATCH:-$batch}
-device_batch=${DEVICE_BATCH:-$device_batch}
+flags=(--max_seq_length=512 --max_predictions_per_seq=51 --optimizer=lamb
+  --learning_rate=0.00176 --num_train_steps=125000 --num_warmup_steps=12500
+  --save_checkpoints_steps=5000)
+config=${CONFIG:-albert_config/albert_config_base.json}
+batch=${BATCH:-4096} device_batch=${DEVICE_BATCH:-32}
 
 source ./env.sh
 launcher=() processes=1 devices=1

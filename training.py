@@ -30,7 +30,7 @@ from outputs import (
   newest_finite_checkpoint,
   remove_unfinished_checkpoints,
   short,
-    start_step,
+  start_step,
 )
 
 flags.DEFINE_string("bert_config_file", None,
