@@ -23,6 +23,8 @@ tf.disable_eager_execution()
 tf.enable_resource_variables()
 
 MASK_BIAS = -10000.0
+# From here on, training on a CPU handles attention one example at a time.
+LONG_SEQUENCE = 256
 
 
 @tf.custom_gradient
@@ -318,8 +320,6 @@ class AlbertModel:
     self.config = config
     self._dropout_seed = self._make_dropout_seed(input_ids) if (
         is_training) else None
-    # Within a block that is computed again there is no need for more.
-    self._recompute_attention = is_training and not recompute_grads
     self._use_one_hot_embeddings = use_one_hot_embeddings
     self._batch, self._sequence = get_shape_list(input_ids, 2, "input_ids")
     if (isinstance(self._sequence, int) and
@@ -327,6 +327,10 @@ class AlbertModel:
       raise ValueError("sequence length %d is more than "
                        "max_position_embeddings %d" % (
                            self._sequence, config.max_position_embeddings))
+    self._one_example_at_a_time = (
+        is_training and not use_one_hot_embeddings and
+        isinstance(self._sequence, int) and self._sequence >= LONG_SEQUENCE and
+        not tf.config.experimental.list_physical_devices("GPU"))
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
     if token_type_ids is None:
@@ -407,7 +411,7 @@ class AlbertModel:
       return tf.nn.bias_add(
           tf.matmul(self._pooled_output, weights, transpose_b=True), bias)
 
-  def dropout(self, x, rate, salt):
+  def dropout(self, x, rate, salt, example=0):
     """In training, dropout by a mask that is the same when drawn again.
 
     The mask is a function of the global step, of the examples and of `salt`.
@@ -417,6 +421,7 @@ class AlbertModel:
       x: float tensor.
       rate: float, share of values set to 0; the others grow by 1 / (1 - rate).
       salt: int, another for every place that drops.
+      example: int or int32 scalar, another for examples that drop one by one.
 
     Returns:
       float tensor of the shape of `x`.
@@ -425,7 +430,8 @@ class AlbertModel:
       return x
     salt += 65536 * (tf.get_default_graph().seed or 0)
     draw = tf.random.stateless_uniform(
-        tf.shape(x), seed=tf.stack([self._dropout_seed, salt % 2**31]))
+        tf.shape(x), seed=tf.stack([self._dropout_seed + 7919 * example,
+                                    salt % 2**31]))
     return x * (tf.cast(draw >= rate, x.dtype) / (1.0 - rate))
 
   @staticmethod
@@ -535,19 +541,64 @@ class AlbertModel:
       y = tf.reshape(y, [self._batch, self._sequence, heads, head_size])
       return tf.transpose(y, [0, 2, 1, 3])  # [B, N, S, D]
 
-    def attend(query, key, value):
-      scores = tf.matmul(query * (1.0 / math.sqrt(head_size)), key,
-                         transpose_b=True)  # [B, N, S, S]
-      probs = tf.nn.softmax(scores + mask_bias)
-      probs = self.dropout(probs, config.attention_probs_dropout_prob, salt)
-      return tf.matmul(probs, value)  # [B, N, S, D]
-
     query, key, value = map(split_heads, ("query", "key", "value"))
-    # [B, N, S, S] is much to keep, and little work to compute again.
-    context = (recompute(attend, query, key, value)
-               if self._recompute_attention else attend(query, key, value))
+    context = self._attention(query * (1.0 / math.sqrt(head_size)), key, value,
+                              mask_bias, salt)
     return tf.reshape(tf.transpose(context, [0, 2, 1, 3]),
                       [-1, config.hidden_size])
+
+  def _attention(self, query, key, value, mask_bias, salt):
+    """Returns softmax(query key^T + mask_bias) value, all [B, N, S, D].
+
+    [B, N, S, S] is much to keep and little work to compute again, so the
+    backward pass does that. A CPU handles long sequences one example at a time:
+    then the scores, many times the size of all else, never leave its cache.
+    """
+    rate = self.config.attention_probs_dropout_prob
+
+    def dropout(x, example):
+      return self.dropout(x, rate, salt, example)
+
+    def probabilities(query, key, mask_bias):
+      return tf.nn.softmax(
+          tf.matmul(query, key, transpose_b=True) + mask_bias)
+
+    def forward(example, query, key, value, mask_bias):
+      probs = probabilities(query, key, mask_bias)
+      return tf.matmul(dropout(probs, example), value)
+
+    def backward(example, query, key, value, mask_bias, context, gradient):
+      probs = probabilities(query, key, mask_bias)
+      probs_gradient = dropout(
+          tf.matmul(gradient, value, transpose_b=True), example)
+      # The sum of probs * probs_gradient, but over D in place of S.
+      mean = tf.reduce_sum(gradient * context, -1, keepdims=True)
+      scores_gradient = probs * (probs_gradient - mean)
+      return (tf.matmul(scores_gradient, key),
+              tf.matmul(scores_gradient, query, transpose_a=True),
+              tf.matmul(dropout(probs, example), gradient, transpose_a=True))
+
+    def run(function, outputs, *tensors):
+      if not self._one_example_at_a_time:
+        return function(0, *tensors)
+      return tf.map_fn(
+          lambda slices: function(*slices),
+          (tf.range(self._batch),) + tensors, outputs, parallel_iterations=1,
+          back_prop=False)
+
+    @tf.custom_gradient
+    def attention(query, key, value):
+      context = run(forward, tf.float32, query, key, value, mask_bias)
+
+      def gradient(dy):
+        # Not before the gradient is there, or all layers would run at once.
+        with tf.control_dependencies([dy]):
+          again = [tf.identity(x) for x in (query, key, value, mask_bias)]
+        return run(backward, (tf.float32,) * 3, *(again + [context, dy]))
+
+      return context, gradient
+
+    return attention(query, key, value)
 
   def _masked_lm_width(self):
     return self.config.hidden_size

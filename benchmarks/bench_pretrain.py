@@ -362,7 +362,7 @@ def largest_batch(peak_of, batch):
 
 def check():
   """Fails unless all arms have the losses of the first in three steps."""
-  FLAGS.train_batch_size, FLAGS.max_seq_length = 4, 32
+  FLAGS.train_batch_size, FLAGS.max_seq_length = 4, 256
   FLAGS.max_predictions_per_seq, FLAGS.learning_rate = 5, 1e-3
   expected = weights = None
   for arm in FLAGS.arms:

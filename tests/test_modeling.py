@@ -513,6 +513,40 @@ def test_dropout_of_attention_probabilities_is_drawn_for_each_head():
     assert np.ptp(by_head[..., 0], axis=axis).max() > 0.2
 
 
+@pytest.mark.parametrize("one_at_a_time", [False, True])
+def test_attention_has_the_gradients_of_automatic_differentiation(
+    one_at_a_time, monkeypatch):
+  if one_at_a_time:
+    monkeypatch.setattr(modeling, "LONG_SEQUENCE", SEQ)
+  rng = np.random.RandomState(5)
+  tensors = [tf.constant(rng.normal(size=[BATCH, 4, SEQ, 6]), tf.float32)
+             for _ in range(4)]
+  bias = tf.constant(modeling.MASK_BIAS * (1 - INPUT_MASK[:, None, None]),
+                     tf.float32)
+  rate, salt = 0.4, 3
+  with tf.Session() as sess:
+    tf.train.get_or_create_global_step()
+    model = create(albert_zh_config(attention_probs_dropout_prob=rate),
+                   is_training=True)
+
+    def plain(query, key, value, bias, example):
+      probs = tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias)
+      return tf.matmul(model.dropout(probs, rate, salt, example), value)
+
+    *inputs, weights = tensors
+    if one_at_a_time:
+      expected = tf.stack([plain(*[x[i] for x in inputs + [bias]], example=i)
+                           for i in range(BATCH)])
+    else:
+      expected = plain(*(inputs + [bias]), example=0)
+    actual = model._attention(*(inputs + [bias]), salt=salt)
+    sess.run(tf.global_variables_initializer())
+    actual, expected = sess.run([
+        [y] + tf.gradients(weights * y, inputs) for y in (actual, expected)])
+  for one, other in zip(actual, expected):
+    np.testing.assert_allclose(one, other, atol=1e-5)
+
+
 def test_no_dropout_outside_training():
   config = dict(CONFIGS["google"], **DROPOUT)
   weights = reference.random_weights(config)
