@@ -4,6 +4,7 @@
 #   GPUS=8 bash run_pretraining.sh                   the GPUs of this host
 #   HOSTS=a:8,b:8 bash run_pretraining.sh            the GPUs of several hosts
 #   TPU_NAME=my-tpu TPU_CORES=32 bash run_pretraining.sh
+# or, with PRESET=two_cores, a tiny model in an hour on two cores.
 # Settings: INPUT and HELDOUT (globs of record files), OUTPUT, CONFIG, BATCH (of
 # all devices together), DEVICE_BATCH (what fits into one; the rest is
 # accumulated). Flags are passed on to run_pretraining.py and override.
@@ -12,11 +13,23 @@ cd "$(dirname "$0")"
 
 input=${INPUT:-output/pretrain/train*.tfrecord}
 heldout=${HELDOUT-}
-flags=(--max_seq_length=512 --max_predictions_per_seq=51 --optimizer=lamb
-  --learning_rate=0.00176 --num_train_steps=125000 --num_warmup_steps=12500
-  --save_checkpoints_steps=5000)
-config=${CONFIG:-albert_config/albert_config_base.json}
-batch=${BATCH:-4096} device_batch=${DEVICE_BATCH:-32}
+case ${PRESET:-published} in
+  published)
+    flags=(--max_seq_length=512 --max_predictions_per_seq=51 --optimizer=lamb
+      --learning_rate=0.00176 --num_train_steps=125000
+      --num_warmup_steps=12500 --save_checkpoints_steps=5000)
+    config=albert_config/albert_config_base.json batch=4096 ;;
+  two_cores)
+    flags=(--max_seq_length=64 --max_predictions_per_seq=25 --optimizer=adamw
+      --learning_rate=5e-4 --num_train_steps=7000 --num_warmup_steps=500
+      --save_checkpoints_steps=500 --max_eval_steps=15)
+    config=albert_config/albert_config_tiny_google.json batch=16 ;;
+  *)
+    echo "PRESET=$PRESET: there are published and two_cores" >&2
+    exit 2 ;;
+esac
+config=${CONFIG:-$config}
+batch=${BATCH:-$batch} device_batch=${DEVICE_BATCH:-32}
 
 source ./env.sh
 launcher=() processes=1 devices=1

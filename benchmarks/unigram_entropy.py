@@ -1,0 +1,50 @@
+"""Prints the masked-LM loss of a model that knows no more than frequencies.
+
+    python benchmarks/unigram_entropy.py --input_file=train.tfrecord \
+      --eval_input_file=held.tfrecord
+
+Pretraining has left its first plateau when it does better than this: the cross
+entropy of the held-out labels under the frequencies of the training labels.
+"""
+
+import os
+import sys
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from absl import flags
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import errors
+import records
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("input_file", None, "Record files that give frequencies.")
+flags.DEFINE_string("eval_input_file", None, "Record files to predict.")
+
+
+def count_labels(flag):
+  """Returns how often each id is a label in the record files of a flag, [V]."""
+  paths = records.expand_patterns(FLAGS[flag].value, flag)
+  counts = np.zeros(records.read_description(paths[0])["vocab_size"])
+  for path in paths:
+    for record in tf.io.tf_record_iterator(path):
+      feature = tf.train.Example.FromString(record).features.feature
+      labels = np.array(feature["masked_lm_ids"].int64_list.value)
+      weights = feature["masked_lm_weights"].float_list.value
+      np.add.at(counts, labels, weights)
+  return counts
+
+
+def main():
+  errors.require_flags("input_file", "eval_input_file")
+  known, asked = count_labels("input_file"), count_labels("eval_input_file")
+  frequencies = (known + 0.1) / (known + 0.1).sum()  # no label is impossible
+  share = asked[known.argmax()] / asked.sum()
+  print("loss %.4f, accuracy %.4f, over %d labels" % (
+      -(asked * np.log(frequencies)).sum() / asked.sum(), share, asked.sum()))
+
+
+if __name__ == "__main__":
+  errors.run(main)
