@@ -77,10 +77,14 @@ def remove_unfinished_checkpoints(folder):
       tf.io.gfile.remove(path)
 
 
+def step_of(checkpoint):
+  """Returns the step that a checkpoint was saved at, 0 for None."""
+  return int(checkpoint.rsplit("-", 1)[1]) if checkpoint else 0
+
+
 def start_step(output_dir):
   """Returns the step that training in `output_dir` will go on from."""
-  checkpoint = latest_checkpoint(output_dir)
-  return int(checkpoint.rsplit("-", 1)[1]) if checkpoint else 0
+  return step_of(latest_checkpoint(output_dir))
 
 
 def require_model(options):
@@ -217,7 +221,7 @@ def keep_best(output_dir, results, files=()):
 
 def short(value):
   """Formats a number for the log."""
-  return "%.4f" % value if value >= 0.01 or not value else "%.2e" % value
+  return "%.4f" % value if abs(value) >= 0.01 or not value else "%.2e" % value
 
 
 def write_results(path, results):

@@ -1,14 +1,18 @@
-"""Fine-tunes ALBERT to classify texts or pairs of texts."""
+"""Fine-tunes ALBERT to classify texts or pairs of texts, or to rate them."""
 
+import collections
+import json
 import os
 import random
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 import tqdm
 from absl import flags, logging
 
 import errors
 import heads
+import metrics
 import outputs
 import records
 import tasks
@@ -23,8 +27,22 @@ flags.adopt_module_key_flags(tokenization)
 
 flags.DEFINE_string("task_name", None, "Task; see tasks.py.")
 flags.DEFINE_string("data_dir", None, "Folder with the task's files.")
+flags.DEFINE_string("text_a_field", None, "Column or JSON key of the text, "
+                    "where it is not the task's own; so for the next two.")
+flags.DEFINE_string("text_b_field", None, "Of the second text of a pair.")
+flags.DEFINE_string("label_field", None, "Of the label.")
+flags.DEFINE_list("labels", None, "The labels, for a task that takes them from "
+                  "the training file.")
+flags.DEFINE_bool("skip_bad_rows", False,
+                  "Leave out bad rows of the files and count them.")
+flags.DEFINE_enum("metric_for_best", None, metrics.METRICS,
+                  "What the best checkpoint is best by; default: as the task "
+                  "is judged.")
 flags.DEFINE_integer("max_seq_length", 128,
                      "Most tokens of an example; longer ones are truncated.")
+flags.DEFINE_bool("pad_to_max", False,
+                  "Pad all examples to --max_seq_length, as on a TPU, in place "
+                  "of batching those of like length.")
 flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.")
 flags.DEFINE_float("warmup_proportion", 0.1,
                    "Share of the steps during which the rate rises.")
@@ -32,33 +50,31 @@ flags.DEFINE_integer("max_train_examples", None,
                      "Use only so many examples, the first of the file.")
 flags.DEFINE_bool("do_predict", False,
                   "Whether to predict the test file with the best checkpoint.")
-flags.DEFINE_integer("predict_batch_size", 32, "Examples per prediction batch.")
-
-_SPECS = [
-    FeatureSpec("input_ids", "int", None),
-    FeatureSpec("input_mask", "int", None),
-    FeatureSpec("segment_ids", "int", None),
-    FeatureSpec("label_ids", "int", 0),
-    FeatureSpec("is_real_example", "int", 0),
-]
+flags.DEFINE_alias("predict_batch_size", "eval_batch_size")
 
 
 def classifier_head_builder(num_labels):
-  """Returns the head (see training.model_fn_builder) for so many labels."""
+  """Returns the head (see training.model_fn_builder) for so many labels.
+
+  With 0 labels it predicts a number, by squared error.
+  """
 
   def head(model, features):
-    logits = heads.classifier_logits(model, num_labels)
-    predictions = {"probabilities": tf.nn.softmax(logits)}
+    logits = heads.classifier_logits(model, num_labels or 1)  # [B, L]
     labels = features["label_ids"]
     weights = tf.cast(features["is_real_example"], tf.float32)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        labels=labels, logits=logits)  # [B]
-    hits = tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels)
+    if num_labels:
+      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+          labels=labels, logits=logits)  # [B]
+      hits = tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels)
+      shown = {"accuracy": (tf.cast(hits, tf.float32), weights)}
+    else:
+      losses = tf.square(logits[:, 0] - labels)
+      shown = {}
     return training.HeadOutput(
         losses={"example_loss": tf.reduce_sum(losses * weights)},
-        metrics={"example_loss": (losses, weights),
-                 "accuracy": (tf.cast(hits, tf.float32), weights)},
-        predictions=predictions)
+        metrics=dict(shown, example_loss=(losses, weights)),
+        predictions={"logits": logits})
 
   return head
 
@@ -69,140 +85,258 @@ def loss_totals(features):
       tf.cast(features["is_real_example"], tf.float32))}
 
 
-def write_features(examples, label_ids, tokenizer, path, multiple_of=1):
-  """Writes the records of a split.
+class Split:
+  """The examples of a split, as ids.
 
-  Args:
+  Attributes:
     examples: list of tasks.InputExample.
-    label_ids: list of int.
-    tokenizer: of tokenization.py.
-    path: str, record file to write.
-    multiple_of: int; the records are filled up to a multiple of it with
-      examples that do not count (for a TPU, whose batches are all full).
+    targets: list of int or float, what their labels stand for.
+    features: list of dict, what is written for each.
   """
-  def tokenize(text):
-    return tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
 
-  def features():
-    for example, label_id in tqdm.tqdm(
-        list(zip(examples, label_ids)), os.path.basename(path), disable=None):
+  def __init__(self, name, examples, labels, tokenizer):
+    self.examples = examples
+    self.targets = tasks.label_ids(examples, labels, name)
+    self.features = []
+    truncated = 0
+    for example, target in zip(
+        tqdm.tqdm(examples, name, disable=None), self.targets):
+      ids = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
+             for text in (example.text_a, example.text_b) if text is not None]
       input_ids, segment_ids = tokenization.pack_pair(
-          tokenizer, tokenize(example.text_a),
-          None if example.text_b is None else tokenize(example.text_b),
+          tokenizer, ids[0], ids[1] if len(ids) > 1 else None,
           FLAGS.max_seq_length)
-      yield {"input_ids": input_ids, "input_mask": [1] * len(input_ids),
-             "segment_ids": segment_ids, "label_ids": label_id,
-             "is_real_example": 1}
-    for _ in range(-len(examples) % multiple_of):
-      yield {"input_ids": [0], "input_mask": [0], "segment_ids": [0],
-             "label_ids": 0, "is_real_example": 0}
+      truncated += 1 + sum(len(x) + 1 for x in ids) > len(input_ids)
+      self.features.append({
+          "input_ids": input_ids, "input_mask": [1] * len(input_ids),
+          "segment_ids": segment_ids, "label_ids": target,
+          "is_real_example": 1})
+    counts = collections.Counter(
+        example.label for example in examples if example.label is not None)
+    logging.info(
+        "%s: %d examples, %.1f%% of them truncated to %d tokens%s", name,
+        len(examples), 100.0 * truncated / len(examples), FLAGS.max_seq_length,
+        "; labels: " + ", ".join(
+            "%s %d" % item for item in counts.most_common(20)) if (
+                labels and counts) else "")
 
-  records.write_records(
-      path, (records.serialize(values, _SPECS) for values in features()))
+  def __len__(self):
+    return len(self.examples)
+
+  def write(self, path, specs, order=None, multiple_of=1):
+    """Writes records.
+
+    Args:
+      path: str.
+      specs: list of FeatureSpec.
+      order: iterable of int, which examples in what order; default: all.
+      multiple_of: int; the records are filled up to a multiple of it with
+        examples that do not count (for a TPU, whose batches are all full).
+    """
+    filling = {"input_ids": [0], "input_mask": [0], "segment_ids": [0],
+               "label_ids": 0, "is_real_example": 0}
+    rows = [self.features[i] for i in (
+        range(len(self)) if order is None else order)]
+    rows += [filling] * (-len(rows) % multiple_of)
+    records.write_records(
+        path, (records.serialize(values, specs) for values in rows))
+
+
+def predict(estimator, split, path, specs, checkpoint):
+  """Predicts a split, shortest examples first.
+
+  Returns:
+    float32 [N, L], logits in the order of the examples.
+  """
+  order = sorted(range(len(split)),
+                 key=lambda i: len(split.features[i]["input_ids"]))
+  split.write(path, specs, order,
+              FLAGS.eval_batch_size if FLAGS.use_tpu else 1)
+  input_fn = records.input_fn_builder(
+      [records.RecordFile(path)], specs, False, FLAGS.max_seq_length,
+      pad_to_max=FLAGS.pad_to_max or FLAGS.use_tpu,
+      drop_remainder=FLAGS.use_tpu, keep_order=True)
+  found = [prediction["logits"] for prediction in estimator.predict(
+      input_fn, checkpoint_path=checkpoint)]
+  logits = np.zeros([len(split), len(found[0])], np.float32)
+  logits[order] = found[:len(split)]
+  return logits
+
+
+def log_softmax(logits):
+  """Returns log-probabilities, float64 [N, L]."""
+  logits = logits.astype(np.float64)
+  logits -= logits.max(-1, keepdims=True)
+  return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def score(logits, targets, labels):
+  """Returns (dict of results, report or None) of a split's predictions."""
+  targets = np.array(targets)
+  if not labels:
+    results = metrics.regression(targets, logits[:, 0])
+    loss, report = np.mean((logits[:, 0] - targets)**2), None
+  else:
+    results, confusion = metrics.classification(
+        targets, logits.argmax(-1), len(labels))
+    loss = -np.mean(log_softmax(logits)[np.arange(len(targets)), targets])
+    report = metrics.report(confusion, labels)
+  results = {"eval_" + name: value for name, value in results.items()}
+  return dict(results, loss=float(loss), eval_loss=float(loss)), report
+
+
+def write_predictions(task_name, examples, logits, labels):
+  """Writes `test_results.tsv` and `TASK_predict.json`, CLUE's submission."""
+  values = np.exp(log_softmax(logits)) if labels else logits
+  path = os.path.join(FLAGS.output_dir, "test_results.tsv")
+  outputs.write_text(path, "".join(
+      "\t".join("%.8f" % value for value in row) + "\n" for row in values))
+  logging.info("%s: %s", path, "probabilities of the labels " + ", ".join(
+      labels) if labels else "numbers")
+  path = os.path.join(FLAGS.output_dir, task_name + "_predict.json")
+  outputs.write_text(path, "".join(
+      json.dumps({"id": example.id, "label": labels[row.argmax()] if labels
+                  else float(row[0])}, ensure_ascii=False) + "\n"
+      for example, row in zip(examples, logits)))
+  logging.info("%s: the label of each id", path)
+
+
+def check_labels_of_checkpoint(labels):
+  """Tells where --init_checkpoint was fine-tuned for other labels.
+
+  Raises:
+    InputError: and there is no training to change that.
+  """
+  path = training.path_beside(FLAGS.init_checkpoint, ["task.json"])
+  if not path:
+    return
+  known = json.loads(outputs.read_text(path))["labels"]
+  if known != labels:
+    message = "%s says that the checkpoint knows the labels %s, not %s" % (
+        path, ", ".join(known), ", ".join(labels))
+    if not FLAGS.do_train:
+      raise InputError(message)
+    logging.warning(message)
 
 
 def main():
-  errors.require_flags("task_name", "data_dir", "bert_config_file",
-                       "output_dir")
-  task = tasks.get_task(FLAGS.task_name)
+  errors.require_flags("task_name", "data_dir", "output_dir")
+  task = tasks.get_task(FLAGS.task_name, FLAGS.text_a_field,
+                        FLAGS.text_b_field, FLAGS.label_field, FLAGS.labels)
   if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
     raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
-  if FLAGS.use_horovod:
-    raise InputError("--use_horovod is for run_pretraining.py")
-  training.start(FLAGS)
+  workers = training.start(FLAGS)
   if not FLAGS.do_train:
     outputs.require_model(FLAGS)
+  training.take_files_beside_checkpoint(FLAGS)
+  errors.require_flags("bert_config_file")
   tokenizer = tokenization.create_tokenizer(
       FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
   config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length,
                                 tokenizer)
-  splits = [split for split, wanted in (
-      ("train", FLAGS.do_train or not task.labels), ("dev", FLAGS.do_eval),
-      ("test", FLAGS.do_predict)) if wanted]
-  examples = {split: tasks.read_examples(task, FLAGS.data_dir, split)
-              for split in splits}
-  labels = task.labels or sorted({e.label for e in examples["train"]})
+  examples = {
+      split: tasks.read_examples(
+          task, tasks.find_file(task, FLAGS.data_dir, split), split == "test",
+          FLAGS.skip_bad_rows)
+      for split, wanted in (
+          ("train", FLAGS.do_train or task.labels is None),
+          ("dev", FLAGS.do_eval), ("test", FLAGS.do_predict)) if wanted}
+  labels = task.labels
+  if labels is None:
+    labels = sorted({example.label for example in examples["train"]})
+  metric = FLAGS.metric_for_best or task.metric
+  if (metric in ("pearson", "spearman")) != task.is_regression or (
+      metric == "f1" and len(labels) != 2):
+    raise InputError("--metric_for_best=%s does not go with %s" % (
+        metric, "numbers" if task.is_regression else
+        "%d labels" % len(labels)))
+  for split in ("train", "dev"):
+    absent = set(labels) - {e.label for e in examples.get(split, [])}
+    if split in examples and absent:
+      logging.warning("%s has no example of %d label(s): %s", split,
+                      len(absent), ", ".join(sorted(absent)))
   if "train" in examples:
     examples["train"] = examples["train"][:FLAGS.max_train_examples]
     # Labels may drift from a file's beginning to its end, further than a
     # shuffle buffer sees.
     random.Random(FLAGS.random_seed).shuffle(examples["train"])
+    if not FLAGS.do_train:
+      del examples["train"]
+  splits = {name: Split(name, found, labels, tokenizer)
+            for name, found in examples.items()}
 
+  task_name = FLAGS.task_name.lower()
   description = {
-      "task_name": FLAGS.task_name.lower(), "labels": labels,
+      "task_name": task_name, "labels": labels,
       "max_seq_length": FLAGS.max_seq_length,
       "do_lower_case": FLAGS.do_lower_case}
+  check_labels_of_checkpoint(labels)
   tokenizer_file = (FLAGS.spm_model_file, "spm.model") if (
       FLAGS.spm_model_file) else (FLAGS.vocab_file, "vocab.txt")
-  outputs.prepare_output_dir(
-      FLAGS, {"config.json": config.to_dict(), "task.json": description},
-      [tokenizer_file])
-
-  def input_fn_at(split, batch_size):
-    is_training = split == "train"
-    path = os.path.join(FLAGS.output_dir, split + ".tf_record")
-    write_features(
-        examples[split], tasks.label_ids(examples[split], labels, split),
-        tokenizer, path,
-        batch_size if FLAGS.use_tpu and not is_training else 1)
-    return lambda step: records.input_fn_builder(
-        [records.RecordFile(path)], _SPECS, is_training, FLAGS.max_seq_length,
-        pad_to_max=FLAGS.use_tpu, drop_remainder=FLAGS.use_tpu or is_training,
-        keep_order=split == "test", seed=FLAGS.random_seed + step)
+  if not workers.rank:
+    outputs.prepare_output_dir(
+        FLAGS, {"config.json": config.to_dict(), "task.json": description},
+        [tokenizer_file])
+  specs = [FeatureSpec("input_ids", "int", None),
+           FeatureSpec("input_mask", "int", None),
+           FeatureSpec("segment_ids", "int", None),
+           FeatureSpec("label_ids", "int" if labels else "float", 0),
+           FeatureSpec("is_real_example", "int", 0)]
 
   num_train_steps = 0
   if FLAGS.do_train:
-    num_train_steps = int(len(examples["train"]) * FLAGS.num_train_epochs /
-                          FLAGS.train_batch_size)
+    num_train_steps = int(len(splits["train"]) * FLAGS.num_train_epochs /
+                          (FLAGS.train_batch_size * workers.size))
     if not num_train_steps:
       raise InputError("%d training examples are less than one batch of %d" % (
-          len(examples["train"]), FLAGS.train_batch_size))
+          len(splits["train"]), FLAGS.train_batch_size * workers.size))
   model_fn = training.model_fn_builder(
       config, FLAGS, classifier_head_builder(len(labels)), loss_totals,
       num_train_steps, int(num_train_steps * FLAGS.warmup_proportion))
   estimator = training.create_estimator(FLAGS, model_fn,
-                                        FLAGS.predict_batch_size)
-
-  if FLAGS.do_eval:
-    eval_input_fn = input_fn_at("dev", FLAGS.eval_batch_size)(0)
+                                        FLAGS.eval_batch_size)
+  record_path = os.path.join(estimator.model_dir, "%s.tf_record")
 
   def evaluate(checkpoint):
-    steps = -(-len(examples["dev"]) // FLAGS.eval_batch_size)
-    results = estimator.evaluate(
-        eval_input_fn, steps=steps if FLAGS.use_tpu else None,
-        checkpoint_path=checkpoint)
-    return {"eval_loss": results["example_loss"],
-            "eval_accuracy": results["accuracy"],
-            "loss": results["example_loss"],
-            "global_step": results["global_step"]}
+    logits = predict(estimator, splits["dev"], record_path % "dev", specs,
+                     checkpoint)
+    results, report = score(logits, splits["dev"].targets, labels)
+    if report:
+      outputs.write_text(os.path.join(FLAGS.output_dir, "eval_report.txt"),
+                         report)
+    return dict(results, global_step=outputs.step_of(checkpoint))
 
   if FLAGS.do_train:
+    splits["train"].write(record_path % "train", specs)
+
+    def train_input_fn_at(step):
+      return records.input_fn_builder(
+          [records.RecordFile(record_path % "train")], specs, True,
+          FLAGS.max_seq_length, pad_to_max=FLAGS.pad_to_max or FLAGS.use_tpu,
+          drop_remainder=True, seed=FLAGS.random_seed + step,
+          shard=(workers.size, workers.rank))
+
     evaluator = outputs.Evaluator(
         FLAGS.output_dir, evaluate,
-        outputs.BestRule("eval_accuracy", higher_is_better=True),
-        ["config.json", "task.json", tokenizer_file[1]],
-        FLAGS.early_stop_evals)
-    logging.info("%d training examples, %d steps", len(examples["train"]),
-                 num_train_steps)
-    training.train_and_evaluate(
-        estimator, FLAGS, input_fn_at("train", FLAGS.train_batch_size),
-        num_train_steps, evaluator if FLAGS.do_eval else None)
-  elif FLAGS.do_eval:
+        outputs.BestRule("eval_" + metric, higher_is_better=True),
+        ["config.json", "task.json", tokenizer_file[1]] +
+        ["eval_report.txt"] * bool(labels),
+        FLAGS.early_stop_evals) if FLAGS.do_eval else None
+    logging.info("%d steps of %d examples", num_train_steps,
+                 FLAGS.train_batch_size * workers.size)
+    training.train_and_evaluate(estimator, FLAGS, train_input_fn_at,
+                                num_train_steps, evaluator)
+  elif FLAGS.do_eval and not workers.rank:
     outputs.evaluate_and_write(FLAGS.output_dir, evaluate)
 
-  if FLAGS.do_predict:
+  if FLAGS.do_predict and not workers.rank:
     checkpoint = (
         outputs.latest_checkpoint(os.path.join(FLAGS.output_dir, "best")) or
         outputs.latest_checkpoint(FLAGS.output_dir))
-    predictions = estimator.predict(
-        input_fn_at("test", FLAGS.predict_batch_size)(0),
-        checkpoint_path=checkpoint)
-    path = os.path.join(FLAGS.output_dir, "test_results.tsv")
-    outputs.write_text(path, "".join(
-        "\t".join("%.8f" % p for p in prediction["probabilities"]) + "\n"
-        for prediction, _ in zip(predictions, examples["test"])))
-    logging.info("%s: probabilities of the labels %s by %s", path,
-                 ", ".join(labels), checkpoint or FLAGS.init_checkpoint)
+    logging.info("predicting with %s", checkpoint or FLAGS.init_checkpoint)
+    logits = predict(estimator, splits["test"], record_path % "test", specs,
+                     checkpoint)
+    write_predictions(task_name, examples["test"], logits, labels)
 
 
 if __name__ == "__main__":

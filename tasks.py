@@ -1,103 +1,154 @@
-"""The table of classification tasks and the readers of their files."""
+"""The table of classification tasks and the reader of their files.
+
+A new task is one row of TASKS; the README has an example.
+"""
 
 import collections
+import json
 import os
+
+from absl import logging
 
 from errors import InputError
 
-# `text_b` is None for a single text, `label` is None where a test set has none.
+# `text_b` is None for a single text, `label` where a test set has none; `id` is
+# what the file calls the example, by default its number from 0.
 InputExample = collections.namedtuple(
-    "InputExample", ["text_a", "text_b", "label"])
-
-# A task.
-#   read: function of (path, is_test) that returns a list of InputExample.
-#   files: dict, "train" / "dev" / "test" -> file names to look for, in order.
-#   labels: list of str, or None to take those of the training file.
-Task = collections.namedtuple("Task", ["read", "files", "labels"])
+    "InputExample", ["id", "text_a", "text_b", "label"])
 
 
-def read_rows(path):
-  """Yields (line number, columns) of a tab-separated file, without quoting.
+class Task(collections.namedtuple("Task", [
+    "text_a", "text_b", "label", "labels", "files", "columns", "keep", "rename",
+    "metric"])):
+  """How the files of a task are read.
 
-  Raises:
-    InputError: a line is not UTF-8; the message names file and line.
+  Attributes:
+    text_a, text_b, label: where in a row they are: the name of a field, a
+      tuple of names of which the first that is there counts, or a function of
+      the row (a dict, field -> value). `text_b` None for single texts.
+    labels: list of str; None to take those of the training file; empty for
+      numbers (regression).
+    files: dict, "train" / "dev" / "test" -> file names to look for, in order.
+      `.json` and `.jsonl` hold one JSON object a line, all others columns
+      parted by tabs.
+    columns: names of the columns of a tab-separated file without a header,
+      None where there always is one.
+    keep: function of a row, False for those that are no examples.
+    rename: dict, label in the file -> label in `labels`.
+    metric: of metrics.METRICS; the best checkpoint is the best by it.
   """
-  with open(path, "rb") as reader:
-    for number, line in enumerate(reader, 1):
-      try:
-        line = line.decode("utf-8-sig" if number == 1 else "utf-8")
-      except UnicodeDecodeError as error:
-        raise InputError("%s:%d: not UTF-8 (%s)" % (
-            path, number, error)) from error
-      line = line.rstrip("\r\n")
-      if line.strip():
-        yield number, line.split("\t")
+  __slots__ = ()
+
+  @property
+  def is_regression(self):
+    """bool, whether labels are numbers."""
+    return self.labels == []
 
 
-def _check_texts(path, number, texts):
-  if not all(text.strip() for text in texts):
-    raise InputError("%s:%d: a text is empty" % (path, number))
+def _task(text_a, text_b=None, labels=None, label="label", files=None,
+          columns=None, keep=None, rename=None, metric="accuracy"):
+  return Task(text_a, text_b, label, labels,
+              files or _files("{}.json", "{}.tsv", "{}.txt"), columns, keep,
+              rename or {}, metric)
 
 
-def read_pairs(path, is_test):
-  """Reads LCQMC's layout: `sentence1 <tab> sentence2 <tab> label`, no header.
-
-  The label may be missing in a test file.
-  """
-  examples = []
-  for number, row in read_rows(path):
-    if len(row) != 3 and not (is_test and len(row) == 2):
-      raise InputError(
-          "%s:%d: expected 3 columns (sentence1, sentence2, label) parted by "
-          "tabs, found %d" % (path, number, len(row)))
-    _check_texts(path, number, row[:2])
-    label = row[2].strip() if len(row) == 3 else None
-    examples.append(InputExample(row[0], row[1], label))
-  return examples
+def _files(*patterns, **others):
+  files = {split: [pattern.format(split) for pattern in patterns]
+           for split in ("train", "dev", "test")}
+  files.update(others)
+  return files
 
 
-def read_tsv(path, is_test):
-  """Reads a file whose header names `text_a`, `label` and maybe `text_b`.
-
-  Columns may come in any order; others are passed over. A test file needs no
-  `label`.
-  """
-  rows = read_rows(path)
-  _, header = next(rows, (1, []))
-  needed = ["text_a"] if is_test else ["text_a", "label"]
-  for name in needed:
-    if name not in header:
-      raise InputError(
-          "%s:1: the header must name the columns %s (and text_b for pairs), "
-          "found: %s" % (path, ", ".join(needed), ", ".join(header) or "none"))
-  examples = []
-  for number, row in rows:
-    if len(row) != len(header):
-      raise InputError("%s:%d: expected %d columns parted by tabs, as in the "
-                       "header, found %d" % (
-                           path, number, len(header), len(row)))
-    cells = dict(zip(header, row))
-    _check_texts(path, number, [cells[name] for name in ("text_a", "text_b")
-                                if name in cells])
-    examples.append(InputExample(cells["text_a"], cells.get("text_b"),
-                                 cells.get("label")))
-  return examples
+def _mark_spans(row):
+  """CLUEWSC: `_` around the noun, `[` and `]` around the pronoun."""
+  text, target = row["text"], row["target"]
+  marks = []
+  for span, left, right in (("span1", "_", "_"), ("span2", "[", "]")):
+    start, words = target[span + "_index"], target[span + "_text"]
+    if text[start:start + len(words)] != words:
+      raise ValueError("%r does not stand at %d of the text" % (words, start))
+    marks += [(start + len(words), right), (start, left)]
+  for position, mark in sorted(marks, key=lambda mark: mark[0], reverse=True):
+    text = text[:position] + mark + text[position:]
+  return text
 
 
-_TSV_FILES = {split: [split + ".tsv", split + ".txt"]
-              for split in ("train", "dev", "test")}
-_LCQMC = Task(read_pairs, {split: names[::-1] for split, names
-                           in _TSV_FILES.items()}, ["0", "1"])
+def _numbers(*numbers):
+  return [str(number) for number in numbers]
+
+
+_YES_NO = _numbers(0, 1)
+_NLI = ["contradiction", "entailment", "neutral"]
+_RTE = ["entailment", "not_entailment"]
+_PAIR = ("sentence1", "sentence2")
+_LCQMC = _task(("sentence1", "text_a"), ("sentence2", "text_b"), _YES_NO,
+               columns=_PAIR + ("label",),
+               files=_files("{}.txt", "{}.tsv", "{}.json"))
+_CLUE_NLI = _task(*_PAIR, _NLI, files=_files("{}.json", train=[
+    "train.json"] + ["train.%s.json" % size for size in (
+        "50k", "30k", "10k", "3k", "1k")]),
+                  keep=lambda row: row.get("label") != "-")
+_WSC = _task(_mark_spans, None, ["false", "true"])
+
+
+def _mnli(kind):
+  return _task(*_PAIR, _NLI, label="gold_label", files={
+      "train": ["train.tsv"], "dev": ["dev_%s.tsv" % kind],
+      "test": ["test_%s.tsv" % kind]})
+
 
 TASKS = {
+    # Chinese
     "lcqmc": _LCQMC,
     "lcqmc_pair": _LCQMC,
-    "tsv": Task(read_tsv, _TSV_FILES, None),
+    "bq": _LCQMC,
+    "chnsenticorp": _task("text_a", None, _YES_NO),
+    "xnli": _task(
+        ("premise", "sentence1"), ("hypo", "sentence2"), _NLI,
+        label=("label", "gold_label"),
+        files=_files("{}.tsv", "xnli.{}.tsv", train=[
+            "train.tsv", "multinli.train.zh.tsv",
+            "multinli/multinli.train.zh.tsv"]),
+        keep=lambda row: row.get("language", "zh") == "zh",
+        rename={"contradictory": "contradiction"}),
+    # CLUE
+    "afqmc": _LCQMC._replace(files=_files("{}.json", "{}.txt", "{}.tsv")),
+    "tnews": _task("sentence", None, _numbers(
+        *[n for n in range(100, 117) if n not in (105, 111)])),
+    "iflytek": _task("sentence", None, _numbers(*range(119))),
+    "cmnli": _CLUE_NLI,
+    "ocnli": _CLUE_NLI,
+    "csl": _task(lambda row: " ".join(row["keyword"]), "abst", _YES_NO),
+    "wsc": _WSC,
+    "cluewsc2020": _WSC,
+    # GLUE
+    "cola": _task("sentence", None, _YES_NO, files=_files("{}.tsv"),
+                  columns=("source", "label", "judgement", "sentence"),
+                  metric="matthews"),
+    "sst-2": _task("sentence", None, _YES_NO),
+    "mrpc": _task("#1 String", "#2 String", _YES_NO, label="Quality",
+                  files=_files("{}.tsv", "msr_paraphrase_{}.txt"),
+                  metric="f1"),
+    "qqp": _task("question1", "question2", _YES_NO, label="is_duplicate",
+                 metric="f1"),
+    "sts-b": _task(*_PAIR, [], label="score", metric="pearson"),
+    "mnli": _mnli("matched"),
+    "mnli_matched": _mnli("matched"),
+    "mnli_mismatched": _mnli("mismatched"),
+    "qnli": _task("question", "sentence", _RTE),
+    "rte": _task(*_PAIR, _RTE),
+    "wnli": _task(*_PAIR, _YES_NO),
+    # one's own
+    "tsv": _task("text_a", lambda row: row.get("text_b"),
+                 files=_files("{}.tsv", "{}.txt")),
+    "jsonl": _task("text_a", lambda row: row.get("text_b"),
+                   files=_files("{}.jsonl", "{}.json")),
 }
 
 
-def get_task(name):
-  """Returns the Task of a name, in whatever case.
+def get_task(name, text_a_field=None, text_b_field=None, label_field=None,
+             labels=None):
+  """Returns the Task of a name, in whatever case; other arguments override.
 
   Raises:
     InputError: there is no such task; the message lists those there are.
@@ -105,32 +156,161 @@ def get_task(name):
   if not name or name.lower() not in TASKS:
     raise InputError("--task_name: unknown task %r; known are %s" % (
         name, ", ".join(sorted(TASKS))))
-  return TASKS[name.lower()]
+  changes = {"text_a": text_a_field, "text_b": text_b_field,
+             "label": label_field, "labels": labels}
+  return TASKS[name.lower()]._replace(**{
+      key: value for key, value in changes.items() if value})
 
 
-def read_examples(task, data_dir, split):
-  """Reads one split of a task.
+def find_file(task, data_dir, split):
+  """Returns the path of a split's file.
+
+  Raises:
+    InputError: there is none.
+  """
+  paths = [os.path.join(data_dir, name) for name in task.files[split]]
+  for path in paths:
+    if os.path.exists(path):
+      return path
+  raise InputError("no %s file: put %s in place, or change --data_dir" % (
+      split, " or ".join(paths)))
+
+
+def read_examples(task, path, is_test=False, skip_bad_rows=False):
+  """Reads a file of a task.
 
   Args:
     task: Task.
-    data_dir: str.
-    split: "train", "dev" or "test".
+    path: str.
+    is_test: bool, whether labels may be missing.
+    skip_bad_rows: bool, whether to pass over rows that are no good, and count
+      them, in place of raising an error.
 
   Returns:
     list of InputExample, at least one.
 
   Raises:
-    InputError: the file is missing, empty or malformed.
+    InputError: the file is empty or malformed; the message names the line.
   """
-  paths = [os.path.join(data_dir, name) for name in task.files[split]]
-  for path in paths:
-    if os.path.exists(path):
-      examples = task.read(path, split == "test")
-      if not examples:
-        raise InputError("%s: has no examples" % path)
-      return examples
-  raise InputError("no %s file: put %s in place, or change --data_dir" % (
-      split, " or ".join(paths)))
+  read = _read_json if path.endswith((".json", ".jsonl")) else _read_columns
+  examples, bad = [], []
+  for number, row in read(task, path, is_test):
+    try:
+      if isinstance(row, ValueError):
+        raise row
+      if not task.keep or task.keep(row):
+        examples.append(_make_example(task, row, len(examples), is_test))
+    except ValueError as error:
+      message = "%s:%d: %s" % (path, number, error)
+      if not skip_bad_rows:
+        raise InputError(message) from error
+      bad.append(message)
+  if bad:
+    logging.warning("%s: skipped %d bad row(s), the first: %s", path, len(bad),
+                    bad[0])
+  if not examples:
+    raise InputError("%s: has no examples" % path)
+  return examples
+
+
+def _make_example(task, row, number, is_test):
+  text_a, text_b = _find(task.text_a, row), _find(task.text_b, row)
+  for text in (text_a, text_b):
+    if text is not None and not (isinstance(text, str) and text.strip()):
+      raise ValueError("a text is empty or no text")
+  label = None
+  if not is_test:
+    label = str(_find(task.label, row)).strip()
+    label = task.rename.get(label, label)
+    if task.is_regression:
+      float(label)  # may raise
+    elif task.labels and label not in task.labels:
+      raise ValueError("unknown label %r; known are %s" % (
+          label, ", ".join(task.labels)))
+  # GLUE calls it index; what CLUEWSC2020's labelled files call idx is no id.
+  return InputExample(row.get("id", row.get("index", number)), text_a, text_b,
+                      label)
+
+
+def _find(where, row):
+  """Returns what a Task's field points to; a ValueError where it is not."""
+  if where is None:
+    return None
+  try:
+    if callable(where):
+      return where(row)
+    names = [where] if isinstance(where, str) else where
+    return row[next((name for name in names if name in row), names[0])]
+  except (KeyError, TypeError) as error:
+    raise ValueError(
+        "no field %s, only %s" % (error, ", ".join(row))) from error
+
+
+def _read_lines(path):
+  """Yields (line number, text or ValueError) of lines that are not blank."""
+  with open(path, "rb") as reader:
+    for number, line in enumerate(reader, 1):
+      try:
+        line = line.decode("utf-8-sig" if number == 1 else "utf-8")
+      except UnicodeDecodeError as error:
+        line = ValueError("not UTF-8 (%s)" % error)
+      else:
+        line = line.rstrip("\r\n")
+        if not line.strip():
+          continue
+      yield number, line
+
+
+def _read_json(task, path, is_test):
+  """Yields (line number, row or ValueError)."""
+  del task, is_test
+  for number, line in _read_lines(path):
+    if isinstance(line, str):
+      try:
+        line = json.loads(line)
+        if not isinstance(line, dict):
+          line = ValueError("not a JSON object")
+      except ValueError as error:
+        line = ValueError("not JSON (%s)" % error)
+    yield number, line
+
+
+def _read_columns(task, path, is_test):
+  """Yields (line number, row or ValueError), without quoting."""
+  names = None
+  for number, line in _read_lines(path):
+    if isinstance(line, ValueError):
+      yield number, line
+      continue
+    cells = line.split("\t")
+    if names is None:
+      try:
+        header = dict(zip(cells, cells))
+        _find(task.text_a, header)
+        if not is_test:
+          _find(task.label, header)
+      except ValueError as error:
+        if not task.columns:
+          raise InputError("%s:%d: the header has %s" % (
+              path, number, error)) from error
+        names = task.columns
+      else:
+        if len(header) < len(cells):
+          raise InputError("%s:%d: the header names a column twice: %s" % (
+              path, number, ", ".join(cells)))
+        names = cells
+        continue
+    # A test file may lack the label, which is the last column where it has no
+    # header.
+    expected = names[:-1] if (
+        is_test and names is task.columns and len(cells) < len(names)) else (
+            names)
+    if len(cells) == len(expected):
+      yield number, dict(zip(expected, cells))
+    else:
+      yield number, ValueError("expected %d columns parted by tabs (%s), found "
+                               "%d" % (len(names), ", ".join(names),
+                                       len(cells)))
 
 
 def label_ids(examples, labels, where):
@@ -138,15 +318,17 @@ def label_ids(examples, labels, where):
 
   Args:
     examples: list of InputExample.
-    labels: list of str, all labels there are.
+    labels: list of str, all labels there are; empty if labels are numbers.
     where: str, what to call the examples in a message.
 
   Returns:
-    list of int, 0 for an example without a label.
+    list of int, or of float for numbers; 0 for an example without a label.
 
   Raises:
     InputError: a label is not among `labels`.
   """
+  if not labels:
+    return [float(example.label or 0) for example in examples]
   numbers = {label: number for number, label in enumerate(labels)}
   for example in examples:
     if example.label is not None and example.label not in numbers:

@@ -133,6 +133,62 @@ def keep_freed_memory():
   mallopt(-1, -1)  # M_TRIM_THRESHOLD
 
 
+def path_beside(checkpoint, patterns):
+  """Returns the first file beside a checkpoint that matches, or None.
+
+  Args:
+    checkpoint: str, path of a checkpoint, or of a folder with some, or None.
+    patterns: list of str, globs of file names.
+  """
+  if not checkpoint:
+    return None
+  folder = checkpoint if tf.io.gfile.isdir(checkpoint) else (
+      os.path.dirname(checkpoint))
+  found = [path for pattern in patterns
+           for path in sorted(tf.io.gfile.glob(os.path.join(folder, pattern)))]
+  return found[0] if found else None
+
+
+def take_files_beside_checkpoint(options):
+  """Takes configuration and vocabulary from beside the checkpoint.
+
+  They are those of --output_dir, once it has a checkpoint, or else of
+  --init_checkpoint. Flags that were given count; where they contradict what
+  lies there, a warning says so.
+
+  Args:
+    options: flags.
+  """
+  checkpoint = latest_checkpoint(options.output_dir) or options.init_checkpoint
+  config, vocab, model = [path_beside(checkpoint, patterns) for patterns in (
+      ["config.json", "albert_config*.json", "bert_config*.json"],
+      ["vocab*.txt"], ["*.model"])]
+  if config and options.bert_config_file:
+    asked, there = [modeling.AlbertConfig.from_json_file(path).to_dict()
+                    for path in (options.bert_config_file, config)]
+    keys = sorted(key for key in set(asked) | set(there)
+                  if asked.get(key) != there.get(key))
+    if keys:
+      logging.warning("--bert_config_file says otherwise than %s beside the "
+                      "checkpoint: %s", config, ", ".join(
+                          "%s %s, not %s" % (key, asked.get(key),
+                                             there.get(key)) for key in keys))
+  options.bert_config_file = options.bert_config_file or config
+  asked = options.vocab_file or options.spm_model_file
+  there = model if options.spm_model_file else vocab
+  if asked and there and _content(asked) != _content(there):
+    logging.warning("%s is another vocabulary than %s beside the checkpoint",
+                    asked, there)
+  if not asked:
+    options.vocab_file = vocab
+    options.spm_model_file = None if vocab else model
+
+
+def _content(path):
+  with tf.io.gfile.GFile(path, "rb") as reader:
+    return reader.read()
+
+
 def load_config(path, max_seq_length=None, tokenizer=None):
   """Reads a configuration and says what it stands for.
 

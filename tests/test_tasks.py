@@ -1,5 +1,8 @@
 """Readers of task files: what they read, and how they refuse."""
 
+import json
+import logging
+
 import pytest
 
 import errors
@@ -7,51 +10,174 @@ import tasks
 from tasks import InputExample
 
 
-def read(tmp_path, name, split, content):
-  (tmp_path / (split + ".tsv")).write_bytes(content.encode())
-  return tasks.read_examples(tasks.get_task(name), str(tmp_path), split)
+def read(tmp_path, name, content, split="train", suffix="tsv", **kwargs):
+  path = tmp_path / ("%s.%s" % (split, suffix))
+  path.write_bytes(content.encode())
+  return tasks.read_examples(tasks.get_task(name), str(path), split == "test",
+                             **kwargs)
 
 
-def test_pairs(tmp_path):
-  content = "\ufeff甲\t乙\t1\r\n丙\"\t丁\t0\n"
-  assert read(tmp_path, "LCQMC", "train", content) == [
-      InputExample("甲", "乙", "1"), InputExample("丙\"", "丁", "0")]
-  assert read(tmp_path, "lcqmc_pair", "test", "甲\t乙\n") == [
-      InputExample("甲", "乙", None)]
+def read_json(tmp_path, name, *rows, **kwargs):
+  return read(tmp_path, name, "\n".join(map(json.dumps, rows)), suffix="json",
+              **kwargs)
 
 
-def test_tsv_columns_are_named_by_the_header(tmp_path):
-  assert read(tmp_path, "tsv", "train", "label\tid\ttext_a\nx\t1\t甲\n") == [
-      InputExample("甲", None, "x")]
-  assert read(tmp_path, "tsv", "test", "text_b\ttext_a\n乙\t甲\n") == [
-      InputExample("甲", "乙", None)]
+def test_pairs_without_and_with_a_header(tmp_path):
+  content = "甲\t乙\t1\r\n丙\"\t丁\t0\n"
+  expected = [InputExample(0, "甲", "乙", "1"),
+              InputExample(1, "丙\"", "丁", "0")]
+  assert read(tmp_path, "LCQMC", "\ufeff" + content) == expected
+  assert read(tmp_path, "bq", "text_a\ttext_b\tlabel\n" + content) == expected
+  assert read(tmp_path, "lcqmc_pair", "甲\t乙\n", "test") == [
+      InputExample(0, "甲", "乙", None)]
+
+
+def test_columns_are_named_by_the_header(tmp_path):
+  assert read(tmp_path, "tsv", "label\tid\ttext_a\nx\t7\t甲\n") == [
+      InputExample("7", "甲", None, "x")]
+  assert read(tmp_path, "tsv", "text_b\ttext_a\n乙\t甲\n", "test") == [
+      InputExample(0, "甲", "乙", None)]
+
+
+def test_fields_of_ones_own(tmp_path):
+  path = tmp_path / "train.jsonl"
+  path.write_text('{"title": "a", "body": "b", "class": 3}\n')
+  task = tasks.get_task("jsonl", "title", "body", "class", ["1", "3"])
+  assert tasks.read_examples(task, str(path)) == [
+      InputExample(0, "a", "b", "3")]
+
+
+@pytest.mark.parametrize("name, row, expected", [
+    ("afqmc", {"sentence1": "甲", "sentence2": "乙", "label": "0"},
+     ("甲", "乙", "0")),
+    ("tnews", {"label": "116", "label_desc": "d", "sentence": "甲",
+               "keywords": ""}, ("甲", None, "116")),
+    ("iflytek", {"label": 118, "label_des": "d", "sentence": "甲"},
+     ("甲", None, "118")),
+    ("cmnli", {"sentence1": "甲", "sentence2": "乙", "label": "neutral"},
+     ("甲", "乙", "neutral")),
+    ("csl", {"id": 0, "abst": "甲", "keyword": ["乙", "丙"], "label": "1"},
+     ("乙 丙", "甲", "1")),
+    ("wsc", {"target": {
+        "span1_index": 3, "span1_text": "老鼠", "span2_index": 8,
+        "span2_text": "它"}, "idx": 5, "label": "true",
+             "text": "一只大老鼠跑了,它走了"},
+     ("一只大_老鼠_跑了,[它]走了", None, "true")),
+    ("cluewsc2020", {"target": {
+        "span1_index": 2, "span1_text": "乙", "span2_index": 0,
+        "span2_text": "甲"}, "label": "false", "text": "甲,乙"},
+     ("[甲],_乙_", None, "false")),
+])
+def test_clue(tmp_path, name, row, expected):
+  assert read_json(tmp_path, name, row) == [InputExample(0, *expected)]
+  test_row = dict(row, id=17)
+  del test_row["label"]
+  assert read_json(tmp_path, name, test_row, split="test") == [
+      InputExample(17, *expected[:2], label=None)]
+
+
+def test_no_agreement_on_a_label_is_no_example(tmp_path):
+  row = {"sentence1": "甲", "sentence2": "乙", "label": "-"}
+  assert len(read_json(tmp_path, "ocnli", row, dict(
+      row, label="entailment"))) == 1
+
+
+def test_xnli_in_its_two_layouts(tmp_path):
+  assert read(tmp_path, "xnli", "premise\thypo\tlabel\n甲\t乙\tcontradictory\n"
+             ) == [InputExample(0, "甲", "乙", "contradiction")]
+  assert read(tmp_path, "xnli",
+              "language\tgold_label\tx\tsentence1\tsentence2\n"
+              "en\tneutral\tx\ta\tb\nzh\tneutral\tx\t甲\t乙\n", "dev") == [
+                  InputExample(0, "甲", "乙", "neutral")]
+
+
+@pytest.mark.parametrize("name, content, expected", [
+    ("cola", "gj04\t0\t*\tA b.\n", ("A b.", None, "0")),
+    ("sst-2", "sentence\tlabel\nA \t1\n", ("A ", None, "1")),
+    ("mrpc", "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+     "1\t2\t3\ta\tb\n", ("a", "b", "1")),
+    ("qqp", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+     "0\t1\t2\ta\tb\t0\n", ("a", "b", "0")),
+    ("STS-B", "index\tgenre\tsentence1\tsentence2\tscore\n0\tx\ta\tb\t4.25\n",
+     ("a", "b", "4.25")),
+    ("mnli", "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
+     "0\ta\tb\tx\tneutral\n", ("a", "b", "neutral")),
+    ("qnli", "index\tquestion\tsentence\tlabel\n0\ta\tb\tentailment\n",
+     ("a", "b", "entailment")),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tnot_entailment\n",
+     ("a", "b", "not_entailment")),
+    ("wnli", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t1\n",
+     ("a", "b", "1")),
+])
+def test_glue(tmp_path, name, content, expected):
+  (example,) = read(tmp_path, name, content)
+  assert example[1:] == expected
+
+
+def test_glue_test_files_have_an_index(tmp_path):
+  assert read(tmp_path, "cola", "index\tsentence\n8\tA b.\n", "test") == [
+      InputExample("8", "A b.", None, None)]
 
 
 @pytest.mark.parametrize("name, content, message", [
-    ("lcqmc", "甲\t乙\t1\n甲\t乙\n", r"train.tsv:2: expected 3 columns"),
-    ("lcqmc", "甲\t \t1\n", r"train.tsv:1: a text is empty"),
-    ("lcqmc", "\n", "train.tsv: has no examples"),
-    ("tsv", "甲\t1\n", "train.tsv:1: the header must name"),
-    ("tsv", "text_a\tlabel\n甲\t1\n乙\n", "train.tsv:3: expected 2 columns"),
-    ("tsv", "", "train.tsv:1: the header must name"),
+    ("lcqmc", "甲\t乙\t1\n甲\t乙\n", r":2: expected 3 columns .*, found 2"),
+    ("lcqmc", "甲\t \t1\n", r":1: a text is empty"),
+    ("lcqmc", "甲\t乙\t2\n", r":1: unknown label '2'; known are 0, 1"),
+    ("lcqmc", "\n", ": has no examples"),
+    ("tsv", "甲\t1\n", ":1: the header has no field 'text_a', only 甲"),
+    ("tsv", "text_a\tlabel\n甲\t1\n乙\n", ":3: expected 2 columns"),
+    ("tsv", "text_a\tlabel\tlabel\n甲\t1\t1\n", ":1: .* a column twice"),
+    ("sts-b", "sentence1\tsentence2\tscore\na\tb\tx\n", ":2: could not con"),
 ])
 def test_broken_files_are_named_by_line(tmp_path, name, content, message):
-  with pytest.raises(errors.InputError, match=message):
-    read(tmp_path, name, "train", content)
+  with pytest.raises(errors.InputError, match="train.tsv" + message):
+    read(tmp_path, name, content)
+
+
+@pytest.mark.parametrize("name, content, message", [
+    ("tnews", '{"sentence": "a", "label": "100"}\n{"label"', ":2: not JSON"),
+    ("tnews", '[1]', ":1: not a JSON object"),
+    ("tnews", '{"label": "100"}', ":1: no field 'sentence', only label"),
+    ("tnews", '{"sentence": 3, "label": "100"}', ":1: a text is empty or no"),
+    ("tnews", '{"sentence": "a"}', ":1: no field 'label', only sentence"),
+    ("wsc", '{"text": "ab", "label": "true", "target": {"span1_index": 0, '
+     '"span1_text": "b", "span2_index": 1, "span2_text": "b"}}',
+     ":1: 'b' does not stand at 0"),
+    ("wsc", '{"text": "ab", "label": "true"}', ":1: no field 'target'"),
+])
+def test_broken_json_is_named_by_line(tmp_path, name, content, message):
+  with pytest.raises(errors.InputError, match="train.json" + message):
+    read(tmp_path, name, content, suffix="json")
+
+
+def test_bad_rows_are_skipped_and_counted(tmp_path, caplog):
+  content = "甲\t乙\t1\n甲\t乙\n\n丙\t丁\t7\n丙\t丁\t0\n"
+  with caplog.at_level(logging.WARNING):
+    examples = read(tmp_path, "lcqmc", content, skip_bad_rows=True)
+  assert [e.label for e in examples] == ["1", "0"]
+  assert [e.id for e in examples] == [0, 1]
+  assert "skipped 2 bad row(s), the first: " in caplog.text
+  assert "train.tsv:2" in caplog.text
 
 
 def test_not_utf8(tmp_path):
-  (tmp_path / "train.tsv").write_bytes("甲\t乙\t1\n".encode("gbk"))
+  path = tmp_path / "train.tsv"
+  path.write_bytes("甲\t乙\t1\n".encode("gbk"))
   with pytest.raises(errors.InputError, match="train.tsv:1: not UTF-8"):
-    tasks.read_examples(tasks.get_task("lcqmc"), str(tmp_path), "train")
+    tasks.read_examples(tasks.get_task("lcqmc"), str(path))
 
 
 def test_unknown_task_missing_file_unknown_label(tmp_path):
   with pytest.raises(errors.InputError, match="unknown task 'x'.*lcqmc.*tsv"):
     tasks.get_task("x")
-  with pytest.raises(errors.InputError, match="dev.txt or .*dev.tsv in place"):
-    tasks.read_examples(tasks.get_task("lcqmc"), str(tmp_path), "dev")
-  examples = [InputExample("甲", None, "b"), InputExample("甲", None, None)]
+  with pytest.raises(errors.InputError, match="dev.txt or .*dev.tsv or "):
+    tasks.find_file(tasks.get_task("lcqmc"), str(tmp_path), "dev")
+  (tmp_path / "train.3k.json").write_text("")
+  assert tasks.find_file(tasks.get_task("ocnli"), str(tmp_path), "train"
+                        ).endswith("train.3k.json")
+  examples = [InputExample(0, "甲", None, "b"),
+              InputExample(1, "甲", None, None)]
   assert tasks.label_ids(examples, ["a", "b"], "dev") == [1, 0]
-  with pytest.raises(errors.InputError, match="dev: unknown label 'b' of '甲'"):
+  with pytest.raises(errors.InputError, match="dev: unknown label 'b' of '"):
     tasks.label_ids(examples, ["a"], "dev")
+  assert tasks.label_ids([InputExample(0, "a", "b", "4.5")], [], "dev") == [4.5]

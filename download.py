@@ -1,0 +1,199 @@
+"""Fetches released models and data sets.
+
+    python download.py --item=tnews --target=data/tnews
+
+What is there already is left as it is. Without a network, the message says
+which files to put where.
+"""
+
+import collections
+import fnmatch
+import hashlib
+import http.client
+import os
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+
+import tqdm
+from absl import flags, logging
+
+import errors
+from errors import InputError
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("item", None, "Model or data set; see ITEMS.")
+flags.DEFINE_string("target", None, "Folder for its files.")
+
+# Something to fetch.
+#   files: names of the files it has, or globs.
+#   urls: addresses to try in turn: of a zip file, or, with {} for the name, of
+#     one file each.
+#   variable: environment variable with addresses to try in place of these,
+#     parted by spaces.
+#   sha256: of the zip file, where known.
+Item = collections.namedtuple("Item", ["files", "urls", "variable", "sha256"])
+
+MODELS = "https://storage.googleapis.com/albert_zh/%s.zip"
+CLUE = "https://storage.googleapis.com/cluebenchmark/tasks/%s_public.zip"
+LCQMC = ("https://raw.githubusercontent.com/pengming617/text_matching/master/"
+         "data/{}")
+
+
+def _item(files, url, variable, sha256=None):
+  return Item(files, [url], variable, sha256)
+
+
+ITEMS = {name: _item(["*ckpt*.index", "*ckpt*.data-*"], MODELS % name,
+                     "ALBERT_MODEL_URL") for name in (
+    "albert_tiny", "albert_tiny_489k", "albert_tiny_zh_google",
+    "albert_small_zh_google", "albert_base_zh",
+    "albert_base_zh_additional_36k_steps", "albert_large_zh",
+    "albert_xlarge_zh_177k", "albert_xlarge_zh_183k")}
+ITEMS.update({name: _item(["train.json", "dev.json", "test.json"],
+                          CLUE % {"wsc": "cluewsc2020"}.get(name, name),
+                          "CLUE_DATA_URL") for name in (
+    "afqmc", "tnews", "iflytek", "cmnli", "csl", "wsc")})
+ITEMS["lcqmc"] = _item(["train.txt", "dev.txt", "test.txt"], LCQMC,
+                       "LCQMC_DATA_URL")
+
+
+def fetch(item, target):
+  """Makes the files of an item lie in a folder.
+
+  Args:
+    item: Item.
+    target: str; made if there is none, and nothing in it is overwritten.
+
+  Raises:
+    InputError: no address gave the files; the message says why not.
+  """
+  missing = _missing(item.files, target)
+  if not missing:
+    return
+  os.makedirs(target, exist_ok=True)
+  failures = []
+  for url in os.environ.get(item.variable, "").split() or item.urls:
+    try:
+      if "{}" in url:
+        for name in missing:
+          part = download(url.format(name), target)
+          os.replace(part, os.path.join(target, name))
+      else:
+        archive = download(url, target)
+        try:
+          _check_sha256(archive, item.sha256)
+          unpack(archive, target, item.files)
+        finally:
+          os.remove(archive)  # whole, so there is nothing to go on from
+      return
+    except (OSError, http.client.HTTPException, zipfile.BadZipFile,
+            ValueError) as error:
+      failures.append("%s: %s" % (url, error))
+      logging.warning("%s", failures[-1])
+  raise InputError("put %s into %s, or set %s to an address that has them (%s)"
+                   % (", ".join(missing), target, item.variable,
+                      "; ".join(failures)))
+
+
+def _missing(patterns, folder):
+  names = os.listdir(folder) if os.path.isdir(folder) else []
+  return [pattern for pattern in patterns
+          if not fnmatch.filter(names, pattern)]
+
+
+def download(url, folder):
+  """Downloads an address, going on from where an earlier try ended.
+
+  Returns:
+    str, path of the whole file, of a name that only this address has.
+
+  Raises:
+    OSError: the server could not be reached, refused or broke off; what came is
+      kept for the next try.
+  """
+  path = os.path.join(folder, ".download-" +
+                      hashlib.sha256(url.encode()).hexdigest()[:16])
+  have = os.path.getsize(path) if os.path.exists(path) else 0
+  request = urllib.request.Request(url)
+  if have:
+    request.add_header("Range", "bytes=%d-" % have)
+  try:
+    response = urllib.request.urlopen(request, timeout=60)
+  except urllib.error.HTTPError as error:
+    if error.code != 416:
+      raise
+    os.remove(path)  # it had all of another file, or all of this one
+    return download(url, folder)
+  with response:
+    if response.status != 206:  # the whole file comes
+      have = 0
+    left = response.headers.get("Content-Length")
+    total = have + int(left) if left else None
+    with open(path, "ab" if have else "wb") as writer, tqdm.tqdm(
+        initial=have, total=total, unit="B", unit_scale=True,
+        desc=os.path.basename(url), disable=None) as bar:
+      for chunk in iter(lambda: response.read(2**16), b""):
+        writer.write(chunk)
+        bar.update(len(chunk))
+  size = os.path.getsize(path)
+  if total and size != total:
+    raise OSError("ended after %d of %d bytes" % (size, total))
+  return path
+
+
+def _check_sha256(path, expected):
+  digest = hashlib.sha256()
+  with open(path, "rb") as reader:
+    for chunk in iter(lambda: reader.read(2**20), b""):
+      digest.update(chunk)
+  if expected and digest.hexdigest() != expected:
+    raise ValueError("sha256 is %s, not %s" % (digest.hexdigest(), expected))
+
+
+def unpack(archive, target, files):
+  """Unpacks a zip file; what it has in folders lies flat in `target`.
+
+  Files that are in `target` already stay as they are.
+
+  Args:
+    archive: str.
+    target: str.
+    files: list of names or globs that must be inside.
+
+  Raises:
+    zipfile.BadZipFile: it is none, or is damaged.
+    ValueError: a file is missing, or has a path out of the archive.
+  """
+  with zipfile.ZipFile(archive) as reader:
+    members = [member for member in reader.infolist() if not member.is_dir()]
+    for member in members:
+      if os.path.isabs(member.filename) or ".." in member.filename.split("/"):
+        raise ValueError("%r inside leads out of it" % member.filename)
+    names = [os.path.basename(member.filename) for member in members]
+    for pattern in files:
+      if not fnmatch.filter(names, pattern):
+        raise ValueError("there is no %s inside" % pattern)
+    with tempfile.TemporaryDirectory(dir=target) as folder:
+      for name, member in zip(names, members):
+        with reader.open(member) as source, open(
+            os.path.join(folder, name), "wb") as writer:
+          shutil.copyfileobj(source, writer)
+      for name in names:
+        if not os.path.exists(os.path.join(target, name)):
+          os.replace(os.path.join(folder, name), os.path.join(target, name))
+
+
+def main():
+  errors.require_flags("item", "target")
+  if FLAGS.item not in ITEMS:
+    raise InputError("--item: unknown %r; known are %s" % (
+        FLAGS.item, ", ".join(sorted(ITEMS))))
+  fetch(ITEMS[FLAGS.item], FLAGS.target)
+  logging.info("%s has %s", FLAGS.target, ", ".join(ITEMS[FLAGS.item].files))
+
+
+if __name__ == "__main__":
+  errors.run(main)

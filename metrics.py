@@ -1,0 +1,93 @@
+"""Metrics of classification and regression, and the report of a confusion."""
+
+import numpy as np
+
+# Those a best checkpoint can be chosen by; more is better.
+METRICS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman")
+
+
+def classification(labels, predicted, num_labels):
+  """Computes the metrics of a classifier.
+
+  Args:
+    labels: int [N], the truth.
+    predicted: int [N].
+    num_labels: int, C.
+
+  Returns:
+    (dict, int [C, C]): accuracy, Matthews' correlation (its generalization to C
+    classes: Gorodkin, Comput. Biol. Chem. 28, 2004), F1 averaged over the
+    classes that are there (macro) and, of two classes, F1 of the second; the
+    confusion matrix, the truth down and the prediction across.
+  """
+  confusion = np.zeros([num_labels, num_labels], np.int64)
+  np.add.at(confusion, (labels, predicted), 1)
+  true, claimed = confusion.sum(1), confusion.sum(0)
+  right, total = np.trace(confusion), confusion.sum()
+  f1 = f1_scores(confusion)
+  spread = np.sqrt(float(total**2 - (claimed**2).sum()) *
+                   float(total**2 - (true**2).sum()))
+  values = {
+      "accuracy": right / total,
+      "macro_f1": f1[true + claimed > 0].mean(),
+      "matthews": (right * total - (true * claimed).sum()) / (spread or 1.0)}
+  if num_labels == 2:
+    values["f1"] = f1[1]
+  return {name: float(value) for name, value in values.items()}, confusion
+
+
+def f1_scores(confusion):
+  """Returns the F1 of each class, float [C]; 0 where a class is not there."""
+  ends = confusion.sum(0) + confusion.sum(1)
+  return 2.0 * np.diag(confusion) / np.maximum(ends, 1)
+
+
+def regression(labels, predicted):
+  """Returns a dict of Pearson's and Spearman's correlation of two float [N].
+
+  A correlation with what does not vary is 0.
+  """
+  return {"pearson": _correlation(labels, predicted),
+          "spearman": _correlation(_ranks(labels), _ranks(predicted))}
+
+
+def _correlation(x, y):
+  x, y = [np.asarray(z, np.float64) - np.mean(z, dtype=np.float64)
+          for z in (x, y)]
+  return float((x * y).sum() /
+               (np.sqrt((x * x).sum() * (y * y).sum()) or 1.0))
+
+
+def _ranks(x):
+  """Ranks from 0; equal values share the mean of their ranks."""
+  _, which, counts = np.unique(x, return_inverse=True, return_counts=True)
+  return (np.cumsum(counts) - (counts + 1) / 2.0)[which]
+
+
+def report(confusion, names):
+  """Words a confusion matrix: scores of each class, then the matrix.
+
+  Args:
+    confusion: int [C, C], see `classification`.
+    names: list of str, the classes.
+
+  Returns:
+    str of lines.
+  """
+  width = max(map(len, names + ["precision"])) + 2
+  lines = ["".join(title.rjust(width) for title in (
+      "label", "precision", "recall", "f1", "examples"))]
+  f1 = f1_scores(confusion)
+  for i, name in enumerate(names):
+    hits = confusion[i, i]
+    lines.append(name.rjust(width) + "".join(
+        ("%.4f" % score).rjust(width) for score in (
+            hits / max(confusion[:, i].sum(), 1),
+            hits / max(confusion[i].sum(), 1), f1[i])) +
+                 str(confusion[i].sum()).rjust(width))
+  cells = max(map(len, names + [str(confusion.max())])) + 2
+  lines += ["", "true labels down, predicted ones across:",
+            " " * width + "".join(name.rjust(cells) for name in names)]
+  lines += [name.rjust(width) + "".join(str(n).rjust(cells) for n in row)
+            for name, row in zip(names, confusion)]
+  return "\n".join(lines) + "\n"
