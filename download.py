@@ -32,9 +32,10 @@ flags.DEFINE_string("target", None, "Folder for its files.")
 #   urls: addresses to try in turn: of a zip file, or, with {} for the name, of
 #     one file each.
 #   variable: environment variable with addresses to try in place of these,
-#     parted by spaces.
+#     parted by spaces; {item} in them stands for `name`.
 #   sha256: of the zip file, where known.
-Item = collections.namedtuple("Item", ["files", "urls", "variable", "sha256"])
+Item = collections.namedtuple(
+    "Item", ["name", "files", "urls", "variable", "sha256"])
 
 MODELS = "https://storage.googleapis.com/albert_zh/%s.zip"
 CLUE = "https://storage.googleapis.com/cluebenchmark/tasks/%s_public.zip"
@@ -42,22 +43,18 @@ LCQMC = ("https://raw.githubusercontent.com/pengming617/text_matching/master/"
          "data/{}")
 
 
-def _item(files, url, variable, sha256=None):
-  return Item(files, [url], variable, sha256)
-
-
-ITEMS = {name: _item(["*ckpt*.index", "*ckpt*.data-*"], MODELS % name,
-                     "ALBERT_MODEL_URL") for name in (
+ITEMS = {name: Item(name, ["*ckpt*.index", "*ckpt*.data-*"], [MODELS % name],
+                    "ALBERT_MODEL_URL", None) for name in (
     "albert_tiny", "albert_tiny_489k", "albert_tiny_zh_google",
     "albert_small_zh_google", "albert_base_zh",
     "albert_base_zh_additional_36k_steps", "albert_large_zh",
     "albert_xlarge_zh_177k", "albert_xlarge_zh_183k")}
-ITEMS.update({name: _item(["train.json", "dev.json", "test.json"],
-                          CLUE % {"wsc": "cluewsc2020"}.get(name, name),
-                          "CLUE_DATA_URL") for name in (
+ITEMS.update({name: Item(name, ["train.json", "dev.json", "test.json"],
+                         [CLUE % {"wsc": "cluewsc2020"}.get(name, name)],
+                         "CLUE_DATA_URL", None) for name in (
     "afqmc", "tnews", "iflytek", "cmnli", "csl", "wsc")})
-ITEMS["lcqmc"] = _item(["train.txt", "dev.txt", "test.txt"], LCQMC,
-                       "LCQMC_DATA_URL")
+ITEMS["lcqmc"] = Item("lcqmc", ["train.txt", "dev.txt", "test.txt"], [LCQMC],
+                      "LCQMC_DATA_URL", None)
 
 
 def fetch(item, target):
@@ -75,7 +72,8 @@ def fetch(item, target):
     return
   os.makedirs(target, exist_ok=True)
   failures = []
-  for url in os.environ.get(item.variable, "").split() or item.urls:
+  others = os.environ.get(item.variable, "").replace("{item}", item.name)
+  for url in others.split() or item.urls:
     try:
       if "{}" in url:
         for name in missing:

@@ -296,7 +296,12 @@ BlockScopes = collections.namedtuple("BlockScopes", [
 
 
 class AlbertModel:
-  """The encoder in albert_zh's variable layout, with its pretraining heads."""
+  """The encoder in albert_zh's variable layout, with its pretraining heads.
+
+  Attributes:
+    config: AlbertConfig.
+    input_mask: int [B, S], 1 for tokens and 0 for padding.
+  """
 
   def __init__(self, config, is_training, input_ids, input_mask=None,
                token_type_ids=None, use_one_hot_embeddings=False,
@@ -333,6 +338,7 @@ class AlbertModel:
         not tf.config.experimental.list_physical_devices("GPU"))
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
+    self.input_mask = input_mask
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
 

@@ -1,24 +1,36 @@
-"""Judges whether two sentences mean the same, with a fine-tuned model."""
+"""Judges whether two sentences mean the same, with a fine-tuned model.
 
-import json
-import os
+    python similarity.py 怎么办理银行卡 银行卡如何办理
+    python similarity.py --input_file=pairs.tsv --output_file=scores.tsv
+
+A score is the probability, between 0 and 1, that the two mean the same.
+"""
+
 import sys
+import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from absl import flags
+from absl import flags, logging
 
 import errors
 import heads
-import modeling
 import outputs
-import tokenization
+import predictor
 from errors import InputError
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", "output/lcqmc/best",
                     "Folder with a checkpoint that run_classifier.py made.")
+flags.DEFINE_string("input_file", None,
+                    "Pairs, one a line, parted by a tab; default, where no two "
+                    "sentences are given: standard input.")
+flags.DEFINE_string("output_file", None,
+                    "Score, judgement and pair, one a line, parted by tabs; "
+                    "default: standard output.")
+flags.DEFINE_bool("benchmark", False,
+                  "Score the pairs one by one and show how long each takes.")
 
 
 class BertSim:
@@ -34,7 +46,7 @@ class BertSim:
   def __init__(self, model_dir="output/lcqmc/best", batch_size=64):
     self._model_dir = model_dir
     self._batch_size = batch_size
-    self._session = None
+    self._predictor = None
 
   def start_model(self):
     """Builds the graph and loads the weights.
@@ -42,30 +54,19 @@ class BertSim:
     Raises:
       InputError: the folder has no such model.
     """
-    checkpoint = outputs.latest_checkpoint(self._model_dir)
-    if not checkpoint:
-      raise InputError("%s has no checkpoint: fine-tune one with "
-                       "run_classifier_lcqmc.sh" % self._model_dir)
-    with open(self._path("task.json"), encoding="utf-8") as reader:
-      task = json.load(reader)
-    if "1" not in task["labels"]:
+    config, tokenizer, checkpoint, task = predictor.load_folder(self._model_dir)
+    labels = task["labels"]
+    if "1" not in labels:
       raise InputError("%s: the labels %s are not those of a similarity task"
-                       % (self._path("task.json"), ", ".join(task["labels"])))
-    self._max_seq_length = task["max_seq_length"]
-    spm = os.path.exists(self._path("spm.model"))
-    self._tokenizer = tokenization.create_tokenizer(
-        None if spm else self._path("vocab.txt"),
-        self._path("spm.model") if spm else None, task["do_lower_case"])
-    config = modeling.AlbertConfig.from_json_file(self._path("config.json"))
-    with tf.Graph().as_default():
-      self._inputs = [tf.placeholder(tf.int32, [None, None])
-                      for _ in range(3)]
-      model = heads.create_model(config, False, *self._inputs)
-      logits = heads.classifier_logits(model, len(task["labels"]))
-      self._scores = tf.nn.softmax(logits)[:, task["labels"].index("1")]
-      saver = tf.train.Saver()
-      self._session = tf.Session()
-      saver.restore(self._session, checkpoint)
+                       % (self._model_dir, ", ".join(labels)))
+
+    def scores(model):
+      logits = heads.classifier_logits(model, len(labels))
+      return tf.nn.softmax(logits)[:, labels.index("1")]
+
+    self._predictor = predictor.Predictor(
+        config, tokenizer, checkpoint, scores, task["max_seq_length"],
+        self._batch_size)
 
   def predict_sentences(self, pairs):
     """Scores pairs.
@@ -77,52 +78,70 @@ class BertSim:
       float32 array [number of pairs], in their order: the probability, between
       0 and 1, that the two mean the same.
     """
-    if self._session is None:
+    if self._predictor is None:
       self.start_model()
-    packed = [tokenization.pack_pair(
-        self._tokenizer, self._ids(a), self._ids(b), self._max_seq_length)
-              for a, b in pairs]
-    scores = np.zeros(len(packed), np.float32)
-    # Pairs of like length go together, so that little is padding.
-    order = sorted(range(len(packed)), key=lambda i: len(packed[i][0]))
-    for start in range(0, len(order), self._batch_size):
-      batch = order[start:start + self._batch_size]
-      length = max(len(packed[i][0]) for i in batch)
-      arrays = np.zeros([3, len(batch), length], np.int32)
-      for row, i in enumerate(batch):
-        input_ids, segment_ids = packed[i]
-        arrays[0, row, :len(input_ids)] = input_ids
-        arrays[1, row, :len(input_ids)] = 1
-        arrays[2, row, :len(input_ids)] = segment_ids
-      scores[batch] = self._session.run(
-          self._scores, dict(zip(self._inputs, arrays)))
-    return scores
+    return self._predictor.predict(list(pairs))
 
-  def _ids(self, text):
-    return self._tokenizer.convert_tokens_to_ids(self._tokenizer.tokenize(text))
 
-  def _path(self, name):
-    return os.path.join(self._model_dir, name)
+def read_pairs(path):
+  """Reads pairs parted by a tab.
+
+  Args:
+    path: str, or None for standard input.
+
+  Returns:
+    list of (str, str).
+
+  Raises:
+    InputError: a line has other than two sentences; the message names it.
+  """
+  pairs = []
+  with open(path, "rb") if path else sys.stdin.buffer as reader:
+    for number, line in enumerate(reader, 1):
+      pair = line.decode("utf-8", "replace").rstrip("\r\n").split("\t")
+      if len(pair) != 2:
+        raise InputError("%s:%d: expected two sentences parted by a tab, found "
+                         "%d" % (path or "standard input", number, len(pair)))
+      pairs.append(tuple(pair))
+  return pairs
+
+
+def benchmark(similarity, pairs):
+  """Logs the latency of pairs one by one, and the rate of all at once."""
+  seconds = []
+  for pair in pairs[:20] + pairs:
+    start = time.time()
+    similarity.predict_sentences([pair])
+    seconds.append(time.time() - start)
+  seconds = np.array(seconds[min(20, len(pairs)):])  # after a warm-up
+  start = time.time()
+  similarity.predict_sentences(pairs)
+  logging.info(
+      "one by one: p50 %.1f ms, p99 %.1f ms; all at once: %.0f pairs/s",
+      1e3 * np.percentile(seconds, 50), 1e3 * np.percentile(seconds, 99),
+      len(pairs) / (time.time() - start))
 
 
 def main(sentences):
   if len(sentences) == 2:
     pairs = [tuple(sentences)]
   elif sentences:
-    raise InputError("give two sentences, or none and pairs on standard input, "
-                     "one a line, parted by a tab")
+    raise InputError("give two sentences, or none and pairs by --input_file or "
+                     "on standard input, one a line, parted by a tab")
   else:
-    pairs = []
-    for number, line in enumerate(sys.stdin, 1):
-      pair = line.rstrip("\r\n").split("\t")
-      if len(pair) != 2:
-        raise InputError("standard input:%d: expected two sentences parted by "
-                         "a tab, found %d" % (number, len(pair)))
-      pairs.append(tuple(pair))
+    pairs = read_pairs(FLAGS.input_file)
   similarity = BertSim(FLAGS.model_dir)
   similarity.start_model()
-  for score, pair in zip(similarity.predict_sentences(pairs), pairs):
-    print("%.4f\t%s\t%s" % ((score,) + pair))
+  if FLAGS.benchmark:
+    benchmark(similarity, pairs)
+  scores = similarity.predict_sentences(pairs)
+  text = "".join("%.4f\t%s\t%s\t%s\n" % (
+      (score, "same" if score >= 0.5 else "different") + pair)
+                 for score, pair in zip(scores, pairs))
+  if FLAGS.output_file:
+    outputs.write_text(FLAGS.output_file, text)
+  else:
+    print(text, end="")
 
 
 if __name__ == "__main__":

@@ -149,6 +149,22 @@ def path_beside(checkpoint, patterns):
   return found[0] if found else None
 
 
+def find_checkpoint(init_checkpoint):
+  """Returns the path of a checkpoint, given that or a folder with some.
+
+  Raises:
+    InputError: there is none.
+  """
+  path = init_checkpoint
+  if tf.io.gfile.isdir(path):
+    # Released models may lack the file that names the newest one.
+    path = latest_checkpoint(path) or os.path.splitext(
+        path_beside(path, ["*.index"]) or "")[0]
+  if not path or not tf.io.gfile.exists(path + ".index"):
+    raise InputError("--init_checkpoint: no checkpoint at %s" % init_checkpoint)
+  return path
+
+
 def take_files_beside_checkpoint(options):
   """Takes configuration and vocabulary from beside the checkpoint.
 
@@ -159,7 +175,9 @@ def take_files_beside_checkpoint(options):
   Args:
     options: flags.
   """
-  checkpoint = latest_checkpoint(options.output_dir) or options.init_checkpoint
+  checkpoint = options.init_checkpoint
+  if options.output_dir:
+    checkpoint = latest_checkpoint(options.output_dir) or checkpoint
   config, vocab, model = [path_beside(checkpoint, patterns) for patterns in (
       ["config.json", "albert_config*.json", "bert_config*.json"],
       ["vocab*.txt"], ["*.model"])]
@@ -233,12 +251,7 @@ def init_from_checkpoint(init_checkpoint, is_training):
     InputError: a variable of the encoder or of the embeddings (any variable,
       unless training) is absent or has another shape.
   """
-  if tf.io.gfile.isdir(init_checkpoint):
-    path = latest_checkpoint(init_checkpoint)
-  else:
-    path = init_checkpoint
-  if not path or not tf.io.gfile.exists(path + ".index"):
-    raise InputError("--init_checkpoint: no checkpoint at %s" % init_checkpoint)
+  path = find_checkpoint(init_checkpoint)
   saved = dict(tf.train.list_variables(path))
   model = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
   loaded = [name for name in model if saved.get(name) == model[name]]

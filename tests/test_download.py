@@ -67,7 +67,8 @@ def server(monkeypatch):
 def item(server, *names, **changes):
   urls = ["http://127.0.0.1:%d%s" % (server.server_port, name)
           for name in names]
-  return download.Item(FILES, urls, "SOME_URL", None)._replace(**changes)
+  return download.Item("tiny", FILES, urls, "SOME_URL", None)._replace(
+      **changes)
 
 
 def names(folder):
@@ -109,9 +110,9 @@ def test_the_next_address_is_tried(server, tmp_path):
 
 def test_the_environment_names_other_addresses(server, tmp_path, monkeypatch):
   monkeypatch.setenv("SOME_URL", " ".join(
-      item(server, "/gone.zip", "/model.zip").urls))
+      item(server, "/{item}.zip", "/model.zip").urls))
   download.fetch(item(server, "/other.zip"), str(tmp_path))
-  assert [path for path, _ in server.asked] == ["/gone.zip", "/model.zip"]
+  assert [path for path, _ in server.asked] == ["/tiny.zip", "/model.zip"]
 
 
 @pytest.mark.parametrize("content, message", [
@@ -153,8 +154,8 @@ def test_separate_files_and_those_that_are_there(server, tmp_path):
 
 
 def test_no_network(tmp_path):
-  nothing = download.Item(["a.txt"], ["http://127.0.0.1:9/a.zip"], "SOME_URL",
-                          None)
+  nothing = download.Item("a", ["a.txt"], ["http://127.0.0.1:9/a.zip"],
+                          "SOME_URL", None)
   with pytest.raises(errors.InputError, match=(
       r"put a.txt into .*, or set SOME_URL to an address .*refused")):
     download.fetch(nothing, str(tmp_path))

@@ -2,52 +2,20 @@
 
 import json
 import os
-import pathlib
 import random
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from scripting import ROOT, SIZES, VOCAB, command, fail, results, run, succeed
 
 import outputs
-from similarity import BertSim
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
 LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
-SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
-         "num_hidden_layers": 2, "num_attention_heads": 2,
-         "intermediate_size": 32, "hidden_act": "gelu",
-         "initializer_range": 0.3}  # so that no two texts score the same
-
-
-def command(script, *args):
-  return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
-
-
-def run(script, *args, **kwargs):
-  """Runs a script; returns (exit status, standard output, standard error)."""
-  done = subprocess.run(
-      command(script, *args), capture_output=True, timeout=300,
-      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
-  return done.returncode, done.stdout.decode(), done.stderr.decode()
-
-
-def succeed(script, *args, **kwargs):
-  status, out, log = run(script, *args, **kwargs)
-  assert status == 0, log
-  return out, log
-
-
-def results(folder):
-  lines = (pathlib.Path(str(folder)) / "eval_results.txt").read_text()
-  return {key: float(value) for key, value in
-          (line.split(" = ") for line in lines.splitlines())}
 
 
 @pytest.fixture(scope="module")
@@ -128,23 +96,6 @@ def pretrained(work):
       "--eval_input_file=%s" % (work / "heldout.tfrecord"),
       "--save_checkpoints_steps=3", "--export_dir=%s" % (work / "export")))
   return folder, log
-
-
-@pytest.fixture(scope="module")
-def fine_tuned(work, pretrained):
-  folder = work / "pairs"
-  _, log = succeed("run_classifier.py", *classify(
-      work, folder, "--do_train", "--do_eval", "--do_predict",
-      "--init_checkpoint=%s" % pretrained[0], "--save_checkpoints_steps=4",
-      "--max_train_examples=64", "--num_train_epochs=1"))
-  return folder, log
-
-
-def classify(work, output_dir, *args):
-  return ["--task_name=LCQMC", "--data_dir=%s" % (ROOT / "data" / "pairs"),
-          "--bert_config_file=%s" % (work / "zh.json"), VOCAB,
-          "--output_dir=%s" % output_dir, "--train_batch_size=8",
-          "--max_seq_length=32", *args]
 
 
 def test_pretraining(work, pretrained):
@@ -261,48 +212,6 @@ def test_a_loss_that_is_not_finite_ends_training(work):
     assert np.all(np.isfinite(tf.train.load_variable(path, name))), name
 
 
-def test_fine_tuning(fine_tuned):
-  folder, log = fine_tuned
-  assert "newly initialised: output_weights, output_bias" in log
-  assert set(results(folder)) == {
-      "eval_loss", "eval_accuracy", "loss", "global_step"}
-  rows = (folder / "test_results.tsv").read_text().splitlines()
-  assert len(rows) == 64
-  for row in rows:
-    assert sum(map(float, row.split("\t"))) == pytest.approx(1, abs=1e-6)
-  assert {path.name for path in (folder / "best").iterdir()} >= {
-      "checkpoint", "config.json", "task.json", "vocab.txt"}
-
-
-def test_similarity_gives_the_probabilities_of_the_classifier(fine_tuned):
-  folder, _ = fine_tuned
-  pairs = (ROOT / "data" / "pairs" / "test.txt").read_text(encoding="utf-8")
-  pairs = [line.split("\t")[:2] for line in pairs.splitlines()]
-  expected = [float(row.split("\t")[1]) for row in
-              (folder / "test_results.tsv").read_text().splitlines()]
-  assert np.ptp(expected) > 1e-4  # or any order would do
-  similarity = BertSim(str(folder / "best"), batch_size=5)
-  np.testing.assert_allclose(similarity.predict_sentences(pairs), expected,
-                             atol=1e-6)
-  model = "--model_dir=%s" % (folder / "best")
-  out, _ = succeed("similarity.py", model, input="".join(
-      "\t".join(pair) + "\n" for pair in pairs).encode())
-  rows = [line.split("\t") for line in out.splitlines()]
-  assert [row[1:] for row in rows] == pairs
-  np.testing.assert_allclose([float(row[0]) for row in rows], expected,
-                             atol=1e-4)
-  out, _ = succeed("similarity.py", model, *pairs[0])
-  assert out.split("\t")[0] == rows[0][0]
-
-
-def fail(message, script, *args, **kwargs):
-  status, _, log = run(script, *args, **kwargs)
-  assert status == 1, log
-  assert "Traceback" not in log
-  last = log.strip().splitlines()[-1]
-  assert re.search(message, last), log
-
-
 def test_bad_input_to_data_creation(work):
   (work / "blank.txt").write_text("\n \n")
   output = work / "none.tfrecord"
@@ -336,21 +245,3 @@ def test_bad_input_to_pretraining(work, pretrained):
          "--eval_input_file=%s" % (work / "train.tfrecord"))
   status, _, log = run("run_pretraining.py", "--do_trian")
   assert status == 1 and "do_trian" in log
-
-
-def test_bad_input_to_fine_tuning(work):
-  bad = work / "bad_pairs"
-  bad.mkdir()
-  (bad / "train.txt").write_text("a\tb\t1\na\tb\n")
-
-  def expect(message, *args):
-    fail(message, "run_classifier.py", *classify(
-        work, work / "bad", "--do_train"), *args)
-
-  expect("unknown task 'lcqcm'; known are .*lcqmc", "--task_name=lcqcm")
-  expect("train.txt:2: expected 3 columns", "--data_dir=%s" % bad)
-  expect("vocabulary has 21128 entries, but .* vocab_size 30000",
-         "--bert_config_file=%s" % (work / "other_vocab.json"))
-  fail("has no checkpoint: train first", "run_classifier.py",
-       *classify(work, work / "bad", "--do_predict"))
-  fail("has no checkpoint", "similarity.py", "--model_dir=%s" % bad, "a", "b")

@@ -1,0 +1,47 @@
+"""Starts scripts as a user starts them."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
+# A small model.
+SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
+         "num_hidden_layers": 2, "num_attention_heads": 2,
+         "intermediate_size": 32, "hidden_act": "gelu",
+         "initializer_range": 0.3}  # so that no two texts score the same
+
+
+def command(script, *args):
+  return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
+
+
+def run(script, *args, **kwargs):
+  """Runs a script; returns (exit status, standard output, standard error)."""
+  done = subprocess.run(
+      command(script, *args), capture_output=True, timeout=300,
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
+  return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def succeed(script, *args, **kwargs):
+  status, out, log = run(script, *args, **kwargs)
+  assert status == 0, log
+  return out, log
+
+
+def fail(message, script, *args, **kwargs):
+  status, _, log = run(script, *args, **kwargs)
+  assert status == 1, log
+  assert "Traceback" not in log
+  last = log.strip().splitlines()[-1]
+  assert re.search(message, last), log
+
+
+def results(folder):
+  lines = (pathlib.Path(str(folder)) / "eval_results.txt").read_text()
+  return {key: float(value) for key, value in
+          (line.split(" = ") for line in lines.splitlines())}

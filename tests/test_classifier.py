@@ -1,0 +1,299 @@
+"""Fine-tuning, similarity and vectors, on a small model."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import scripting
+import tensorflow.compat.v1 as tf
+from scripting import ROOT, VOCAB, fail, results, succeed
+
+from similarity import BertSim
+
+PAIRS = ROOT / "data" / "pairs"
+DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("classifier")
+  (folder / "small.json").write_text(json.dumps(
+      dict(scripting.SIZES, **DROPOUT)))
+  return folder
+
+
+def classify(work, output_dir, *args):
+  return ["run_classifier.py", "--task_name=LCQMC", "--data_dir=%s" % PAIRS,
+          "--bert_config_file=%s" % (work / "small.json"), VOCAB,
+          "--output_dir=%s" % (work / output_dir), "--train_batch_size=8",
+          "--max_seq_length=32", "--learning_rate=0.01",
+          "--max_train_examples=64", "--num_train_epochs=1", *args]
+
+
+@pytest.fixture(scope="module")
+def fine_tuned(work):
+  _, log = succeed(*classify(
+      work, "pairs", "--do_train", "--do_eval", "--do_predict",
+      "--save_checkpoints_steps=4"))
+  return work / "pairs", log
+
+
+def rows(folder, name="test_results.tsv"):
+  lines = (folder / name).read_text(encoding="utf-8").splitlines()
+  return [line.split("\t") for line in lines]
+
+
+def test_fine_tuning(fine_tuned):
+  folder, log = fine_tuned
+  assert "train: 64 examples, 0.0% of them truncated to 32 tokens; labels: 1 "\
+      in log
+  found = results(folder)
+  assert set(found) == {
+      "eval_loss", "eval_accuracy", "eval_f1", "eval_macro_f1", "eval_matthews",
+      "loss", "global_step"}
+  assert found["global_step"] == 8
+  assert len(rows(folder)) == 64
+  for row in rows(folder):
+    assert sum(map(float, row)) == pytest.approx(1, abs=1e-6)
+  assert {path.name for path in (folder / "best").iterdir()} >= {
+      "checkpoint", "config.json", "task.json", "vocab.txt", "eval_report.txt"}
+  submission = [json.loads(line) for line in
+                (folder / "lcqmc_predict.json").read_text().splitlines()]
+  assert submission == [
+      {"id": i, "label": str(int(float(row[1]) > float(row[0])))}
+      for i, row in enumerate(rows(folder))]
+
+
+def test_results_are_those_of_the_predictions(work, fine_tuned):
+  """Predicts the dev file as a test file, and scores that by hand."""
+  folder, _ = fine_tuned
+  data = work / "dev_as_test"
+  data.mkdir()
+  shutil.copy(str(PAIRS / "dev.txt"), str(data / "test.txt"))
+  shutil.copytree(str(folder / "best"), str(work / "copy"))
+  succeed(*classify(work, "copy", "--do_predict", "--data_dir=%s" % data))
+  probabilities = np.array(rows(work / "copy"), float)
+  labels = np.array([int(row[2]) for row in rows(PAIRS, "dev.txt")])
+  found = results(folder / "best")
+  assert found["eval_accuracy"] == pytest.approx(
+      (probabilities.argmax(1) == labels).mean())
+  assert found["eval_loss"] == pytest.approx(
+      -np.log(probabilities[np.arange(64), labels]).mean(), rel=1e-5)
+  report = (folder / "best" / "eval_report.txt").read_text()
+  assert report.split()[9] == str((labels == 0).sum())
+
+
+def test_two_runs_of_a_seed_are_equal(work, fine_tuned):
+  again = ["--do_train", "--do_predict", "--save_checkpoints_steps=4"]
+  for name, seed in (("again", 12345), ("other", 1)):
+    succeed(*classify(work, name, "--random_seed=%d" % seed, *again))
+  weights, same, other = [
+      tf.train.load_variable(str(work / name), "output_weights")
+      for name in ("pairs", "again", "other")]
+  np.testing.assert_allclose(same, weights, atol=1e-6)
+  assert np.abs(other - weights).max() > 1e-3
+
+
+def test_padding_changes_no_prediction(work, fine_tuned):
+  shutil.copytree(str(fine_tuned[0] / "best"), str(work / "padded"))
+  succeed(*classify(work, "padded", "--do_predict", "--pad_to_max",
+                    "--predict_batch_size=7"))
+  np.testing.assert_allclose(
+      np.array(rows(work / "padded"), float),
+      np.array(rows(fine_tuned[0]), float), atol=1e-5)
+
+
+def test_similarity_gives_the_probabilities_of_the_classifier(
+    work, fine_tuned):
+  folder, _ = fine_tuned
+  pairs = [row[:2] for row in rows(PAIRS, "test.txt")]
+  expected = [float(row[1]) for row in rows(folder)]
+  assert np.ptp(expected) > 1e-4  # or any order would do
+  similarity = BertSim(str(folder / "best"), batch_size=5)
+  np.testing.assert_allclose(similarity.predict_sentences(pairs), expected,
+                             atol=1e-6)
+  model = "--model_dir=%s" % (folder / "best")
+  text = "".join("\t".join(pair) + "\n" for pair in pairs).encode()
+  out, _ = succeed("similarity.py", model, input=text)
+  found = [line.split("\t") for line in out.splitlines()]
+  assert [row[2:] for row in found] == pairs
+  np.testing.assert_allclose([float(row[0]) for row in found], expected,
+                             atol=1e-4)
+  assert {row[1] for row in found if float(row[0]) < 0.5} <= {"different"}
+  (work / "pairs.tsv").write_bytes(text)
+  _, log = succeed("similarity.py", model, "--benchmark",
+                   "--input_file=%s" % (work / "pairs.tsv"),
+                   "--output_file=%s" % (work / "scores.tsv"))
+  assert "p50" in log
+  assert rows(work, "scores.tsv") == found
+  out, _ = succeed("similarity.py", model, *pairs[0])
+  assert out.split("\t")[0] == found[0][0]
+
+
+def test_numbers_in_place_of_labels(work):
+  """STS-B's layout; the number is how many of the two texts are long."""
+  data = work / "numbers"
+  data.mkdir()
+  for split in ("train", "dev", "test"):
+    (data / (split + ".tsv")).write_text(
+        "index\tsentence1\tsentence2\tscore\n" + "".join(
+            "%d\t%s\t%s\t%.1f\n" % (i, "a b" * (i % 5 + 1), "c " * (i % 3 + 1),
+                                    i % 5 + 0.5) for i in range(64)))
+  succeed(*classify(
+      work, "rated", "--task_name=sts-b", "--data_dir=%s" % data,
+      "--do_train", "--do_eval", "--do_predict", "--num_train_epochs=20"))
+  found = results(work / "rated")
+  assert set(found) == {"eval_loss", "eval_pearson", "eval_spearman", "loss",
+                        "global_step"}
+  predicted = np.array(rows(work / "rated"), float)[:, 0]
+  truth = np.arange(64) % 5 + 0.5
+  assert found["eval_pearson"] == pytest.approx(
+      np.corrcoef(predicted, truth)[0, 1], abs=1e-4)
+  assert found["eval_loss"] == pytest.approx(
+      ((predicted - truth)**2).mean(), rel=1e-4)
+  assert found["eval_pearson"] > 0.5
+  first = json.loads((work / "rated" / "sts-b_predict.json").read_text(
+      ).splitlines()[0])
+  assert first["id"] == "0"
+  assert first["label"] == pytest.approx(predicted[0], abs=1e-5)
+
+
+def test_files_beside_the_checkpoint(work, fine_tuned):
+  """Configuration and vocabulary need not be named; contradictions are told."""
+  args = [arg for arg in classify(work, "beside", "--do_eval",
+                                  "--init_checkpoint=%s" % (
+                                      fine_tuned[0] / "best"))
+          if not arg.startswith(("--bert_config_file", "--vocab_file"))]
+  succeed(*args)
+  expected = results(fine_tuned[0] / "best")
+  found = results(work / "beside")
+  assert found.pop("global_step") == 0
+  for name, value in found.items():
+    assert value == pytest.approx(expected[name], abs=1e-6)
+  (work / "dry.json").write_text(json.dumps(scripting.SIZES))
+  other = work / "other_vocab.txt"
+  other.write_bytes((ROOT / "albert_config" / "vocab.txt").read_bytes().replace(
+      b"[unused7]", b"[unused0]"))
+  _, log = succeed(*args, "--output_dir=%s" % (work / "contradicted"),
+                   "--bert_config_file=%s" % (work / "dry.json"),
+                   "--vocab_file=%s" % other)
+  assert "attention_probs_dropout_prob 0.0, not 0.1" in log
+  assert "is another vocabulary than" in log
+
+
+def test_other_labels_than_the_checkpoint_knows(work, fine_tuned):
+  data = work / "three"
+  data.mkdir()
+  for split in ("train", "dev"):
+    (data / (split + ".jsonl")).write_text("".join(
+        json.dumps({"title": "a" * i, "body": "b", "class": i % 3}) + "\n"
+        for i in range(1, 30)))
+  args = classify(
+      work, "three_labels", "--task_name=jsonl", "--data_dir=%s" % data,
+      "--text_a_field=title", "--text_b_field=body", "--label_field=class",
+      "--init_checkpoint=%s" % (fine_tuned[0] / "best"))
+  _, log = succeed(*args, "--do_train", "--labels=0,1,2,3", "--do_eval")
+  assert "knows the labels 0, 1, not 0, 1, 2, 3" in log
+  assert "of another shape, newly initialised: output_weights" in log
+  assert "dev has no example of 1 label(s): 3" in log
+  fail("knows the labels 0, 1, not 0, 1, 2$", *args, "--do_eval",
+       "--output_dir=%s" % (work / "unread"))
+
+
+def test_a_folder_fine_tuned_by_older_scripts(work):
+  """Their names of variables, optimizer slots included, and no task.json."""
+  sizes = dict(scripting.SIZES, vocab_size=21128)
+  (work / "older.json").write_text(json.dumps(sizes))
+  with open(str(ROOT / "tests" / "released_variables" /
+                "albert_tiny_zh_finetuned.vars.txt")) as reader:
+    names = dict(line.rstrip("\n").split("\t") for line in reader)
+  assert {"output_weights", "output_bias", "output_bias/adam_m",
+          "bert/pooler/dense/kernel"} <= set(names)
+  scale = {"312": 16, "128": 8, "1248": 32, "59": 2}
+  rng = np.random.RandomState(0)
+  with tf.Graph().as_default(), tf.Session() as sess:
+    for name, shape in names.items():
+      shape = [int(scale.get(size, size)) for size in
+               shape.strip("[]").split(", ") if size]
+      if name == "bert/embeddings/position_embeddings" or (
+          name.startswith("bert/embeddings/position_embeddings/")):
+        shape[0] = 512
+      value = rng.normal(size=shape).astype(np.float32) * 0.3
+      tf.get_variable(name, initializer=tf.constant(value) if shape else
+                      tf.constant(7, tf.int64))
+    sess.run(tf.global_variables_initializer())
+    tf.train.Saver().save(sess, str(work / "older" / "model.ckpt"))
+  args = classify(work, "from_older", "--do_eval", "--do_predict",
+                  "--bert_config_file=%s" % (work / "older.json"),
+                  "--init_checkpoint=%s" % (work / "older" / "model.ckpt"))
+  succeed(*args)
+  assert 0 < results(work / "from_older")["eval_loss"]
+  assert len(rows(work / "from_older")) == 64
+  fail(r"does not fit the configuration: output_weights "
+       r"\(checkpoint \[2, 16\], model \[15, 16\]\)", *args, "--task_name=tnews",
+       "--data_dir=%s" % tnews(work), "--output_dir=%s" % (work / "fifteen"))
+
+
+def tnews(work):
+  data = work / "tnews"
+  data.mkdir(exist_ok=True)
+  for split in ("train", "dev", "test"):
+    (data / (split + ".json")).write_text("".join(
+        json.dumps({"id": i, "sentence": "a" * i, "label": "10%d" % (i % 4)})
+        + "\n" for i in range(1, 9)))
+  return data
+
+
+def test_vectors(work, fine_tuned):
+  folder = fine_tuned[0] / "best"
+  (work / "texts.txt").write_text("今天会下雨吗\n好\n怎么办理银行卡\n",
+                                  encoding="utf-8")
+
+  def vectors(*args):
+    succeed("extract_features.py", "--init_checkpoint=%s" % folder,
+            "--input_file=%s" % (work / "texts.txt"),
+            "--output_file=%s" % (work / "vectors.npy"), *args)
+    return np.load(str(work / "vectors.npy"))
+
+  mean, cls = vectors(), vectors("--pooling=cls")
+  assert mean.shape == cls.shape == (3, 16)
+  # Of the only token between [CLS] and [SEP], the mean says all.
+  (work / "texts.txt").write_text("好\n", encoding="utf-8")
+  np.testing.assert_allclose(vectors(), mean[1:2], atol=1e-5)
+  np.testing.assert_allclose(vectors("--pooling=cls", "--layer=2"), cls[1:2],
+                             atol=1e-5)
+  assert np.abs(vectors("--layer=1") - mean[1:2]).max() > 1e-3
+  pooled = vectors("--pooling=pooled")
+  reader = tf.train.load_checkpoint(str(folder))
+  np.testing.assert_allclose(pooled, np.tanh(
+      cls[1:2] @ reader.get_tensor("bert/pooler/dense/kernel") +
+      reader.get_tensor("bert/pooler/dense/bias")), atol=1e-5)
+  fail("--layer=3: the model has layers 0 to 2", "extract_features.py",
+       "--init_checkpoint=%s" % folder, "--layer=3",
+       "--input_file=%s" % (work / "texts.txt"),
+       "--output_file=%s" % (work / "none.npy"))
+  assert not (work / "none.npy").exists()
+
+
+def test_bad_input(work):
+  bad = work / "bad_pairs"
+  bad.mkdir()
+  (bad / "train.txt").write_text("a\tb\t1\na\tb\nc\td\t0\n" * 8)
+
+  def expect(message, *args):
+    fail(message, *classify(work, "bad", "--do_train"), *args)
+
+  expect("unknown task 'lcqcm'; known are .*lcqmc", "--task_name=lcqcm")
+  expect("train.txt:2: expected 3 columns", "--data_dir=%s" % bad)
+  expect("--metric_for_best=pearson does not go with 2 labels",
+         "--metric_for_best=pearson")
+  (work / "other_size.json").write_text(json.dumps(
+      dict(scripting.SIZES, vocab_size=30000)))
+  expect("vocabulary has 21128 entries, but .* vocab_size 30000",
+         "--bert_config_file=%s" % (work / "other_size.json"))
+  fail("has no checkpoint: train first", *classify(work, "bad", "--do_predict"))
+  fail("has no checkpoint", "similarity.py", "--model_dir=%s" % bad, "a", "b")
+  _, log = succeed(*classify(work, "skipped", "--do_train", "--skip_bad_rows",
+                             "--data_dir=%s" % bad))
+  assert "skipped 8 bad row(s)" in log
