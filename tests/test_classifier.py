@@ -231,8 +231,9 @@ def test_a_folder_fine_tuned_by_older_scripts(work):
   assert 0 < results(work / "from_older")["eval_loss"]
   assert len(rows(work / "from_older")) == 64
   fail(r"does not fit the configuration: output_weights "
-       r"\(checkpoint \[2, 16\], model \[15, 16\]\)", *args, "--task_name=tnews",
-       "--data_dir=%s" % tnews(work), "--output_dir=%s" % (work / "fifteen"))
+       r"\(checkpoint \[2, 16\], model \[15, 16\]\)", *args,
+       "--task_name=tnews", "--data_dir=%s" % tnews(work),
+       "--output_dir=%s" % (work / "fifteen"))
 
 
 def tnews(work):

@@ -76,6 +76,18 @@ def test_clue(tmp_path, name, row, expected):
       InputExample(17, *expected[:2], label=None)]
 
 
+def test_the_example_of_the_readme(tmp_path):
+  task = tasks._task("title", "body", ["bad", "good"], label="stars",
+                     keep=lambda row: row.get("stars") != 3,
+                     rename={"1": "bad", "2": "bad", "4": "good", "5": "good"},
+                     metric="f1")
+  path = tmp_path / "train.json"
+  path.write_text("".join(json.dumps(
+      {"title": "a", "body": "b", "stars": n}) + "\n" for n in (5, 3, 1)))
+  assert [e.label for e in tasks.read_examples(task, str(path))] == [
+      "good", "bad"]
+
+
 def test_no_agreement_on_a_label_is_no_example(tmp_path):
   row = {"sentence1": "甲", "sentence2": "乙", "label": "-"}
   assert len(read_json(tmp_path, "ocnli", row, dict(
