@@ -27,9 +27,7 @@ done
 source ./env.sh
 model=${MODEL_DIR:-albert_tiny} data=${CLUE_DATA:-data/clue}
 out=${OUTPUT:-output/clue}
-if [[ -z ${MODEL_DIR-} ]]; then
-  "$PYTHON" download.py --item=albert_tiny --target="$model"
-fi
+"$PYTHON" download.py --item=albert_tiny --target="$model"
 for task in "${tasks[@]}"; do
   "$PYTHON" download.py --item="$task" --target="$data/$task"
 done

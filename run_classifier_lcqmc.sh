@@ -7,9 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 source ./env.sh
 model=${MODEL_DIR:-albert_tiny} data=${LCQMC_DATA:-data/lcqmc}
-if [[ -z ${MODEL_DIR-} ]]; then
-  "$PYTHON" download.py --item=albert_tiny --target="$model"
-fi
+"$PYTHON" download.py --item=albert_tiny --target="$model"
 "$PYTHON" download.py --item=lcqmc --target="$data"
 "$PYTHON" run_classifier.py \
   --task_name=lcqmc \

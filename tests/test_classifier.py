@@ -1,7 +1,15 @@
 """Fine-tuning, similarity and vectors, on a small model."""
 
+import functools
+import http.server
 import json
+import os
+import pathlib
+import re
 import shutil
+import subprocess
+import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -244,6 +252,49 @@ def tnews(work):
         json.dumps({"id": i, "sentence": "a" * i, "label": "10%d" % (i % 4)})
         + "\n" for i in range(1, 9)))
   return data
+
+
+def test_clue_in_one_command(work, fine_tuned):
+  """Model and data come from a server; a checkpoint without `checkpoint`."""
+  site = work / "site"
+  site.mkdir()
+  with zipfile.ZipFile(str(site / "albert_tiny.zip"), "w") as writer:
+    for path in (fine_tuned[0] / "best").iterdir():
+      if path.name not in ("checkpoint", "task.json"):
+        writer.write(str(path), "albert_tiny/" + path.name)
+  content = {
+      "tnews": {"id": 3, "sentence": "a", "label": "100"},
+      "wsc": {"text": "ab", "label": "true", "target": {
+          "span1_index": 0, "span1_text": "a", "span2_index": 1,
+          "span2_text": "b"}}}
+  for task, row in content.items():
+    with zipfile.ZipFile(str(site / (task + ".zip")), "w") as writer:
+      for split in ("train", "dev", "test"):
+        writer.writestr(split + ".json", (json.dumps(row) + "\n") * 70)
+  server = http.server.ThreadingHTTPServer(
+      ("127.0.0.1", 0), functools.partial(
+          http.server.SimpleHTTPRequestHandler, directory=str(site)))
+  threading.Thread(target=server.serve_forever, daemon=True).start()
+  address = "http://127.0.0.1:%d/{item}.zip" % server.server_port
+  done = subprocess.run(
+      ["bash", str(ROOT / "run_classifier_clue.sh"), "tnews", "wsc",
+       "--num_train_epochs=1", "--max_seq_length=32"],
+      env=dict(os.environ, ALBERT_MODEL_URL=address, CLUE_DATA_URL=address,
+               no_proxy="*", MODEL_DIR=str(work / "fetched"),
+               CLUE_DATA=str(work / "clue"), OUTPUT=str(work / "clue_out"),
+               ALBERT_PLATFORM="tf" + tf.__version__[0],
+               TF_CPP_MIN_LOG_LEVEL="2"),
+      capture_output=True, timeout=300)
+  server.shutdown()
+  assert not done.returncode, done.stderr.decode()
+  table = done.stdout.decode().splitlines()[-2:]
+  for line, task in zip(table, ("tnews", "wsc")):
+    assert re.match(task + r" +eval_accuracy = [\d.]+  \S+_predict.json$", line)
+    predicted = [json.loads(row) for row in pathlib.Path(
+        line.split()[-1]).read_text().splitlines()]
+    assert [row["id"] for row in predicted] == (
+        [3] * 70 if task == "tnews" else list(range(70)))
+  assert results(work / "clue_out" / "wsc")["global_step"] == 4
 
 
 def test_vectors(work, fine_tuned):
