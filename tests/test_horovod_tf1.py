@@ -149,3 +149,28 @@ def test_killing_one_ends_the_other(work, victim):
       for child in psutil.Process(process.pid).children(recursive=True):
         child.kill()
       process.kill()
+
+
+def test_fine_tuning_by_two_ranks(work):
+  """Steps are counted over both; rank 0 evaluates, predicts and writes."""
+  (work / "small.json").write_text(json.dumps(dict(
+      SIZES, vocab_size=21128, max_position_embeddings=512)))
+  command = [
+      os.path.join(os.path.dirname(sys.executable), "horovodrun"), "-np", "2",
+      "-H", "localhost:2", sys.executable, str(ROOT / "run_classifier.py"),
+      "--task_name=lcqmc", "--data_dir=%s" % (ROOT / "data" / "pairs"),
+      "--bert_config_file=%s" % (work / "small.json"),
+      "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt"),
+      "--output_dir=%s" % (work / "fine_tuned"), "--max_train_examples=64",
+      "--train_batch_size=8", "--num_train_epochs=2", "--do_train", "--do_eval",
+      "--do_predict", "--use_horovod", "--save_checkpoints_steps=4"]
+  log = finish(subprocess.Popen(
+      command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")))
+  assert "8 steps of 16 examples" in log
+  assert weights(work / "fine_tuned")["global_step"] == 8
+  history = (work / "fine_tuned" / "eval_history.tsv").read_text()
+  assert [line.split("\t")[0] for line in history.splitlines()] == [
+      "global_step", "4", "8"]
+  predicted = (work / "fine_tuned" / "test_results.tsv").read_text()
+  assert len(predicted.splitlines()) == 64
