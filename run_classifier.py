@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import random
+import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -142,6 +143,34 @@ class Split:
         path, (records.serialize(values, specs) for values in rows))
 
 
+def read_splits(task, tokenizer):
+  """Reads what is asked for: (dict of Split, labels)."""
+  examples = {
+      name: tasks.read_examples(
+          task, tasks.find_file(task, FLAGS.data_dir, name), name == "test",
+          FLAGS.skip_bad_rows)
+      for name, wanted in (
+          ("train", FLAGS.do_train or task.labels is None),
+          ("dev", FLAGS.do_eval), ("test", FLAGS.do_predict)) if wanted}
+  labels = task.labels
+  if labels is None:
+    labels = sorted({example.label for example in examples["train"]})
+  for name in {"train", "dev"} & set(examples):
+    absent = set(labels) - {example.label for example in examples[name]}
+    if absent:
+      logging.warning("%s has no example of %d label(s): %s", name,
+                      len(absent), ", ".join(sorted(absent)))
+  if not FLAGS.do_train:
+    examples.pop("train", None)
+  else:
+    examples["train"] = examples["train"][:FLAGS.max_train_examples]
+    # Labels may drift from a file's beginning to its end, further than a
+    # shuffle buffer sees.
+    random.Random(FLAGS.random_seed).shuffle(examples["train"])
+  return {name: Split(name, found, labels, tokenizer)
+          for name, found in examples.items()}, labels
+
+
 def predict(estimator, split, path, specs, checkpoint):
   """Predicts a split, shortest examples first.
 
@@ -156,8 +185,12 @@ def predict(estimator, split, path, specs, checkpoint):
       [records.RecordFile(path)], specs, False, FLAGS.max_seq_length,
       pad_to_max=FLAGS.pad_to_max or FLAGS.use_tpu,
       drop_remainder=FLAGS.use_tpu, keep_order=True)
-  found = [prediction["logits"] for prediction in estimator.predict(
-      input_fn, checkpoint_path=checkpoint)]
+  found, start = [], None
+  for prediction in estimator.predict(input_fn, checkpoint_path=checkpoint):
+    start = start or time.time()  # the model has been built and loaded
+    found.append(prediction["logits"])
+  logging.info("%d examples predicted, %.1f a second", len(split),
+               len(split) / (time.time() - start))
   logits = np.zeros([len(split), len(found[0])], np.float32)
   logits[order] = found[:len(split)]
   return logits
@@ -234,37 +267,13 @@ def main():
       FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
   config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length,
                                 tokenizer)
-  examples = {
-      split: tasks.read_examples(
-          task, tasks.find_file(task, FLAGS.data_dir, split), split == "test",
-          FLAGS.skip_bad_rows)
-      for split, wanted in (
-          ("train", FLAGS.do_train or task.labels is None),
-          ("dev", FLAGS.do_eval), ("test", FLAGS.do_predict)) if wanted}
-  labels = task.labels
-  if labels is None:
-    labels = sorted({example.label for example in examples["train"]})
+  splits, labels = read_splits(task, tokenizer)
   metric = FLAGS.metric_for_best or task.metric
   if (metric in ("pearson", "spearman")) != task.is_regression or (
       metric == "f1" and len(labels) != 2):
     raise InputError("--metric_for_best=%s does not go with %s" % (
         metric, "numbers" if task.is_regression else
         "%d labels" % len(labels)))
-  for split in ("train", "dev"):
-    absent = set(labels) - {e.label for e in examples.get(split, [])}
-    if split in examples and absent:
-      logging.warning("%s has no example of %d label(s): %s", split,
-                      len(absent), ", ".join(sorted(absent)))
-  if "train" in examples:
-    examples["train"] = examples["train"][:FLAGS.max_train_examples]
-    # Labels may drift from a file's beginning to its end, further than a
-    # shuffle buffer sees.
-    random.Random(FLAGS.random_seed).shuffle(examples["train"])
-    if not FLAGS.do_train:
-      del examples["train"]
-  splits = {name: Split(name, found, labels, tokenizer)
-            for name, found in examples.items()}
-
   task_name = FLAGS.task_name.lower()
   description = {
       "task_name": task_name, "labels": labels,
@@ -295,10 +304,12 @@ def main():
       num_train_steps, int(num_train_steps * FLAGS.warmup_proportion))
   estimator = training.create_estimator(FLAGS, model_fn,
                                         FLAGS.eval_batch_size)
-  record_path = os.path.join(estimator.model_dir, "%s.tf_record")
+
+  def record_path(name):
+    return os.path.join(estimator.model_dir, name + ".tf_record")
 
   def evaluate(checkpoint):
-    logits = predict(estimator, splits["dev"], record_path % "dev", specs,
+    logits = predict(estimator, splits["dev"], record_path("dev"), specs,
                      checkpoint)
     results, report = score(logits, splits["dev"].targets, labels)
     if report:
@@ -307,11 +318,11 @@ def main():
     return dict(results, global_step=outputs.step_of(checkpoint))
 
   if FLAGS.do_train:
-    splits["train"].write(record_path % "train", specs)
+    splits["train"].write(record_path("train"), specs)
 
     def train_input_fn_at(step):
       return records.input_fn_builder(
-          [records.RecordFile(record_path % "train")], specs, True,
+          [records.RecordFile(record_path("train"))], specs, True,
           FLAGS.max_seq_length, pad_to_max=FLAGS.pad_to_max or FLAGS.use_tpu,
           drop_remainder=True, seed=FLAGS.random_seed + step,
           shard=(workers.size, workers.rank))
@@ -334,9 +345,9 @@ def main():
         outputs.latest_checkpoint(os.path.join(FLAGS.output_dir, "best")) or
         outputs.latest_checkpoint(FLAGS.output_dir))
     logging.info("predicting with %s", checkpoint or FLAGS.init_checkpoint)
-    logits = predict(estimator, splits["test"], record_path % "test", specs,
+    logits = predict(estimator, splits["test"], record_path("test"), specs,
                      checkpoint)
-    write_predictions(task_name, examples["test"], logits, labels)
+    write_predictions(task_name, splits["test"].examples, logits, labels)
 
 
 if __name__ == "__main__":
