@@ -1,0 +1,158 @@
+"""Exact match and F1 of extracted answers, by the official rules.
+
+SQuAD 1.1 and 2.0: Rajpurkar et al., arXiv:1606.05250 and arXiv:1806.03822.
+CMRC2018: Cui et al., arXiv:1810.07366. DRCD: Shao et al., arXiv:1806.00920.
+"""
+
+import collections
+import re
+import string
+
+# What CMRC2018's rule takes for punctuation.
+_CMRC_PUNCTUATION = frozenset(
+    "-:_*^/\\~`+=，。：？！“”；’《》…·、「」（）－～『』") | {"……"}
+
+
+def squad_tokens(text):
+  """SQuAD's normalization: lower case, no punctuation, no a / an / the."""
+  text = "".join(c for c in text.lower() if c not in string.punctuation)
+  return re.sub(r"\b(a|an|the)\b", " ", text).split()
+
+
+def cmrc_tokens(text):
+  """CMRC2018's mixed segmentation, without punctuation.
+
+  A Chinese character is a token, and so is what stands between Chinese
+  characters, punctuation and white space: a word in Latin letters, a number.
+  """
+  tokens, word = [], ""
+  for char in text.lower().strip() + " ":
+    chinese = "\u4e00" <= char <= "\u9fa5"
+    if chinese or char in _CMRC_PUNCTUATION or char.isspace():
+      tokens += [word] * bool(word) + [char] * chinese
+      word = ""
+    elif char in string.punctuation:
+      tokens += [word] * bool(word) + [char]
+      word = ""
+    else:
+      word += char
+  return tokens
+
+
+def drcd_tokens(text):
+  """DRCD's unit is the character; SQuAD's rules for the rest."""
+  return list("".join(squad_tokens(text)))
+
+
+def bag_f1(answer, prediction):
+  """SQuAD's F1: tokens in common, in any order.
+
+  Args:
+    answer, prediction: list of str; where one is empty, 1.0 if both are.
+  """
+  if not answer or not prediction:
+    return float(answer == prediction)
+  common = sum((collections.Counter(answer) &
+                collections.Counter(prediction)).values())
+  return 2.0 * common / (len(answer) + len(prediction))
+
+
+def substring_f1(answer, prediction):
+  """CMRC2018's F1: tokens of the longest common substring."""
+  longest = 0
+  lengths = [0] * (len(prediction) + 1)
+  for token in answer:
+    previous = 0
+    for i, other in enumerate(prediction, 1):
+      previous, lengths[i] = lengths[i], (
+          previous + 1 if token == other else 0)
+      longest = max(longest, lengths[i])
+  return 2.0 * longest / max(len(answer) + len(prediction), 1)
+
+
+def _cmrc_exact(text):
+  return "".join(char for char in text.lower().strip()
+                 if char not in _CMRC_PUNCTUATION)
+
+
+# Rules: how a text is compared as a whole, how it is cut, how F1 is taken.
+RULES = {
+    "squad": (squad_tokens, squad_tokens, bag_f1),
+    "drcd": (drcd_tokens, drcd_tokens, bag_f1),
+    "cmrc2018": (_cmrc_exact, cmrc_tokens, substring_f1),
+}
+
+
+def scores(rule, answers, prediction):
+  """Compares a prediction with the answers that people gave.
+
+  Args:
+    rule: key of RULES.
+    answers: list of str; empty where the question has no answer.
+    prediction: str, "" for "no answer".
+
+  Returns:
+    (exact match, F1), the best over the answers, in [0, 1].
+  """
+  whole, cut, f1 = RULES[rule]
+  if rule != "cmrc2018":
+    answers = [answer for answer in answers if whole(answer)]
+  pairs = [(float(whole(answer) == whole(prediction)),
+            f1(cut(answer), cut(prediction))) for answer in answers or [""]]
+  return max(exact for exact, _ in pairs), max(value for _, value in pairs)
+
+
+def evaluate(rule, answers, predictions):
+  """Averages over questions; one without a prediction counts as wrong.
+
+  Args:
+    rule: key of RULES.
+    answers: dict, id -> list of str, see `scores`.
+    predictions: dict, id -> str.
+
+  Returns:
+    dict of "exact" and "f1" in percent and "total"; where questions with and
+    without answers are there, also "HasAns_..." and "NoAns_...".
+  """
+  each = {key: scores(rule, golds, predictions[key])
+          if key in predictions else (0.0, 0.0)
+          for key, golds in answers.items()}
+  results = _means("", each.values())
+  parts = {"HasAns_": [each[key] for key in answers if answers[key]],
+           "NoAns_": [each[key] for key in answers if not answers[key]]}
+  if all(parts.values()):
+    for prefix, part in parts.items():
+      results.update(_means(prefix, part))
+  return results
+
+
+def _means(prefix, pairs):
+  pairs = list(pairs)
+  return {prefix + "exact": 100.0 * sum(p[0] for p in pairs) / len(pairs),
+          prefix + "f1": 100.0 * sum(p[1] for p in pairs) / len(pairs),
+          prefix + "total": len(pairs)}
+
+
+def best_threshold(values, null_scores, has_answer):
+  """Finds above which null score to answer "no answer" (SQuAD 2.0).
+
+  Args:
+    values: dict, id -> exact match or F1 of the best answer that is one.
+    null_scores: dict, id -> float, how much speaks for "no answer".
+    has_answer: dict, id -> bool.
+
+  Returns:
+    (best mean in percent, threshold): "no answer" is given where the null score
+    is greater than the threshold.
+  """
+  # Above all: no question is answered, and those without an answer are right.
+  total = sum(not has_answer[key] for key in values)
+  order = sorted(values, key=lambda key: null_scores[key])
+  best, threshold = total, (null_scores[order[0]] - 1.0 if order else 0.0)
+  for i, key in enumerate(order):
+    total += values[key] if has_answer[key] else -1
+    last = i + 1 == len(order)
+    if total > best and (last or
+                         null_scores[order[i + 1]] > null_scores[key]):
+      best, threshold = total, null_scores[key]
+  return 100.0 * best / len(values), threshold

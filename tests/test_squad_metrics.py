@@ -1,0 +1,69 @@
+"""Metrics of extracted answers, worked by hand and by brute force."""
+
+import random
+
+import pytest
+
+import squad_metrics
+from squad_metrics import cmrc_tokens, scores, squad_tokens
+
+
+def test_normalization():
+  assert squad_tokens("The  Cat, an a-b's A!") == ["cat", "abs"]
+  assert cmrc_tokens("在2018年，ALBERT base（谷歌）") == [
+      "在", "2018", "年", "albert", "base", "谷", "歌"]
+  assert squad_metrics.drcd_tokens("臺 灣ab") == ["臺", "灣", "a", "b"]
+
+
+@pytest.mark.parametrize("rule, answers, prediction, exact, f1", [
+    ("squad", ["the cat"], "A cat.", 1, 1),
+    ("squad", ["black cat", "dog"], "cat", 0, 2 * 1 / (2 + 1)),
+    ("squad", ["b b c"], "b b b", 0, 2 * 2 / 6),
+    ("squad", [], "", 1, 1),
+    ("squad", [], "cat", 0, 0),
+    ("squad", ["cat"], "", 0, 0),
+    ("squad", ["the"], "", 1, 1),  # nothing is left of the only answer
+    ("drcd", ["臺灣大學"], "臺灣", 0, 2 * 2 / 6),
+    ("drcd", ["臺灣，大學"], "臺灣，大學", 1, 1),
+    ("cmrc2018", ["《红楼梦》"], "红楼梦", 1, 1),
+    ("cmrc2018", ["红楼梦第一回"], "第一红楼梦回", 0, 2 * 3 / 12),
+    ("cmrc2018", ["2018年"], "2018", 0, 2 * 1 / 3),
+    ("cmrc2018", ["红楼", "梦"], "西游", 0, 0),
+    ("cmrc2018", ["一个很长的段落里的答案"], "一个很长的段落里的答案就在这里", 0,
+     2 * 11 / (11 + 15)),
+])
+def test_scores(rule, answers, prediction, exact, f1):
+  assert scores(rule, answers, prediction) == pytest.approx((exact, f1))
+
+
+def test_averages_and_parts():
+  found = squad_metrics.evaluate(
+      "squad", {"a": ["cat"], "b": ["black dog"], "c": [], "d": ["x"]},
+      {"a": "cat", "b": "dog", "c": "bird"})
+  assert found == pytest.approx({
+      "exact": 25, "f1": 100 * (1 + 2 / 3) / 4, "total": 4,
+      "HasAns_exact": 100 / 3, "HasAns_f1": 100 * (1 + 2 / 3) / 3,
+      "HasAns_total": 3, "NoAns_exact": 0, "NoAns_f1": 0, "NoAns_total": 1})
+  assert set(squad_metrics.evaluate("drcd", {"a": ["x"]}, {})) == {
+      "exact", "f1", "total"}
+
+
+def mean_at(threshold, values, null_scores, has_answer):
+  return 100.0 * sum(
+      float(not has_answer[key]) if null_scores[key] > threshold else
+      values[key] for key in values) / len(values)
+
+
+def test_the_best_threshold_is_that_of_brute_force():
+  rng = random.Random(0)
+  for _ in range(200):
+    keys = [str(i) for i in range(rng.randint(1, 12))]
+    values = {key: rng.choice([0.0, 0.5, 1.0]) for key in keys}
+    has_answer = {key: rng.random() < 0.6 for key in keys}
+    values.update({key: 0.0 for key in keys if not has_answer[key]})
+    null_scores = {key: float(rng.randint(-3, 3)) for key in keys}
+    question = values, null_scores, has_answer
+    best, threshold = squad_metrics.best_threshold(*question)
+    assert best == pytest.approx(max(
+        mean_at(value, *question) for value in range(-5, 5)))
+    assert mean_at(threshold, *question) == pytest.approx(best)
