@@ -1,5 +1,6 @@
 """WordPiece and SentencePiece tokenizers, packing and truncation of pairs."""
 
+import difflib
 import re
 import unicodedata
 
@@ -82,6 +83,15 @@ class _Tokenizer:
 
   def tokenize_plain(self, text):
     """Like `tokenize`, but "[MASK]" and the like are ordinary text."""
+    raise NotImplementedError
+
+  def tokenize_with_offsets(self, text):
+    """Like `tokenize_plain`, and says where each token stands in `text`.
+
+    Returns:
+      (tokens, spans): lists of str and of (start, end), `text[start:end]` being
+      what the token was made from.
+    """
     raise NotImplementedError
 
   def is_word_start(self, token):
@@ -179,10 +189,13 @@ class WordPieceTokenizer(_Tokenizer):
 
   def basic_tokenize(self, text):
     """Cuts at white space, punctuation and around each Chinese character."""
+    return self._normalize(text).split()
+
+  def _normalize(self, text):
     text = self.clean(text)
     if self.do_lower_case:
       text = unicodedata.normalize("NFD", text.lower())
-    return text.translate(self._isolate).split()
+    return text.translate(self._isolate)
 
   def wordpiece(self, word):
     """Cuts a basic token into the longest pieces the vocabulary has."""
@@ -206,6 +219,26 @@ class WordPieceTokenizer(_Tokenizer):
   def tokenize_plain(self, text):
     return [piece for word in self.basic_tokenize(text)
             for piece in self.wordpiece(word)]
+
+  def tokenize_with_offsets(self, text):
+    # What a character becomes depends on that character alone, but for the
+    # spelling of a final sigma, which is as long.
+    origins = [index for index, char in enumerate(text)
+               for _ in self._normalize(char)]
+    tokens, spans = [], []
+    for word in re.finditer(r"\S+", self._normalize(text)):
+      pieces = self.wordpiece(word.group())
+      start = word.start()
+      for number, piece in enumerate(pieces):
+        end = word.end() if number + 1 == len(pieces) else (
+            start + len(piece) - 2 * piece.startswith("##"))
+        last = origins[end - 1] + 1
+        while last < len(text) and unicodedata.combining(text[last]):
+          last += 1  # an accent of its own, which has been stripped
+        tokens.append(piece)
+        spans.append((origins[start], last))
+        start = end
+    return tokens, spans
 
   def is_word_start(self, token):
     return not token.startswith("##")
@@ -247,18 +280,53 @@ class SentencePieceTokenizer(_Tokenizer):
     self.do_lower_case = do_lower_case
 
   def tokenize_plain(self, text):
+    pieces = []
+    for piece in self._model.EncodeAsPieces(self._normalize(text)):
+      pieces.extend(self._split(piece))
+    return pieces
+
+  def _normalize(self, text):
     text = " ".join(text.split()).replace("``", '"').replace("''", '"')
     text = "".join(char for char in unicodedata.normalize("NFKD", text)
                    if not unicodedata.combining(char))
-    if self.do_lower_case:
-      text = text.lower()
-    pieces = []
-    for piece in self._model.EncodeAsPieces(text):
-      if piece[-1] == "," and piece[-2:-1].isdigit():
-        pieces.extend(self._split_number(piece[:-1]) + [","])
-      else:
-        pieces.append(piece)
-    return pieces
+    return text.lower() if self.do_lower_case else text
+
+  def _split(self, piece):
+    """Parts a number from the comma after it, as Google's ALBERT does."""
+    if piece[-1] == "," and piece[-2:-1].isdigit():
+      return self._split_number(piece[:-1]) + [","]
+    return [piece]
+
+  def tokenize_with_offsets(self, text):
+    tokens = self.tokenize_plain(text)
+    written = "".join(token.replace(_WORD_START, "") for token in tokens)
+    origins = self._origins(text, written)
+    spans, start = [], 0
+    for token in tokens:
+      end = start + len(token.replace(_WORD_START, ""))
+      places = origins[start:end] or origins[start:start + 1] or [
+          (len(text), len(text))]
+      spans.append((places[0][0], places[-1][1]))
+      start = end
+    return tokens, spans
+
+  def _origins(self, text, written):
+    """Returns where in `text` each character of `written` comes from."""
+    origins, normalized = [], ""
+    for match in re.finditer(r"``|''|[^\s]", text):
+      part = self._normalize(match.group())
+      origins += [match.span()] * len(part)
+      normalized += part
+    if normalized == written:
+      return origins
+    # The model has its own normalization, of little else than rare characters.
+    found = []
+    for _, start, end, first, last in difflib.SequenceMatcher(
+        None, normalized, written, autojunk=False).get_opcodes():
+      for i in range(last - first):
+        found.append(origins[min(start + i, max(end - 1, start),
+                                 len(origins) - 1)] if origins else (0, 0))
+    return found
 
   def _split_number(self, piece):
     pieces = self._model.EncodeAsPieces(piece.replace(_WORD_START, ""))

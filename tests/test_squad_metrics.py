@@ -29,8 +29,7 @@ def test_normalization():
     ("cmrc2018", ["红楼梦第一回"], "第一红楼梦回", 0, 2 * 3 / 12),
     ("cmrc2018", ["2018年"], "2018", 0, 2 * 1 / 3),
     ("cmrc2018", ["红楼", "梦"], "西游", 0, 0),
-    ("cmrc2018", ["一个很长的段落里的答案"], "一个很长的段落里的答案就在这里", 0,
-     2 * 11 / (11 + 15)),
+    ("cmrc2018", ["段落里的答案"], "段落里的答案就在这里", 0, 2 * 6 / (6 + 10)),
 ])
 def test_scores(rule, answers, prediction, exact, f1):
   assert scores(rule, answers, prediction) == pytest.approx((exact, f1))
