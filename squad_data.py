@@ -1,0 +1,202 @@
+"""Questions about passages: files, windows of tokens, and back to the text."""
+
+import collections
+import json
+
+from absl import logging
+
+from errors import InputError
+
+# A question. `answers`: list of str, empty if the passage has none, None if the
+# file does not say. `start`: where in `context` the first answer begins; None
+# if it does not stand there.
+Question = collections.namedtuple(
+    "Question", ["id", "text", "context", "answers", "start"])
+
+# A question with as much of its passage as fits.
+#   number: int, which question.
+#   input_ids, segment_ids: lists of int; [CLS] question [SEP] passage [SEP].
+#   offset: int, place in `input_ids` of the first passage token.
+#   first: int, which token of the passage that is.
+#   count: int, passage tokens in this window.
+Window = collections.namedtuple("Window", [
+    "number", "input_ids", "segment_ids", "offset", "first", "count"])
+
+
+def read_questions(path):
+  """Reads a file in SQuAD's JSON or in CMRC2018's own.
+
+  Args:
+    path: str.
+
+  Returns:
+    list of Question, at least one.
+
+  Raises:
+    InputError: the file is no such JSON, or an id stands there twice.
+  """
+  questions, ids = [], set()
+  try:
+    with open(path, encoding="utf-8-sig") as reader:
+      content = json.load(reader)
+    for question in _cmrc(content) if isinstance(content, list) else (
+        _squad(content)):
+      if question.id in ids:
+        raise InputError("%s: the id %s stands there twice" % (
+            path, question.id))
+      ids.add(question.id)
+      questions.append(question)
+  except (KeyError, TypeError) as error:
+    raise InputError("%s: not SQuAD's or CMRC2018's layout: %s, after %d "
+                     "question(s)" % (path, error, len(questions))) from error
+  except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    raise InputError("%s: not JSON (%s)" % (path, error)) from error
+  if not questions:
+    raise InputError("%s: has no questions" % path)
+  return questions
+
+
+def _squad(content):
+  for article in content["data"]:
+    for paragraph in article["paragraphs"]:
+      for row in paragraph["qas"]:
+        answers = row.get("answers")
+        if row.get("is_impossible"):
+          answers = []
+        yield _question(
+            row["id"], row["question"], paragraph["context"],
+            answers and [answer["text"] for answer in answers],
+            answers[0].get("answer_start", -1) if answers else -1)
+
+
+def _cmrc(content):
+  for passage in content:
+    for row in passage["qas"]:
+      yield _question(row["query_id"], row["query_text"],
+                      passage["context_text"], row.get("answers"), -1)
+
+
+def _question(name, text, context, answers, start):
+  return Question(str(name), text, context, answers, find_answer(
+      context, answers[0], start) if answers else None)
+
+
+def find_answer(context, answer, start):
+  """Returns where an answer begins: at `start`, or nearest to it; or None.
+
+  Args:
+    context, answer: str.
+    start: int, where the file says it begins; -1 if it does not.
+  """
+  places = []
+  place = context.find(answer)
+  while answer and place >= 0:
+    places.append(place)
+    place = context.find(answer, place + 1)
+  if start < 0:
+    return places[0] if places else None
+  return min(places, key=lambda place: abs(place - start), default=None)
+
+
+class Passages:
+  """Questions as windows of tokens.
+
+  Args:
+    questions: list of Question.
+    tokenizer: of tokenization.py.
+    max_seq_length: int, most ids of a window.
+    doc_stride: int, passage tokens from one window to the next.
+    max_query_length: int, most tokens of a question; the rest is cut off.
+
+  Attributes:
+    questions: as given.
+    windows: list of Window, those of a question in a row.
+    spans: list of list of (start, end): where the tokens of each question's
+      passage stand in it.
+
+  Raises:
+    InputError: no token of a passage fits beside the longest question.
+  """
+
+  def __init__(self, questions, tokenizer, max_seq_length, doc_stride,
+               max_query_length):
+    self.questions = questions
+    self.windows, self.spans = [], []
+    cut, tokens_of = 0, {}
+    for number, question in enumerate(questions):
+      if question.context not in tokens_of:  # they come in a row
+        tokens, spans = tokenizer.tokenize_with_offsets(question.context)
+        tokens_of = {question.context: (
+            tokenizer.convert_tokens_to_ids(tokens), spans)}
+      ids, spans = tokens_of[question.context]
+      self.spans.append(spans)
+      query = tokenizer.convert_tokens_to_ids(
+          tokenizer.tokenize_plain(question.text))
+      cut += len(query) > max_query_length
+      head = [tokenizer.cls_id] + query[:max_query_length] + [tokenizer.sep_id]
+      room = max_seq_length - len(head) - 1
+      if room < 1:
+        raise InputError(
+            "question %s: its %d tokens leave no room for the passage: raise "
+            "--max_seq_length or lower --max_query_length" % (
+                question.id, len(head) - 2))
+      first = 0
+      while True:
+        part = ids[first:first + room]
+        self.windows.append(Window(
+            number, head + part + [tokenizer.sep_id],
+            [0] * len(head) + [1] * (len(part) + 1), len(head), first,
+            len(part)))
+        if first + room >= len(ids):
+          break
+        first += min(doc_stride, room)
+    if cut:
+      logging.info("%d question(s) cut to %d tokens", cut, max_query_length)
+
+  def answer_tokens(self, number):
+    """Returns (first, last) token of a question's first answer, or None."""
+    question = self.questions[number]
+    if question.start is None:
+      return None
+    end = question.start + len(question.answers[0])
+    inside = [i for i, (first, last) in enumerate(self.spans[number])
+              if last > question.start and first < end]
+    return (inside[0], inside[-1]) if inside else None
+
+  def targets(self, window):
+    """Returns the places of the answer in a window's ids.
+
+    Returns:
+      (start, end), or (0, 0), the place of [CLS], where it is not all in there.
+    """
+    tokens = self.answer_tokens(window.number)
+    if not tokens or tokens[0] < window.first or (
+        tokens[1] >= window.first + window.count):
+      return 0, 0
+    shift = window.offset - window.first
+    return tokens[0] + shift, tokens[1] + shift
+
+  def text(self, window, start, end):
+    """Returns the passage from place `start` to place `end` of a window."""
+    spans = self.spans[window.number]
+    shift = window.first - window.offset
+    return self.questions[window.number].context[
+        spans[start + shift][0]:spans[end + shift][1]]
+
+  def has_most_context(self, window, place, windows):
+    """Whether no other window shows more around a token.
+
+    Args:
+      window: Window.
+      place: int, of a passage token in its ids.
+      windows: list of Window, all those of the question.
+    """
+    token = place - window.offset + window.first
+
+    def context(other):
+      left, right = token - other.first, other.first + other.count - 1 - token
+      # Of equal contexts, that of the longer window counts, as in BERT.
+      return min(left, right) + 0.01 * other.count if min(
+          left, right) >= 0 else -1
+
+    return max(windows, key=context) is window
