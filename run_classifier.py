@@ -4,7 +4,6 @@ import collections
 import json
 import os
 import random
-import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -12,10 +11,10 @@ import tqdm
 from absl import flags, logging
 
 import errors
+import finetuning
 import heads
 import metrics
 import outputs
-import records
 import tasks
 import tokenization
 import training
@@ -23,8 +22,7 @@ from errors import InputError
 from records import FeatureSpec
 
 FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(training)
-flags.adopt_module_key_flags(tokenization)
+flags.adopt_module_key_flags(finetuning)
 
 flags.DEFINE_string("task_name", None, "Task; see tasks.py.")
 flags.DEFINE_string("data_dir", None, "Folder with the task's files.")
@@ -41,17 +39,8 @@ flags.DEFINE_enum("metric_for_best", None, metrics.METRICS,
                   "is judged.")
 flags.DEFINE_integer("max_seq_length", 128,
                      "Most tokens of an example; longer ones are truncated.")
-flags.DEFINE_bool("pad_to_max", False,
-                  "Pad all examples to --max_seq_length, as on a TPU, in place "
-                  "of batching those of like length.")
-flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.")
-flags.DEFINE_float("warmup_proportion", 0.1,
-                   "Share of the steps during which the rate rises.")
 flags.DEFINE_integer("max_train_examples", None,
                      "Use only so many examples, the first of the file.")
-flags.DEFINE_bool("do_predict", False,
-                  "Whether to predict the test file with the best checkpoint.")
-flags.DEFINE_alias("predict_batch_size", "eval_batch_size")
 
 
 def classifier_head_builder(num_labels):
@@ -78,12 +67,6 @@ def classifier_head_builder(num_labels):
         predictions={"logits": logits})
 
   return head
-
-
-def loss_totals(features):
-  """What the head's loss is divided by; see training.model_fn_builder."""
-  return {"example_loss": tf.reduce_sum(
-      tf.cast(features["is_real_example"], tf.float32))}
 
 
 class Split:
@@ -121,27 +104,6 @@ class Split:
             "%s %d" % item for item in counts.most_common(20)) if (
                 labels and counts) else "")
 
-  def __len__(self):
-    return len(self.examples)
-
-  def write(self, path, specs, order=None, multiple_of=1):
-    """Writes records.
-
-    Args:
-      path: str.
-      specs: list of FeatureSpec.
-      order: iterable of int, which examples in what order; default: all.
-      multiple_of: int; the records are filled up to a multiple of it with
-        examples that do not count (for a TPU, whose batches are all full).
-    """
-    filling = {"input_ids": [0], "input_mask": [0], "segment_ids": [0],
-               "label_ids": 0, "is_real_example": 0}
-    rows = [self.features[i] for i in (
-        range(len(self)) if order is None else order)]
-    rows += [filling] * (-len(rows) % multiple_of)
-    records.write_records(
-        path, (records.serialize(values, specs) for values in rows))
-
 
 def read_splits(task, tokenizer):
   """Reads what is asked for: (dict of Split, labels)."""
@@ -169,31 +131,6 @@ def read_splits(task, tokenizer):
     random.Random(FLAGS.random_seed).shuffle(examples["train"])
   return {name: Split(name, found, labels, tokenizer)
           for name, found in examples.items()}, labels
-
-
-def predict(estimator, split, path, specs, checkpoint):
-  """Predicts a split, shortest examples first.
-
-  Returns:
-    float32 [N, L], logits in the order of the examples.
-  """
-  order = sorted(range(len(split)),
-                 key=lambda i: len(split.features[i]["input_ids"]))
-  split.write(path, specs, order,
-              FLAGS.eval_batch_size if FLAGS.use_tpu else 1)
-  input_fn = records.input_fn_builder(
-      [records.RecordFile(path)], specs, False, FLAGS.max_seq_length,
-      pad_to_max=FLAGS.pad_to_max or FLAGS.use_tpu,
-      drop_remainder=FLAGS.use_tpu, keep_order=True)
-  found, start = [], None
-  for prediction in estimator.predict(input_fn, checkpoint_path=checkpoint):
-    start = start or time.time()  # the model has been built and loaded
-    found.append(prediction["logits"])
-  logging.info("%d examples predicted, %.1f a second", len(split),
-               len(split) / (time.time() - start))
-  logits = np.zeros([len(split), len(found[0])], np.float32)
-  logits[order] = found[:len(split)]
-  return logits
 
 
 def log_softmax(logits):
@@ -256,17 +193,8 @@ def main():
   errors.require_flags("task_name", "data_dir", "output_dir")
   task = tasks.get_task(FLAGS.task_name, FLAGS.text_a_field,
                         FLAGS.text_b_field, FLAGS.label_field, FLAGS.labels)
-  if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
-    raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
-  workers = training.start(FLAGS)
-  if not FLAGS.do_train:
-    outputs.require_model(FLAGS)
-  training.take_files_beside_checkpoint(FLAGS)
-  errors.require_flags("bert_config_file")
-  tokenizer = tokenization.create_tokenizer(
-      FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
-  config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length,
-                                tokenizer)
+  task_name = FLAGS.task_name.lower()
+  workers, tokenizer, config = finetuning.start(FLAGS)
   splits, labels = read_splits(task, tokenizer)
   metric = FLAGS.metric_for_best or task.metric
   if (metric in ("pearson", "spearman")) != task.is_regression or (
@@ -274,80 +202,41 @@ def main():
     raise InputError("--metric_for_best=%s does not go with %s" % (
         metric, "numbers" if task.is_regression else
         "%d labels" % len(labels)))
-  task_name = FLAGS.task_name.lower()
-  description = {
-      "task_name": task_name, "labels": labels,
-      "max_seq_length": FLAGS.max_seq_length,
-      "do_lower_case": FLAGS.do_lower_case}
   check_labels_of_checkpoint(labels)
-  tokenizer_file = (FLAGS.spm_model_file, "spm.model") if (
-      FLAGS.spm_model_file) else (FLAGS.vocab_file, "vocab.txt")
   if not workers.rank:
-    outputs.prepare_output_dir(
-        FLAGS, {"config.json": config.to_dict(), "task.json": description},
-        [tokenizer_file])
-  specs = [FeatureSpec("input_ids", "int", None),
-           FeatureSpec("input_mask", "int", None),
-           FeatureSpec("segment_ids", "int", None),
-           FeatureSpec("label_ids", "int" if labels else "float", 0),
-           FeatureSpec("is_real_example", "int", 0)]
+    files = finetuning.prepare_output_dir(
+        FLAGS, config, {"task_name": task_name, "labels": labels})
+  runner = finetuning.Runner(
+      FLAGS, workers, config, classifier_head_builder(len(labels)),
+      finetuning.SPECS + (
+          FeatureSpec("label_ids", "int" if labels else "float", 0),),
+      len(splits["train"].examples) if FLAGS.do_train else 0)
 
-  num_train_steps = 0
-  if FLAGS.do_train:
-    num_train_steps = int(len(splits["train"]) * FLAGS.num_train_epochs /
-                          (FLAGS.train_batch_size * workers.size))
-    if not num_train_steps:
-      raise InputError("%d training examples are less than one batch of %d" % (
-          len(splits["train"]), FLAGS.train_batch_size * workers.size))
-  model_fn = training.model_fn_builder(
-      config, FLAGS, classifier_head_builder(len(labels)), loss_totals,
-      num_train_steps, int(num_train_steps * FLAGS.warmup_proportion))
-  estimator = training.create_estimator(FLAGS, model_fn,
-                                        FLAGS.eval_batch_size)
-
-  def record_path(name):
-    return os.path.join(estimator.model_dir, name + ".tf_record")
+  def predict(name, checkpoint):
+    return np.array([row["logits"] for row in runner.predict(
+        name, splits[name].features, checkpoint)])
 
   def evaluate(checkpoint):
-    logits = predict(estimator, splits["dev"], record_path("dev"), specs,
-                     checkpoint)
-    results, report = score(logits, splits["dev"].targets, labels)
+    results, report = score(predict("dev", checkpoint), splits["dev"].targets,
+                            labels)
     if report:
       outputs.write_text(os.path.join(FLAGS.output_dir, "eval_report.txt"),
                          report)
     return dict(results, global_step=outputs.step_of(checkpoint))
 
   if FLAGS.do_train:
-    splits["train"].write(record_path("train"), specs)
-
-    def train_input_fn_at(step):
-      return records.input_fn_builder(
-          [records.RecordFile(record_path("train"))], specs, True,
-          FLAGS.max_seq_length, pad_to_max=FLAGS.pad_to_max or FLAGS.use_tpu,
-          drop_remainder=True, seed=FLAGS.random_seed + step,
-          shard=(workers.size, workers.rank))
-
-    evaluator = outputs.Evaluator(
-        FLAGS.output_dir, evaluate,
-        outputs.BestRule("eval_" + metric, higher_is_better=True),
-        ["config.json", "task.json", tokenizer_file[1]] +
-        ["eval_report.txt"] * bool(labels),
-        FLAGS.early_stop_evals) if FLAGS.do_eval else None
-    logging.info("%d steps of %d examples", num_train_steps,
-                 FLAGS.train_batch_size * workers.size)
-    training.train_and_evaluate(estimator, FLAGS, train_input_fn_at,
-                                num_train_steps, evaluator)
+    evaluator = None
+    if FLAGS.do_eval and not workers.rank:
+      evaluator = outputs.Evaluator(
+          FLAGS.output_dir, evaluate,
+          outputs.BestRule("eval_" + metric, higher_is_better=True),
+          files + ["eval_report.txt"] * bool(labels), FLAGS.early_stop_evals)
+    runner.train(splits["train"].features, evaluator)
   elif FLAGS.do_eval and not workers.rank:
     outputs.evaluate_and_write(FLAGS.output_dir, evaluate)
-
   if FLAGS.do_predict and not workers.rank:
-    checkpoint = (
-        outputs.latest_checkpoint(os.path.join(FLAGS.output_dir, "best")) or
-        outputs.latest_checkpoint(FLAGS.output_dir))
-    logging.info("predicting with %s", checkpoint or FLAGS.init_checkpoint)
-    logits = predict(estimator, splits["test"], record_path("test"), specs,
-                     checkpoint)
-    write_predictions(task_name, splits["test"].examples, logits, labels)
+    write_predictions(task_name, splits["test"].examples,
+                      predict("test", runner.best_checkpoint()), labels)
 
 
 if __name__ == "__main__":
