@@ -33,3 +33,84 @@ def classifier_logits(model, num_labels):
                          initializer=tf.zeros_initializer())
   return tf.nn.bias_add(
       tf.matmul(pooled_output, weights, transpose_b=True), bias)
+
+
+def span_logits(model):
+  """BERT's: scores each token as the first and as the last of an answer.
+
+  Variables `cls/squad/output_weights` and `cls/squad/output_bias`.
+
+  Args:
+    model: AlbertModel.
+
+  Returns:
+    (start, end), both float [B, S].
+  """
+  x = model.get_sequence_output()  # [B, S, H]
+  with tf.variable_scope("cls/squad", reuse=tf.AUTO_REUSE):
+    weights = tf.get_variable("output_weights", [2, model.config.hidden_size],
+                              initializer=modeling.initializer(model.config))
+    bias = tf.get_variable("output_bias", [2],
+                           initializer=tf.zeros_initializer())
+  logits = tf.tensordot(x, weights, [[2], [1]]) + bias  # [B, S, 2]
+  return logits[:, :, 0], logits[:, :, 1]
+
+
+class BeamSpan:
+  """ALBERT's: the end is scored given the start; and is there an answer at all.
+
+  Variables under `start_logits`, `end_logits` and `answer_class`, as in
+  Google's ALBERT.
+
+  Args:
+    model: AlbertModel.
+    mask: int [B, S], 1 where an answer may begin and end.
+
+  Attributes:
+    start: float [B, S], scores; -1e30 where `mask` is 0.
+    answerable: float [B], greater where no answer is likelier.
+  """
+
+  def __init__(self, model, mask):
+    config = model.config
+    self._model = model
+    self._x = model.get_sequence_output()  # [B, S, H]
+    self._masked = -1e30 * (1.0 - tf.cast(mask, tf.float32))
+    self._batch, self._sequence, self._hidden = modeling.get_shape_list(
+        self._x, 3, "sequence output")
+    self.start = self._score(self._x, "start_logits/dense", [
+        self._batch, self._sequence]) + self._masked
+    likely = tf.einsum("bs,bsh->bh", tf.nn.softmax(self.start), self._x)
+    y = modeling.dense(tf.concat([likely, self._x[:, 0]], -1), self._hidden,
+                       config, "answer_class/dense_0", "tanh")
+    y = model.dropout(y, 0.1, salt=-3)
+    with tf.variable_scope("answer_class/dense_1", reuse=tf.AUTO_REUSE):
+      kernel = tf.get_variable("kernel", [self._hidden, 1],
+                               initializer=modeling.initializer(config))
+    self.answerable = tf.matmul(y, kernel)[:, 0]
+
+  def end(self, starts):
+    """Scores the ends given starts.
+
+    Args:
+      starts: int [B, K], places in the sequence.
+
+    Returns:
+      float [B, K, S]; -1e30 where the mask is 0.
+    """
+    beams = starts.shape.as_list()[1]
+    states = tf.gather(self._x, starts, batch_dims=1)  # [B, K, H]
+    shape = [1, 1, self._sequence, 1]
+    x = tf.concat([
+        tf.tile(self._x[:, tf.newaxis], [1, beams, 1, 1]),
+        tf.tile(states[:, :, tf.newaxis], shape)], -1)  # [B, K, S, 2 H]
+    y = modeling.dense(tf.reshape(x, [-1, 2 * self._hidden]), self._hidden,
+                       self._model.config, "end_logits/dense_0", "tanh")
+    with tf.variable_scope("end_logits"):
+      y = modeling.layer_norm(y, "LayerNorm")
+    return self._score(y, "end_logits/dense_1", [
+        self._batch, beams, self._sequence]) + self._masked[:, tf.newaxis]
+
+  def _score(self, x, scope, shape):
+    return tf.reshape(modeling.dense(
+        tf.reshape(x, [-1, self._hidden]), 1, self._model.config, scope), shape)

@@ -230,6 +230,14 @@ def write_results(path, results):
                            for name in sorted(results)))
 
 
+def read_results(path):
+  """Reads `key = value` lines: a dict of float; empty without a file."""
+  if not tf.io.gfile.exists(path):
+    return {}
+  pairs = [line.split(" = ") for line in read_text(path).splitlines()]
+  return {name: float(value) for name, value in pairs}
+
+
 def write_text(path, text):
   """Writes a UTF-8 file that appears whole or not at all."""
   with tf.io.gfile.GFile(path + ".tmp", "w") as writer:

@@ -1,0 +1,113 @@
+"""Reading comprehension, from files to answers, on a small model."""
+
+import json
+
+import pytest
+import scripting
+from scripting import VOCAB, fail, results, succeed
+
+CITIES = ["北京", "上海", "广州", "成都", "武汉", "西安"]
+NAMES = ["小明", "小红", "老王", "阿强", "小李", "阿芳"]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("squad")
+  (folder / "small.json").write_text(json.dumps(dict(
+      scripting.SIZES, hidden_size=32, intermediate_size=64,
+      initializer_range=0.1)))
+  return folder
+
+
+def dataset(impossible=False):
+  """Who lives where; in half of the passages, perhaps, nobody asks for one."""
+  paragraphs = []
+  for i in range(24):
+    name, city = NAMES[i % 6], CITIES[i // 4]
+    context = "%s住在%s，%s住在%s。" % (
+        name, city, NAMES[(i + 1) % 6], CITIES[(i // 4 + 1) % 6])
+    asked = NAMES[(i + 2) % 6] if impossible and i % 2 else name
+    paragraphs.append({"context": context, "qas": [{
+        "id": "q%d" % i, "question": "%s住在哪里？" % asked,
+        "is_impossible": asked != name,
+        "answers": [] if asked != name else [
+            {"text": city, "answer_start": context.index(city)}]}]})
+  return {"version": "x", "data": [{"title": "t", "paragraphs": paragraphs}]}
+
+
+def squad(work, output_dir, *args):
+  return ["run_squad.py", "--bert_config_file=%s" % (work / "small.json"),
+          VOCAB, "--output_dir=%s" % (work / output_dir), "--max_seq_length=24",
+          "--doc_stride=4", "--max_query_length=8", "--train_batch_size=16",
+          "--learning_rate=0.003", "--save_checkpoints_steps=1000", *args]
+
+
+@pytest.mark.parametrize("task, head", [
+    ("cmrc2018", "independent"), ("squad", "beam"), ("squad2", "independent"),
+    ("squad2", "beam")])
+def test_a_small_model_learns_the_answers(work, task, head):
+  content = dataset(task == "squad2")
+  path = work / (task + ".json")
+  path.write_text(json.dumps(content))
+  name = task + head
+  file = "=%s" % path
+  succeed(*squad(
+      work, name, "--task_name=" + task, "--head=" + head, "--do_train",
+      "--do_eval", "--do_predict", "--train_file" + file, "--dev_file" + file,
+      "--predict_file" + file, "--num_train_epochs=120"))
+  found = results(work / name)
+  assert found["eval_exact"] > 95
+  assert found["eval_f1"] >= found["eval_exact"]
+  answers = {row["id"]: row["answers"][0]["text"] if row["answers"] else ""
+             for paragraph in content["data"][0]["paragraphs"]
+             for row in paragraph["qas"]}
+  predictions = json.loads((work / name / "predictions.json").read_text())
+  assert set(predictions) == set(answers)
+  right = sum(predictions[key] == answers[key] for key in answers)
+  assert 100 * right / 24 == pytest.approx(found["eval_exact"])
+  nbest = json.loads((work / name / "nbest_predictions.json").read_text())
+  for texts in nbest.values():
+    assert sum(row["probability"] for row in texts) == pytest.approx(1)
+  odds = json.loads((work / name / "null_odds.json").read_text())
+  if task == "squad2":
+    threshold = found["null_threshold"]
+    assert {key for key in odds if odds[key] > threshold} == {
+        key for key in predictions if not predictions[key]}
+
+
+def test_cmrc_own_layout_and_an_answer_that_is_not_there(work):
+  content = [{"context_id": "c", "context_text": "小明住在北京。", "title": "t",
+              "qas": [{"query_id": "a", "query_text": "住在哪里？",
+                       "answers": ["北京"]},
+                      {"query_id": "b", "query_text": "住在哪里？",
+                       "answers": ["上海"]}]}] * 1
+  path = work / "own.json"
+  path.write_text(json.dumps(content))
+  _, log = succeed(*squad(
+      work, "own", "--task_name=CMRC2018", "--do_train", "--do_eval",
+      "--train_file=%s" % path, "--dev_file=%s" % path,
+      "--train_batch_size=1", "--num_train_epochs=2"))
+  assert "left out 1 question(s) whose answer does not stand in the passage: b"\
+      in log
+  assert results(work / "own")["eval_total"] == 2
+
+
+def test_bad_input(work):
+  def expect(message, content, *args):
+    (work / "bad.json").write_text(content)
+    fail(message, *squad(work, "bad", "--task_name=squad", "--do_train",
+                         "--train_file=%s" % (work / "bad.json"), *args))
+
+  question = {"id": "a", "question": "b" * 40, "answers": []}
+  paragraph = {"context": "c", "qas": [question, question]}
+  expect("bad.json: not JSON", "{")
+  expect("bad.json: not SQuAD's .* 'data', after 0 question", "{}")
+  expect("bad.json: the id a stands there twice", json.dumps(
+      {"data": [{"paragraphs": [paragraph]}]}))
+  expect("bad.json: has no questions", json.dumps({"data": []}))
+  paragraph["qas"] = [dict(question, question="甲" * 40)]
+  expect("question a: its 22 tokens leave no room", json.dumps(
+      {"data": [{"paragraphs": [paragraph]}]}), "--max_query_length=22")
+  del paragraph["qas"][0]["answers"]
+  expect("1 question.* without \"answers\", the first: a", json.dumps(
+      {"data": [{"paragraphs": [paragraph]}]}))
