@@ -143,7 +143,7 @@ class Runner:
                    key=lambda i: len(features[i]["input_ids"]))
     rows = [features[i] for i in order]
     if self._options.use_tpu:  # all its batches are full
-      empty = {spec.name: 0 if spec.length == 0 else [0]
+      empty = {spec.name: 0 if spec.length == 0 else [0] * (spec.rows or 1)
                for spec in self._specs}
       rows += [empty] * (-len(rows) % self._options.eval_batch_size)
     input_fn = self._input_fn(

@@ -15,8 +15,11 @@ from errors import InputError
 
 # A feature of a record. `dtype` is "int" or "float". `length` is the number of
 # values: an int, None for a length that varies (padded with 0 in a batch), or 0
-# for a scalar.
-FeatureSpec = collections.namedtuple("FeatureSpec", ["name", "dtype", "length"])
+# for a scalar. `rows`, if given, is into how many rows of equal, varying length
+# the values are parted.
+FeatureSpec = collections.namedtuple(
+    "FeatureSpec", ["name", "dtype", "length", "rows"])
+FeatureSpec.__new__.__defaults__ = (None,)
 
 # A record file and how many of its records to read, -1 for all of them.
 RecordFile = collections.namedtuple("RecordFile", ["path", "limit"])
@@ -249,9 +252,15 @@ def _parse(serialized, specs, batched):
       shape = [spec.length] if spec.length else []
       features[spec.name] = tf.io.FixedLenFeature(shape, dtype)
   parse = tf.io.parse_example if batched else tf.io.parse_single_example
-  # A TPU has no int64.
-  return {name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-          for name, value in parse(serialized, features).items()}
+  parsed = parse(serialized, features)
+  for spec in specs:
+    value = parsed[spec.name]
+    if spec.rows:
+      value = tf.reshape(value, [spec.rows, -1])
+    # A TPU has no int64.
+    parsed[spec.name] = tf.cast(value, tf.int32) if (
+        spec.dtype == "int") else value
+  return parsed
 
 
 def input_fn_builder(files, specs, is_training, max_length=None,
@@ -281,7 +290,7 @@ def input_fn_builder(files, specs, is_training, max_length=None,
 
   Returns:
     function of `params` (which has "batch_size") that returns a dataset of
-    dicts: name -> int32 or float32 [B], [B, length].
+    dicts: name -> int32 or float32 [B], [B, length] or [B, rows, length].
   """
   varying = [spec.name for spec in specs if spec.length is None]
 
@@ -316,7 +325,7 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     elif varying:
       ends = list(range(9, max_length + 1, 8)) + [max_length + 1]
       dataset = dataset.apply(tf.data.experimental.bucket_by_sequence_length(
-          lambda example: tf.size(example[varying[0]]), ends,
+          lambda example: tf.shape(example[varying[0]])[-1], ends,
           [batch_size] * (len(ends) + 1), _padded_shapes(specs, None),
           pad_to_bucket_boundary=True, drop_remainder=drop_remainder))
     options = tf.data.Options()
@@ -328,6 +337,9 @@ def input_fn_builder(files, specs, is_training, max_length=None,
 
 
 def _padded_shapes(specs, max_length):
-  return {spec.name: [] if spec.length == 0 else
-                     [max_length if spec.length is None else spec.length]
-          for spec in specs}
+  def shape(spec):
+    length = max_length if spec.length is None else spec.length
+    return [] if spec.length == 0 else (
+        [spec.rows, length] if spec.rows else [length])
+
+  return {spec.name: shape(spec) for spec in specs}

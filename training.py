@@ -312,9 +312,17 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
   """
 
   def apply_head(features, is_training):
+    def rows(name):
+      x = features[name]
+      if x.shape.ndims == 2:
+        return x
+      # The choices of a question are sequences of their own.
+      batch, choices, length = modeling.get_shape_list(x, 3, name)
+      return tf.reshape(x, [batch * choices, length])
+
     model = heads.create_model(
-        config, is_training, features["input_ids"], features["input_mask"],
-        features["segment_ids"], use_one_hot_embeddings=options.use_tpu,
+        config, is_training, rows("input_ids"), rows("input_mask"),
+        rows("segment_ids"), use_one_hot_embeddings=options.use_tpu,
         recompute_grads=is_training and options.recompute_grads)
     return head(model, features)
 

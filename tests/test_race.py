@@ -1,0 +1,115 @@
+"""Multiple choice, from files to answers, on a small model."""
+
+import json
+
+import numpy as np
+import pytest
+import scripting
+from scripting import VOCAB, fail, results, succeed
+
+THINGS = ["书", "车", "鱼", "米", "花", "酒"]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("race")
+  (folder / "small.json").write_text(json.dumps(dict(
+      scripting.SIZES, hidden_size=64, intermediate_size=128,
+      embedding_size=32, num_attention_heads=4, num_hidden_groups=1,
+      initializer_range=0.1)))
+  return folder
+
+
+def choose(work, output_dir, *args):
+  return ["run_race.py", "--bert_config_file=%s" % (work / "small.json"),
+          VOCAB, "--output_dir=%s" % (work / output_dir), "--max_seq_length=24",
+          "--max_query_length=12", "--train_batch_size=8",
+          "--learning_rate=0.001", "--save_checkpoints_steps=1000", *args]
+
+
+def question(i, with_answer=True):
+  """What somebody buys; two to four choices."""
+  thing = THINGS[i % 6]
+  choices = [THINGS[(i + j) % 6] for j in range(2 + i % 3)]
+  choices = choices[i % 2:] + choices[:i % 2]
+  row = {"question": "买什么？", "choice": choices}
+  if with_answer:
+    row["answer"] = thing
+  return [["甲：我去买%s。" % thing, "乙：好。"], [row], "c-%d" % i]
+
+
+def test_a_small_model_learns_to_choose(work):
+  data = work / "c3"
+  data.mkdir()
+  for part, numbers in (("d", range(16)), ("m", range(16, 24))):
+    for split in ("train", "dev", "test"):
+      (data / ("c3-%s-%s.json" % (part, split))).write_text(json.dumps(
+          [question(i, split != "test") for i in numbers]))
+  succeed(*choose(work, "learnt", "--task_name=C3", "--data_dir=%s" % data,
+                  "--do_train", "--do_eval", "--do_predict",
+                  "--num_train_epochs=100"))
+  found = results(work / "learnt")
+  assert found["eval_accuracy"] == 1
+  assert found["eval_accuracy_d"] == found["eval_accuracy_m"] == 1
+  rows = [list(map(float, line.split("\t"))) for line in (
+      work / "learnt" / "test_results.tsv").read_text().splitlines()]
+  assert [len(row) for row in rows] == [2 + i % 3 for i in range(24)]
+  for row in rows:
+    assert sum(row) == pytest.approx(1, abs=1e-6)
+  predicted = [json.loads(line) for line in (
+      work / "learnt" / "c3_predict.json").read_text().splitlines()]
+  assert predicted[3]["id"] == "c-3-0"
+  assert [row["label"] for row in predicted] == [
+      int(np.argmax(row)) for row in rows] == [
+          question(i)[1][0]["choice"].index(THINGS[i % 6]) for i in range(24)]
+  # Padding, and other questions in the batch, change nothing.
+  succeed(*choose(work, "learnt", "--task_name=c3", "--data_dir=%s" % data,
+                  "--do_predict", "--pad_to_max", "--predict_batch_size=5"))
+  again = [list(map(float, line.split("\t"))) for line in (
+      work / "learnt" / "test_results.tsv").read_text().splitlines()]
+  for one, other in zip(rows, again):
+    assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_race(work):
+  data = work / "race"
+  for split in ("train", "dev"):
+    for part, count in (("middle", 3), ("high", 5)):
+      folder = data / split / part
+      folder.mkdir(parents=True)
+      for i in range(count):
+        (folder / ("%d.txt" % i)).write_text(json.dumps({
+            "id": "%s%d.txt" % (part, i), "article": "a b c " * 30,
+            "questions": ["What?", "It is _ ."], "answers": ["A", "D"],
+            "options": [["a", "b", "c", "d"], ["e", "f", "g", "h"]]}))
+  _, log = succeed(*choose(work, "race_out", "--task_name=race",
+                           "--data_dir=%s" % data, "--do_train", "--do_eval",
+                           "--num_train_epochs=1"))
+  assert "train: 16 questions" in log
+  found = results(work / "race_out")
+  assert found["eval_accuracy"] == pytest.approx(
+      (6 * found["eval_accuracy_middle"] + 10 * found["eval_accuracy_high"]) /
+      16)
+
+
+def test_bad_input(work):
+  data = work / "bad"
+  data.mkdir()
+  path = data / "d-train.json"
+
+  def expect(message, content):
+    path.write_text(content)
+    fail(message, *choose(work, "bad_out", "--task_name=c3", "--do_train",
+                          "--data_dir=%s" % data))
+
+  expect("d-train.json: not JSON", "[")
+  expect("d-train.json: not C3's layout: 'choice'",
+         json.dumps([[["a"], [{"question": "b"}], "c"]]))
+  expect("question c-0 has 5 choices, not 2 to 4", json.dumps(
+      [[["a"], [{"question": "b", "choice": list("abcde"), "answer": "a"}],
+        "c"]]))
+  expect("question c-0 has no answer", json.dumps(
+      [[["a"], [{"question": "b", "choice": ["a", "b"]}], "c"]]))
+  path.unlink()
+  fail("no questions of c3 for train there", *choose(
+      work, "bad_out", "--task_name=c3", "--do_train", "--data_dir=%s" % data))
