@@ -53,6 +53,10 @@ ITEMS.update({name: Item(name, ["train.json", "dev.json", "test.json"],
                          [CLUE % {"wsc": "cluewsc2020"}.get(name, name)],
                          "CLUE_DATA_URL", None) for name in (
     "afqmc", "tnews", "iflytek", "cmnli", "csl", "wsc")})
+ITEMS["cmrc2018"] = Item("cmrc2018", ["train.json", "dev.json"],
+                         [CLUE % "cmrc2018"], "CLUE_DATA_URL", None)
+ITEMS["c3"] = Item("c3", ["*d-train.json", "*m-train.json", "*d-dev.json",
+                          "*m-dev.json"], [CLUE % "c3"], "CLUE_DATA_URL", None)
 ITEMS["lcqmc"] = Item("lcqmc", ["train.txt", "dev.txt", "test.txt"], [LCQMC],
                       "LCQMC_DATA_URL", None)
 
