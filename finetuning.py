@@ -59,11 +59,12 @@ def start(options):
   return workers, tokenizer, config
 
 
-def prepare_output_dir(options, config, description):
-  """Puts what describes the model into the output folder.
+def prepare_output_dir(options, workers, config, description):
+  """Puts what describes the model into the output folder, by rank 0.
 
   Args:
     options: flags.
+    workers: distribution.Workers.
     config: AlbertConfig.
     description: dict for `task.json`, to which the tokenizer's is added.
 
@@ -74,9 +75,10 @@ def prepare_output_dir(options, config, description):
       options.spm_model_file) else (options.vocab_file, "vocab.txt")
   description = dict(description, max_seq_length=options.max_seq_length,
                      do_lower_case=options.do_lower_case)
-  outputs.prepare_output_dir(
-      options, {"config.json": config.to_dict(), "task.json": description},
-      [tokenizer_file])
+  if not workers.rank:
+    outputs.prepare_output_dir(
+        options, {"config.json": config.to_dict(), "task.json": description},
+        [tokenizer_file])
   return ["config.json", "task.json", tokenizer_file[1]]
 
 
@@ -115,8 +117,38 @@ class Runner:
             int(self._num_train_steps * options.warmup_proportion)),
         options.eval_batch_size)
 
-  def train(self, features, evaluator=None):
-    """Trains on a list of dicts, name -> values; see training."""
+  def run(self, train_features, evaluate, metric, files, write_test):
+    """Does what --do_train, --do_eval and --do_predict ask for.
+
+    Args:
+      train_features: list of dict, name -> values.
+      evaluate: function of a checkpoint path, or None, that returns results.
+      metric: str, name among the results; the greater, the better.
+      files: names of files of the output folder to keep beside the best
+        checkpoint.
+      write_test: function of a checkpoint path, or None, that predicts the test
+        file and writes what it finds.
+    """
+    options = self._options
+    leads = not self._workers.rank
+    if options.do_train:
+      evaluator = None
+      if options.do_eval and leads:
+        evaluator = outputs.Evaluator(
+            options.output_dir, evaluate,
+            outputs.BestRule(metric, higher_is_better=True), files,
+            options.early_stop_evals)
+      self._train(train_features, evaluator)
+    elif options.do_eval and leads:
+      outputs.evaluate_and_write(options.output_dir, evaluate)
+    if options.do_predict and leads:
+      checkpoint = (
+          outputs.latest_checkpoint(os.path.join(options.output_dir, "best"))
+          or outputs.latest_checkpoint(options.output_dir))
+      logging.info("predicting with %s", checkpoint or options.init_checkpoint)
+      write_test(checkpoint)
+
+  def _train(self, features, evaluator):
     path = self._write("train", features)
 
     def input_fn_at(step):
@@ -157,16 +189,6 @@ class Runner:
     logging.info("%d examples predicted, %.1f a second", len(order),
                  len(order) / (time.time() - started))
     return found
-
-  def best_checkpoint(self):
-    """Returns the path of the best checkpoint, of the newest, or None."""
-    output_dir = self._options.output_dir
-    checkpoint = (
-        outputs.latest_checkpoint(os.path.join(output_dir, "best")) or
-        outputs.latest_checkpoint(output_dir))
-    logging.info("predicting with %s",
-                 checkpoint or self._options.init_checkpoint)
-    return checkpoint
 
   def _write(self, name, features):
     path = os.path.join(self._estimator.model_dir, name + ".tf_record")

@@ -203,9 +203,8 @@ def main():
         metric, "numbers" if task.is_regression else
         "%d labels" % len(labels)))
   check_labels_of_checkpoint(labels)
-  if not workers.rank:
-    files = finetuning.prepare_output_dir(
-        FLAGS, config, {"task_name": task_name, "labels": labels})
+  files = finetuning.prepare_output_dir(
+      FLAGS, workers, config, {"task_name": task_name, "labels": labels})
   runner = finetuning.Runner(
       FLAGS, workers, config, classifier_head_builder(len(labels)),
       finetuning.SPECS + (
@@ -224,19 +223,13 @@ def main():
                          report)
     return dict(results, global_step=outputs.step_of(checkpoint))
 
-  if FLAGS.do_train:
-    evaluator = None
-    if FLAGS.do_eval and not workers.rank:
-      evaluator = outputs.Evaluator(
-          FLAGS.output_dir, evaluate,
-          outputs.BestRule("eval_" + metric, higher_is_better=True),
-          files + ["eval_report.txt"] * bool(labels), FLAGS.early_stop_evals)
-    runner.train(splits["train"].features, evaluator)
-  elif FLAGS.do_eval and not workers.rank:
-    outputs.evaluate_and_write(FLAGS.output_dir, evaluate)
-  if FLAGS.do_predict and not workers.rank:
+  def write_test(checkpoint):
     write_predictions(task_name, splits["test"].examples,
-                      predict("test", runner.best_checkpoint()), labels)
+                      predict("test", checkpoint), labels)
+
+  runner.run(splits["train"].features if FLAGS.do_train else [], evaluate,
+             "eval_" + metric, files + ["eval_report.txt"] * bool(labels),
+             write_test)
 
 
 if __name__ == "__main__":

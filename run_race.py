@@ -207,9 +207,8 @@ def main():
               for split, found in examples.items()}
   for split, found in examples.items():
     logging.info("%s: %d questions", split, len(found))
-  if not workers.rank:
-    files = finetuning.prepare_output_dir(
-        FLAGS, config, {"task_name": FLAGS.task_name})
+  files = finetuning.prepare_output_dir(
+      FLAGS, workers, config, {"task_name": FLAGS.task_name})
   runner = finetuning.Runner(
       FLAGS, workers, config, choice_head, _SPECS,
       len(examples["train"]) if FLAGS.do_train else 0)
@@ -222,19 +221,11 @@ def main():
     return dict(score(examples["dev"], predict("dev", checkpoint)),
                 global_step=outputs.step_of(checkpoint))
 
-  if FLAGS.do_train:
-    evaluator = None
-    if FLAGS.do_eval and not workers.rank:
-      evaluator = outputs.Evaluator(
-          FLAGS.output_dir, evaluate,
-          outputs.BestRule("eval_accuracy", higher_is_better=True), files,
-          FLAGS.early_stop_evals)
-    runner.train(features["train"], evaluator)
-  elif FLAGS.do_eval and not workers.rank:
-    outputs.evaluate_and_write(FLAGS.output_dir, evaluate)
-  if FLAGS.do_predict and not workers.rank:
-    write_predictions(examples["test"],
-                      predict("test", runner.best_checkpoint()))
+  def write_test(checkpoint):
+    write_predictions(examples["test"], predict("test", checkpoint))
+
+  runner.run(features.get("train"), evaluate, "eval_accuracy", files,
+             write_test)
 
 
 if __name__ == "__main__":

@@ -238,9 +238,9 @@ def main():
       read_passages(flag, tokenizer) if wanted else None for flag, wanted in (
           ("train_file", FLAGS.do_train), ("dev_file", FLAGS.do_eval),
           ("test_file", FLAGS.do_predict))]
-  if not workers.rank:
-    files = finetuning.prepare_output_dir(
-        FLAGS, config, {"task_name": FLAGS.task_name, "head": FLAGS.head})
+  files = finetuning.prepare_output_dir(
+      FLAGS, workers, config,
+      {"task_name": FLAGS.task_name, "head": FLAGS.head})
   head = independent_head if FLAGS.head == "independent" else (
       beam_head_builder(task.has_unanswerable, FLAGS.start_n_top,
                         FLAGS.end_n_top))
@@ -258,22 +258,15 @@ def main():
     write_answers("dev_", predictions, best, null_odds)
     return dict(results, global_step=outputs.step_of(checkpoint))
 
-  if train:
-    evaluator = None
-    if dev and not workers.rank:
-      evaluator = outputs.Evaluator(
-          FLAGS.output_dir, evaluate,
-          outputs.BestRule("eval_f1", higher_is_better=True), files,
-          FLAGS.early_stop_evals)
-    runner.train(make_features(train), evaluator)
-  elif dev and not workers.rank:
-    outputs.evaluate_and_write(FLAGS.output_dir, evaluate)
-  if test and not workers.rank:
-    best, null_odds = predict("test", test, runner.best_checkpoint())
+  def write_test(checkpoint):
+    best, null_odds = predict("test", test, checkpoint)
     predictions = {key: texts[0][0] for key, texts in best.items()}
     if task.has_unanswerable:
       predictions = with_nulls(predictions, null_odds, null_threshold())
     write_answers("", predictions, best, null_odds)
+
+  runner.run(make_features(train) if train else [], evaluate, "eval_f1", files,
+             write_test)
 
 
 def null_threshold():
