@@ -70,3 +70,60 @@ def through_windows(path, tokenizer):
       if end and passages.has_most_context(window, start, windows):
         found[number] = passages.text(window, start, end)
   return questions, found
+
+
+class Letters:
+  """A tokenizer whose tokens are the characters, for cases worked by hand."""
+  cls_id, sep_id = 1, 2
+
+  def tokenize_plain(self, text):
+    return list(text)
+
+  def tokenize_with_offsets(self, text):
+    return list(text), [(i, i + 1) for i in range(len(text))]
+
+  def convert_tokens_to_ids(self, tokens):
+    return [ord(token) for token in tokens]
+
+
+def passages_of(context, answers, start, length=9, stride=2, query=2):
+  return Passages([squad_data.Question("q", "QQQ", context, answers, start)],
+                  Letters(), length, stride, query)
+
+
+def test_windows():
+  passages = passages_of("abcdefgh", ["de"], 3)
+  ids = [1, 81, 81, 2]
+  assert [window[1:] for window in passages.windows] == [
+      (ids + [ord(c) for c in part] + [2], [0] * 4 + [1] * (len(part) + 1), 4,
+       first, len(part))
+      for first, part in ((0, "abcd"), (2, "cdef"), (4, "efgh"))]
+  # "de" is cut off in the first window and in the last.
+  assert [passages.targets(window) for window in passages.windows] == [
+      (0, 0), (5, 6), (0, 0)]
+  assert passages.text(passages.windows[1], 5, 6) == "de"
+  # d has 3 tokens left and 0 right of it in the first window, 1 and 2 in the
+  # second, and is not in the third.
+  assert [passages.has_most_context(window, place, passages.windows)
+          for window, place in zip(passages.windows, (7, 5, 3))] == [
+              False, True, False]
+
+
+@pytest.mark.parametrize("context, answers, start, targets", [
+    ("", ["a"], None, [(0, 0)]),
+    ("", [], None, [(0, 0)]),
+    ("abcd", ["abcd"], 0, [(4, 7)]),
+    ("abcde", ["e"], 4, [(0, 0), (6, 6)]),
+    ("abcdefgh", ["abcdef"], 0, [(0, 0)] * 3),  # longer than any window
+])
+def test_targets(context, answers, start, targets):
+  passages = passages_of(context, answers, start)
+  assert [passages.targets(window) for window in passages.windows] == targets
+
+
+@pytest.mark.parametrize("context, answer, start, found", [
+    ("ab ab", "ab", 3, 3), ("ab ab", "ab", 4, 3), ("ab ab", "ab", 1, 0),
+    ("ab ab", "ab", -1, 0), ("ab", "c", 0, None), ("ab", "", 0, None),
+    ("ab", "b", 99, 1)])
+def test_where_an_answer_begins(context, answer, start, found):
+  assert squad_data.find_answer(context, answer, start) == found

@@ -1,6 +1,7 @@
 """Facts about `tokenization.py`, worked by hand."""
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -501,3 +502,50 @@ def test_real_sentencepiece_model(real_data):
       "<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
   assert tokenizer.tokenize("2014,") == ["\u25812014", ","]
   assert tokenizer.convert_tokens_to_ids(["no such piece"]) == [1]
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("在2018年Café!", ["在", "2018", "年", "Café", "!"]),
+    (" cafe\u0301 x", ["cafe\u0301", "x"]),  # an accent of its own
+    ("ＡＢ\u00a0中", ["Ａ", "Ｂ", "中"]),
+    ("ΟΔΟΣ", ["Ο", "Δ", "Ο", "Σ"]),
+    ("a\ufffdb", ["a\ufffdb"]),  # one token, of which a part was dropped
+    ("\u0130x", ["\u0130", "x"]),  # lower case is two characters
+    ("", []), (" \t", []),
+])
+def test_where_tokens_stand(wordpiece, text, expected):
+  tokens, spans = wordpiece.tokenize_with_offsets(text)
+  assert tokens == wordpiece.tokenize_plain(text)
+  assert [text[start:end] for start, end in spans] == expected
+
+
+def random_text(rng):
+  return "".join(chr(rng.choice([
+      32, rng.randrange(32, 0x250), rng.randrange(0x300, 0x400),
+      rng.randrange(0x2000, 0x3100), rng.randrange(0x4E00, 0x4F00),
+      rng.randrange(0xFF00, 0xFFEF)])) for _ in range(rng.randrange(40)))
+
+
+@pytest.mark.parametrize("name", ["wordpiece", "tiny_spm"])
+def test_tokens_stand_one_after_the_other(name, request):
+  tokenizer = request.getfixturevalue(name)
+  rng = random.Random(0)
+  for _ in range(2000):
+    text = random_text(rng)
+    tokens, spans = tokenizer.tokenize_with_offsets(text)
+    assert tokens == tokenizer.tokenize_plain(text)
+    assert len(spans) == len(tokens)
+    for (start, end), following in zip(
+        spans, [start for start, _ in spans[1:]] + [len(text)]):
+      assert 0 <= start <= end <= len(text)
+      assert start <= following
+
+
+def test_where_sentencepiece_tokens_stand(tiny_spm):
+  text = " in 2000,  we ``met'' café 12000, ok"
+  tokens, spans = tiny_spm.tokenize_with_offsets(text)
+  assert tokens == tiny_spm.tokenize_plain(text)
+  assert len(tokens) > 10
+  assert "".join(
+      text[start:end] for token, (start, end) in zip(tokens, spans)
+      if token != "\u2581") == "".join(text.split())
