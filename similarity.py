@@ -21,17 +21,6 @@ from errors import InputError
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("model_dir", "output/lcqmc/best",
-                    "Folder with a checkpoint that run_classifier.py made.")
-flags.DEFINE_string("input_file", None,
-                    "Pairs, one a line, parted by a tab; default, where no two "
-                    "sentences are given: standard input.")
-flags.DEFINE_string("output_file", None,
-                    "Score, judgement and pair, one a line, parted by tabs; "
-                    "default: standard output.")
-flags.DEFINE_bool("benchmark", False,
-                  "Score the pairs one by one and show how long each takes.")
-
 
 class BertSim:
   """Scores pairs of sentences; the graph is built once and stays warm.
@@ -122,6 +111,20 @@ def benchmark(similarity, pairs):
       len(pairs) / (time.time() - start))
 
 
+def define_flags():
+  """Defines the script's flags; who imports BertSim has others."""
+  flags.DEFINE_string("model_dir", "output/lcqmc/best",
+                      "Folder with a checkpoint that run_classifier.py made.")
+  flags.DEFINE_string("input_file", None,
+                      "Pairs, one a line, parted by a tab; default, where no "
+                      "two sentences are given: standard input.")
+  flags.DEFINE_string("output_file", None,
+                      "Score, judgement and pair, one a line, parted by tabs; "
+                      "default: standard output.")
+  flags.DEFINE_bool("benchmark", False,
+                    "Score the pairs one by one and show how long each takes.")
+
+
 def main(sentences):
   if len(sentences) == 2:
     pairs = [tuple(sentences)]
@@ -145,4 +148,5 @@ def main(sentences):
 
 
 if __name__ == "__main__":
+  define_flags()
   errors.run(main, takes_arguments=True)
