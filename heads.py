@@ -68,7 +68,7 @@ class BeamSpan:
 
   Attributes:
     start: float [B, S], scores; -1e30 where `mask` is 0.
-    answerable: float [B], greater where no answer is likelier.
+    unanswerable: float [B], greater where no answer is likelier.
   """
 
   def __init__(self, model, mask):
@@ -87,7 +87,7 @@ class BeamSpan:
     with tf.variable_scope("answer_class/dense_1", reuse=tf.AUTO_REUSE):
       kernel = tf.get_variable("kernel", [self._hidden, 1],
                                initializer=modeling.initializer(config))
-    self.answerable = tf.matmul(y, kernel)[:, 0]
+    self.unanswerable = tf.matmul(y, kernel)[:, 0]
 
   def end(self, starts):
     """Scores the ends given starts.

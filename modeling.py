@@ -254,38 +254,34 @@ def layer_norm(x, scope):
     return tf.nn.batch_normalization(x, mean, variance, beta, gamma, 1e-12)
 
 
-def recompute(function, *tensors):
-  """Returns `function(*tensors)`; its backward pass runs it a second time.
+def recompute(block, x):
+  """Returns `block(x)`; its backward pass runs the block a second time.
 
-  Only `tensors` are kept in between, not what is computed on the way (Chen et
-  al., arXiv:1604.06174). The function must compute the same both times: dropout
+  Only `x` is kept in between, not what the block computes on the way (Chen et
+  al., arXiv:1604.06174). The block must compute the same both times: dropout
   has to be stateless.
 
   Args:
-    function: takes float tensors, returns a float tensor; may use variables.
-    *tensors: float tensors.
+    block: function of a float tensor that returns a float tensor; it uses
+      variables.
+    x: float tensor.
   """
   scope = tf.get_variable_scope()
 
   @tf.custom_gradient
-  def recomputed(*tensors):
+  def recomputed(x):
     def gradient(dy, variables=()):
-      # Not before the gradient is there, or all would run again at once.
+      # Not before the gradient is there, or all blocks would run at once.
       with tf.control_dependencies([dy]):
-        again = [tf.stop_gradient(x) for x in tensors]
+        again = tf.stop_gradient(x)
       with tf.variable_scope(scope, reuse=True):
-        y = function(*again)
-      gradients = tf.gradients(y, again + list(variables), dy)
-      tensor_gradients = gradients[:len(again)]
-      # Variables are asked for only where there are some.
-      return (tensor_gradients, gradients[len(again):]) if variables else (
-          tensor_gradients)
+        y = block(again)
+      gradients = tf.gradients(y, [again] + list(variables), dy)
+      return gradients[0], gradients[1:]
 
-    return function(*tensors), gradient
+    return block(x), gradient
 
-  # TF 1.15 wants to hear it where the function turns out to use no variable.
-  with tf.variable_scope(scope, use_resource=True):
-    return recomputed(*tensors)
+  return recomputed(x)
 
 
 # Variable scopes of the parts of one transformer block.

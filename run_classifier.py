@@ -180,8 +180,8 @@ def check_labels_of_checkpoint(labels):
   path = training.path_beside(FLAGS.init_checkpoint, ["task.json"])
   if not path:
     return
-  known = json.loads(outputs.read_text(path))["labels"]
-  if known != labels:
+  known = json.loads(outputs.read_text(path)).get("labels")
+  if known is not None and known != labels:
     message = "%s says that the checkpoint knows the labels %s, not %s" % (
         path, ", ".join(known), ", ".join(labels))
     if not FLAGS.do_train:

@@ -76,7 +76,7 @@ def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
               _cross_entropy(given, features["end"])) / 2.0
     if has_unanswerable:
       losses += 0.5 * tf.nn.sigmoid_cross_entropy_with_logits(
-          logits=beam.answerable,
+          logits=beam.unanswerable,
           labels=tf.cast(tf.equal(features["start"], 0), tf.float32))
     start_scores, starts = tf.nn.top_k(
         tf.nn.log_softmax(beam.start), start_n_top)  # [B, K]
@@ -84,7 +84,7 @@ def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
         tf.nn.log_softmax(beam.end(starts)), end_n_top)  # [B, K, L]
     return _output(features, losses, {
         "starts": starts, "start_scores": start_scores, "ends": ends,
-        "end_scores": end_scores, "null": beam.answerable})
+        "end_scores": end_scores, "null": beam.unanswerable})
 
   return head
 

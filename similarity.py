@@ -44,7 +44,7 @@ class BertSim:
       InputError: the folder has no such model.
     """
     config, tokenizer, checkpoint, task = predictor.load_folder(self._model_dir)
-    labels = task["labels"]
+    labels = task.get("labels", [])
     if "1" not in labels:
       raise InputError("%s: the labels %s are not those of a similarity task"
                        % (self._model_dir, ", ".join(labels)))

@@ -115,11 +115,14 @@ class Passages:
       passage stand in it.
 
   Raises:
-    InputError: no token of a passage fits beside the longest question.
+    InputError: no token of a passage fits beside the longest question, or
+      windows would not move on.
   """
 
   def __init__(self, questions, tokenizer, max_seq_length, doc_stride,
                max_query_length):
+    if doc_stride < 1:
+      raise InputError("--doc_stride must be at least 1, not %d" % doc_stride)
     self.questions = questions
     self.windows, self.spans = [], []
     cut, tokens_of = 0, {}

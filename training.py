@@ -26,11 +26,11 @@ from errors import InputError
 from lamb_optimizer import LAMB
 from optimization import AdamW
 from outputs import (
-  latest_checkpoint,
-  newest_finite_checkpoint,
-  remove_unfinished_checkpoints,
-  short,
-  start_step,
+    latest_checkpoint,
+    newest_finite_checkpoint,
+    remove_unfinished_checkpoints,
+    short,
+    start_step,
 )
 
 flags.DEFINE_string("bert_config_file", None,

@@ -220,7 +220,7 @@ def make_features(config):
 
 
 class Step:
-  """The training step of an arm, in a session of its own."""
+  """The training step of an arm, ready to run."""
 
   def __init__(self, arm, config):
     tf.reset_default_graph()

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import errors
 import records
+from errors import InputError
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Record files that give frequencies.")
@@ -27,7 +28,11 @@ flags.DEFINE_string("eval_input_file", None, "Record files to predict.")
 def count_labels(flag):
   """Returns how often each id is a label in the record files of a flag, [V]."""
   paths = records.expand_patterns(FLAGS[flag].value, flag)
-  counts = np.zeros(records.read_description(paths[0])["vocab_size"])
+  description = records.read_description(paths[0])
+  if not description:
+    raise InputError("%s has no JSON file beside it that says how large the "
+                     "vocabulary is" % paths[0])
+  counts = np.zeros(description["vocab_size"])
   for path in paths:
     for record in tf.io.tf_record_iterator(path):
       feature = tf.train.Example.FromString(record).features.feature

@@ -209,6 +209,18 @@ def test_other_labels_than_the_checkpoint_knows(work, fine_tuned):
        "--output_dir=%s" % (work / "unread"))
 
 
+def test_a_checkpoint_that_was_not_made_for_labels(work, fine_tuned):
+  folder = work / "no_labels"
+  shutil.copytree(str(fine_tuned[0] / "best"), str(folder))
+  (folder / "task.json").write_text(json.dumps(
+      {"task_name": "drcd", "max_seq_length": 32, "do_lower_case": True}))
+  _, log = succeed(*classify(work, "from_drcd", "--do_train",
+                             "--init_checkpoint=%s" % folder))
+  assert "knows the labels" not in log
+  fail("are not those of a similarity task", "similarity.py",
+       "--model_dir=%s" % folder, "a", "b")
+
+
 def test_a_folder_fine_tuned_by_older_scripts(work):
   """Their names of variables, optimizer slots included, and no task.json."""
   sizes = dict(scripting.SIZES, vocab_size=21128)

@@ -7,6 +7,8 @@ import pytest
 import scripting
 from scripting import VOCAB, fail, results, succeed
 
+import race_data
+
 THINGS = ["书", "车", "鱼", "米", "花", "酒"]
 
 
@@ -69,6 +71,12 @@ def test_a_small_model_learns_to_choose(work):
       work / "learnt" / "test_results.tsv").read_text().splitlines()]
   for one, other in zip(rows, again):
     assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_gaps():
+  assert race_data.fill_in("It is _ .", "a\\1") == "It is  a\\1  ."
+  assert race_data.fill_in("他____了", "走") == "他 走 了"
+  assert race_data.fill_in("What?", "a") == "What? a"
 
 
 def test_race(work):

@@ -101,6 +101,10 @@ def test_bad_input(work):
   question = {"id": "a", "question": "b" * 40, "answers": []}
   paragraph = {"context": "c", "qas": [question, question]}
   expect("bad.json: not JSON", "{")
+  paragraph["qas"] = [dict(question, question="a")]
+  expect("--doc_stride must be at least 1, not 0", json.dumps(
+      {"data": [{"paragraphs": [paragraph]}]}), "--doc_stride=0")
+  paragraph["qas"] = [question, question]
   expect("bad.json: not SQuAD's .* 'data', after 0 question", "{}")
   expect("bad.json: the id a stands there twice", json.dumps(
       {"data": [{"paragraphs": [paragraph]}]}))
