@@ -10,10 +10,10 @@ vector of line i.
 import os
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import errors
+import heads
 import predictor
 import tokenization
 import training
@@ -35,33 +35,6 @@ flags.DEFINE_integer("max_seq_length", 512,
                      "Most tokens of a text; longer ones are truncated.")
 
 
-def vectors_builder(pooling="mean", layer=-1):
-  """Returns a function of a model that gives its vectors, float [B, H].
-
-  Args:
-    pooling: "mean", "cls", or "pooled", for which `layer` does not count.
-    layer: int, see the flag.
-
-  Raises:
-    InputError: when called with a model that has no such layer.
-  """
-
-  def vectors(model):
-    if pooling == "pooled":
-      return model.get_pooled_output()
-    layers = [model.get_embedding_output()] + model.get_all_encoder_layers()
-    if not -len(layers) <= layer < len(layers):
-      raise InputError("--layer=%d: the model has layers 0 to %d" % (
-          layer, len(layers) - 1))
-    x = layers[layer]  # [B, S, H]
-    if pooling == "cls":
-      return x[:, 0]
-    weights = tf.cast(model.input_mask, tf.float32)[:, :, tf.newaxis]
-    return tf.reduce_sum(x * weights, 1) / tf.reduce_sum(weights, 1)
-
-  return vectors
-
-
 def main():
   errors.require_flags("init_checkpoint", "input_file", "output_file")
   training.take_files_beside_checkpoint(FLAGS)
@@ -75,7 +48,7 @@ def main():
     raise InputError("%s: has no texts" % FLAGS.input_file)
   vectors = predictor.Predictor(
       config, tokenizer, training.find_checkpoint(FLAGS.init_checkpoint),
-      vectors_builder(FLAGS.pooling, FLAGS.layer),
+      lambda model: heads.sentence_vectors(model, FLAGS.pooling, FLAGS.layer),
       FLAGS.max_seq_length).predict(texts)
   with open(FLAGS.output_file + ".tmp", "wb") as writer:
     np.save(writer, vectors)

@@ -3,6 +3,7 @@
 import tensorflow.compat.v1 as tf
 
 import modeling
+from errors import InputError
 from modeling import AlbertModel
 from modeling_google import GoogleAlbertModel
 
@@ -33,6 +34,31 @@ def classifier_logits(model, num_labels):
                          initializer=tf.zeros_initializer())
   return tf.nn.bias_add(
       tf.matmul(pooled_output, weights, transpose_b=True), bias)
+
+
+def sentence_vectors(model, pooling="mean", layer=-1):
+  """Returns one vector for each text, float [B, H].
+
+  Args:
+    model: AlbertModel.
+    pooling: "mean" of the tokens' vectors, [CLS] and [SEP] included; "cls", the
+      vector of [CLS]; "pooled", the pooled output, whatever the layer.
+    layer: int, 1 for the first, 0 for the embeddings, -1 for the last.
+
+  Raises:
+    InputError: the model has no such layer.
+  """
+  if pooling == "pooled":
+    return model.get_pooled_output()
+  layers = [model.get_embedding_output()] + model.get_all_encoder_layers()
+  if not -len(layers) <= layer < len(layers):
+    raise InputError("--layer=%d: the model has layers 0 to %d" % (
+        layer, len(layers) - 1))
+  x = layers[layer]  # [B, S, H]
+  if pooling == "cls":
+    return x[:, 0]
+  weights = tf.expand_dims(tf.cast(model.input_mask, tf.float32), -1)
+  return tf.reduce_sum(x * weights, 1) / tf.reduce_sum(weights, 1)
 
 
 def span_logits(model):

@@ -347,7 +347,7 @@ class AlbertModel:
       self._layers = []
       with tf.variable_scope("encoder"):
         for layer in range(config.num_hidden_layers):
-          for inner, scopes in enumerate(self.layer_scopes(layer)):
+          for inner, scopes in enumerate(self.layer_scopes(config, layer)):
             block = functools.partial(
                 self._block, mask_bias=mask_bias, scopes=scopes,
                 salt=4 * (layer * (config.inner_group_num or 1) + inner))
@@ -444,16 +444,18 @@ class AlbertModel:
     return step + 65599 * tf.reduce_sum(
         weights * tf.cast(tf.reshape(input_ids, [-1]), tf.int32))
 
-  def layer_scopes(self, layer):
+  @staticmethod
+  def layer_scopes(config, layer):
     """Names the variables of a layer; equal names are shared variables.
 
     Args:
+      config: AlbertConfig.
       layer: int, 0 for the first.
 
     Returns:
       list of BlockScopes, the blocks to run one after the other.
     """
-    sharing = self.config.parameter_sharing
+    sharing = config.parameter_sharing
     shared_attention = sharing in ("all", "attention")
     shared_ffn = sharing in ("all", "ffn")
     root = "layer_%d" % layer if sharing == "none" else "layer_shared"

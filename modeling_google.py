@@ -8,8 +8,8 @@ from modeling import AlbertModel, BlockScopes, dense
 class GoogleAlbertModel(AlbertModel):
   """Embeddings are E wide up to one projection; layers come in groups."""
 
-  def layer_scopes(self, layer):
-    config = self.config
+  @staticmethod
+  def layer_scopes(config, layer):
     group = layer * config.num_hidden_groups // config.num_hidden_layers
     blocks = []
     for inner in range(config.inner_group_num):

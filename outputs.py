@@ -1,11 +1,13 @@
 """What lies in an output folder: descriptions, checkpoints, results."""
 
 import collections
+import contextlib
 import csv
 import datetime
 import io
 import json
 import os
+import re
 import shlex
 import sys
 
@@ -50,6 +52,81 @@ def prepare_output_dir(options, descriptions, files=()):
     target = os.path.join(options.output_dir, name)
     if os.path.abspath(source) != os.path.abspath(target):
       tf.io.gfile.copy(source, target, overwrite=True)
+
+
+@contextlib.contextmanager
+def new_folder(path):
+  """Makes a folder that appears whole or not at all.
+
+  Yields:
+    the folder to write into, which gets its name at the end.
+
+  Raises:
+    InputError: it exists already.
+  """
+  if tf.io.gfile.exists(path):
+    raise InputError("%s exists already: remove it, or choose another "
+                     "--output_dir" % path)
+  unfinished = path.rstrip("/") + ".tmp"
+  if tf.io.gfile.exists(unfinished):
+    tf.io.gfile.rmtree(unfinished)
+  tf.io.gfile.makedirs(unfinished)
+  try:
+    yield unfinished
+    tf.io.gfile.rename(unfinished, path)
+  except BaseException:
+    tf.io.gfile.rmtree(unfinished)
+    raise
+
+
+# What optimizers keep, which is no part of a model.
+_OPTIMIZER = re.compile("/adam_[mv]$|^global_step$|loss_scale|good_steps")
+
+
+def saved_shapes(checkpoint):
+  """Returns a checkpoint's weights, without the optimizer's: name -> shape."""
+  return {name: shape for name, shape in tf.train.list_variables(checkpoint)
+          if not _OPTIMIZER.search(name)}
+
+
+def read_weights(checkpoint):
+  """Returns a checkpoint's weights, without the optimizer's: name -> array."""
+  reader = tf.train.load_checkpoint(checkpoint)
+  return {name: reader.get_tensor(name) for name in saved_shapes(checkpoint)}
+
+
+def write_checkpoint(folder, name, weights):
+  """Writes a checkpoint and the file that says that it is the newest one.
+
+  Args:
+    folder: str.
+    name: str, of the checkpoint.
+    weights: dict, variable name -> array.
+  """
+  with tf.Graph().as_default(), tf.Session() as session:
+    tensors = [tf.placeholder(x.dtype, x.shape) for x in weights.values()]
+    save = tf.raw_ops.SaveV2(
+        prefix=os.path.join(folder, name), tensor_names=list(weights),
+        shape_and_slices=[""] * len(tensors), tensors=tensors)
+    session.run(save, dict(zip(tensors, weights.values())))
+  # TensorFlow's own way to write this file gets a relative folder wrong.
+  write_text(os.path.join(folder, "checkpoint"),
+             'model_checkpoint_path: "%s"\n' % name)
+
+
+def check_fits(checkpoint, wanted):
+  """Raises an InputError where a checkpoint lacks a variable of a model.
+
+  Args:
+    checkpoint: str.
+    wanted: dict, variable name -> shape.
+  """
+  saved = saved_shapes(checkpoint)
+  for name, shape in wanted.items():
+    if saved.get(name) != shape:
+      raise InputError(
+          "%s has %s for %s, the model %s: give the configuration that belongs "
+          "to it" % (checkpoint, saved.get(name, "nothing"), name, shape))
 
 
 def latest_checkpoint(folder):

@@ -13,6 +13,19 @@ import tokenization
 from errors import InputError
 
 
+def restored_session(checkpoint):
+  """Returns a session whose variables, the default graph's, are a checkpoint's.
+
+  Raises:
+    InputError: the checkpoint lacks a variable, or has it in another shape.
+  """
+  outputs.check_fits(checkpoint, {v.op.name: v.shape.as_list()
+                                  for v in tf.global_variables()})
+  session = tf.Session()
+  tf.train.Saver().restore(session, checkpoint)
+  return session
+
+
 class Predictor:
   """Runs a graph that is built once, on batches of texts of like length.
 
@@ -37,17 +50,7 @@ class Predictor:
     with tf.Graph().as_default():
       inputs = [tf.placeholder(tf.int32, [None, None]) for _ in range(3)]
       output = build(heads.create_model(config, False, *inputs))
-      saved = dict(tf.train.list_variables(checkpoint))
-      for variable in tf.global_variables():
-        shape = variable.shape.as_list()
-        if saved.get(variable.op.name) != shape:
-          raise InputError("%s has %s for %s, the model %s: give the "
-                           "configuration that belongs to it" % (
-                               checkpoint, saved.get(variable.op.name,
-                                                     "nothing"),
-                               variable.op.name, shape))
-      session = tf.Session()
-      tf.train.Saver().restore(session, checkpoint)
+      session = restored_session(checkpoint)
       self._call = session.make_callable(output, inputs)
 
   def predict(self, texts):

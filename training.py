@@ -9,7 +9,6 @@ import collections
 import ctypes
 import math
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -29,6 +28,7 @@ from outputs import (
     latest_checkpoint,
     newest_finite_checkpoint,
     remove_unfinished_checkpoints,
+    saved_shapes,
     short,
     start_step,
 )
@@ -252,14 +252,13 @@ def init_from_checkpoint(init_checkpoint, is_training):
       unless training) is absent or has another shape.
   """
   path = find_checkpoint(init_checkpoint)
-  saved = dict(tf.train.list_variables(path))
+  saved = saved_shapes(path)
   model = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
   loaded = [name for name in model if saved.get(name) == model[name]]
   new = [name for name in model if name not in saved]
   wrong = ["%s (checkpoint %s, model %s)" % (name, saved[name], model[name])
            for name in model if saved.get(name, model[name]) != model[name]]
-  unused = [name for name in saved if name not in model and
-            not re.search("/adam_[mv]$|^global_step$", name)]
+  unused = [name for name in saved if name not in model]
 
   needed = "bert/e" if is_training else ""  # bert/embeddings, bert/encoder
   missing = [name for name in new if name.startswith(needed)]

@@ -1,0 +1,425 @@
+"""Converts a checkpoint to what Hugging Face's transformers load, and back.
+
+    python convert_to_pytorch.py --init_checkpoint=albert_tiny_zh_google \
+      --output_dir=for_pytorch
+    python convert_to_pytorch.py --pytorch_dir=for_pytorch --output_dir=back
+
+Google's layout becomes an ALBERT of transformers. albert_zh's has no
+counterpart there; it becomes a BERT: the projection is multiplied into the word
+embeddings and shared layers are written once per layer, which is not undone.
+"""
+
+import base64
+import json
+import os
+import re
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from absl import flags, logging
+
+import errors
+import heads
+import modeling
+import outputs
+import tokenization
+import training
+from errors import InputError
+
+FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(tokenization)
+for _name in ("bert_config_file", "init_checkpoint", "output_dir"):
+  flags.declare_key_flag(_name)
+flags.DEFINE_string("pytorch_dir", None, "Folder of transformers to convert to "
+                    "a checkpoint, in place of --init_checkpoint.")
+
+_ALBERT_BLOCK = {
+    "attention_1/self/query": "attention.query",
+    "attention_1/self/key": "attention.key",
+    "attention_1/self/value": "attention.value",
+    "attention_1/output/dense": "attention.dense",
+    "LayerNorm": "attention.LayerNorm",
+    "ffn_1/intermediate/dense": "ffn",
+    "ffn_1/intermediate/output/dense": "ffn_output",
+    "LayerNorm_1": "full_layer_layer_norm",
+}
+_KINDS = {"kernel": "weight", "gamma": "weight", "beta": "bias",
+          "output_weights": "weight", "output_bias": "bias"}
+_MAPPING = "albert.encoder.embedding_hidden_mapping_in."
+# Keys of equal name and meaning in both configurations.
+_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers",
+          "num_attention_heads", "intermediate_size",
+          "max_position_embeddings", "type_vocab_size", "initializer_range",
+          "hidden_dropout_prob", "attention_probs_dropout_prob")
+_ALBERT_SIZES = ("embedding_size", "num_hidden_groups", "inner_group_num")
+
+
+def albert_name(name):
+  """Takes a variable's name in Google's layout to transformers' parameter."""
+  scope, _, kind = name.rpartition("/")
+  if "/transformer/" in scope:
+    _, _, _, group, inner, part = scope.split("/", 5)
+    scope = "albert/encoder/albert_layer_groups/%s/albert_layers/%s/%s" % (
+        group.replace("group_", ""), inner.replace("inner_group_", ""),
+        _ALBERT_BLOCK[part])
+  elif name == "cls/predictions/output_bias":
+    scope = "predictions"
+  else:
+    scope = {"": "classifier", "bert/pooler/dense": "albert/pooler",
+             "cls/squad": "qa_outputs",
+             "cls/seq_relationship": "sop_classifier/classifier"}.get(
+                 scope, scope)
+    scope = scope.replace("cls/predictions/transform", "predictions")
+    if scope.startswith("bert/"):
+      scope = "al" + scope
+  return _finish_name(scope, kind)
+
+
+def bert_name(name):
+  """Takes a variable's name in plain BERT to transformers' parameter."""
+  scope, _, kind = name.rpartition("/")
+  scope = {"": "classifier", "cls/squad": "qa_outputs"}.get(scope, scope)
+  return _finish_name(scope.replace("/layer_", "/layer/"), kind)
+
+
+def _finish_name(scope, kind):
+  kind = _KINDS.get(kind, kind)
+  if kind.endswith("_embeddings"):
+    kind += ".weight"
+  return scope.replace("/", ".") + "." + kind
+
+
+def _turn(name, value):
+  """Transposes a kernel: transformers keep it as [out, in]."""
+  return value.T if name.endswith("/kernel") else value
+
+
+def to_plain_bert(config, weights):
+  """Writes weights of albert_zh's layout as those of a BERT.
+
+  Args:
+    config: AlbertConfig.
+    weights: dict, variable name -> array.
+
+  Returns:
+    (AlbertConfig, dict of the same kind)
+  """
+  plain = modeling.AlbertConfig(**dict(
+      config.to_dict(), embedding_size=None, parameter_sharing="none"))
+  weights = dict(weights)
+  projection = weights.pop("bert/embeddings/word_embeddings_2", None)
+  if projection is not None:
+    weights["bert/embeddings/word_embeddings"] = np.matmul(
+        weights["bert/embeddings/word_embeddings"], projection)
+  found = {name: value for name, value in weights.items()
+           if not name.startswith("bert/encoder/")}
+  for layer in range(config.num_hidden_layers):
+    for source, target in zip(
+        *(modeling.AlbertModel.layer_scopes(c, layer)[0]
+          for c in (config, plain))):
+      source, target = ["bert/encoder/%s/" % s for s in (source, target)]
+      found.update((target + name[len(source):], value)
+                   for name, value in weights.items()
+                   if name.startswith(source))
+  return plain, found
+
+
+def to_pytorch(config, weights):
+  """Converts weights to the parameters of transformers.
+
+  Args:
+    config: AlbertConfig.
+    weights: dict, variable name -> array.
+
+  Returns:
+    (dict for their `config.json`, dict of parameter name -> array)
+
+  Raises:
+    InputError: transformers have no such model.
+  """
+  if config.ln_type == "preln":
+    raise InputError("ln_type preln cannot be converted: the models of "
+                     "transformers normalize after each block, not before")
+  is_albert = config.layout == "google"
+  if not is_albert:
+    logging.info("albert_zh's layout becomes a BERT: the projection multiplied "
+                 "into the word embeddings, each layer written out")
+    config, weights = to_plain_bert(config, weights)
+  rename = albert_name if is_albert else bert_name
+  state = {rename(name): np.ascontiguousarray(_turn(name, value))
+           for name, value in weights.items()}
+  if is_albert and config.embedding_width == config.hidden_size:
+    # Google's layout then has no mapping, transformers always have one.
+    state[_MAPPING + "weight"] = np.eye(config.hidden_size, dtype=np.float32)
+    state[_MAPPING + "bias"] = np.zeros(config.hidden_size, np.float32)
+  theirs = {key: getattr(config, key)
+            for key in _SIZES + (_ALBERT_SIZES if is_albert else ())}
+  if is_albert:
+    theirs["embedding_size"] = config.embedding_width
+  suffix = "Model"
+  if "output_weights" in weights:
+    suffix = "ForSequenceClassification"
+  elif "cls/squad/output_weights" in weights:
+    suffix = "ForQuestionAnswering"
+  elif "cls/predictions/output_bias" in weights:
+    suffix = "ForPreTraining"
+  theirs.update(
+      model_type="albert" if is_albert else "bert",
+      architectures=[("Albert" if is_albert else "Bert") + suffix],
+      hidden_act={"gelu": "gelu_new"}.get(config.hidden_act, config.hidden_act),
+      classifier_dropout_prob=0.1, classifier_dropout=0.1, layer_norm_eps=1e-12)
+  return theirs, state
+
+
+def from_pytorch(theirs, state):
+  """Converts parameters of transformers to weights.
+
+  Args:
+    theirs: dict of their `config.json`.
+    state: dict, parameter name -> array.
+
+  Returns:
+    (AlbertConfig, dict of variable name -> array)
+
+  Raises:
+    InputError: it is another kind of model, or lacks a parameter.
+  """
+  is_albert = theirs.get("model_type") == "albert"
+  if not is_albert and theirs.get("model_type") != "bert":
+    raise InputError("a model of the type %s: albert and bert can be converted"
+                     % theirs.get("model_type"))
+  if theirs.get("layer_norm_eps", 1e-12) != 1e-12:
+    raise InputError("layer_norm_eps is %g: 1e-12 is all that is computed here"
+                     % theirs["layer_norm_eps"])
+  if theirs["hidden_act"] == "gelu":
+    logging.warning("their gelu is computed here by its tanh approximation, "
+                    "which differs by up to 0.0005")
+  values = {key: theirs[key] for key in _SIZES + ("hidden_act",)
+            if key in theirs}
+  if is_albert:
+    values.update((key, theirs.get(key, 1)) for key in _ALBERT_SIZES)
+  config = modeling.AlbertConfig(**values)
+  if is_albert and config.embedding_width == config.hidden_size and (
+      _MAPPING + "weight" in state and not np.array_equal(
+          state[_MAPPING + "weight"], np.eye(config.hidden_size))):
+    raise InputError("it maps embeddings that are as wide as the layers, which "
+                     "Google's layout does not")
+  rename = albert_name if is_albert else bert_name
+  # transformers leave the prefix out where there is the encoder only.
+  state = {**{"%s.%s" % (theirs["model_type"], name): value
+              for name, value in state.items()}, **state}
+  labels = state.get("classifier.weight")
+  weights, missing = {}, []
+  for name, shape in _variables(config, labels is not None and len(labels)):
+    if rename(name) in state:
+      weights[name] = _turn(name, state[rename(name)])
+      if list(weights[name].shape) != shape:
+        raise InputError("%s is %s, where the configuration asks for %s" % (
+            rename(name), list(state[rename(name)].shape), shape))
+    elif name.startswith("bert/e"):  # embeddings, encoder
+      raise InputError("it lacks %s" % rename(name))
+    else:
+      missing.append(rename(name))
+  logging.info("%d parameters converted; not there: %s", len(weights),
+               ", ".join(missing) or "none")
+  return config, weights
+
+
+def _variables(config, num_labels):
+  """Yields (name, shape) of the encoder and of all that may be on top."""
+  with tf.Graph().as_default():
+    model = heads.create_model(config, False, tf.zeros([1, 2], tf.int32))
+    model.masked_lm_logits(tf.zeros([1, 1], tf.int32))
+    model.sentence_order_logits()
+    heads.span_logits(model)
+    if num_labels:
+      heads.classifier_logits(model, num_labels)
+    for variable in tf.global_variables():
+      yield variable.op.name, variable.shape.as_list()
+
+
+def _protobuf_field(message, number):
+  """Returns the last value of a field of bytes in a serialized message."""
+  def varint():
+    nonlocal place
+    value = shift = 0
+    while True:
+      byte = message[place]
+      place += 1
+      value |= (byte & 127) << shift
+      shift += 7
+      if byte < 128:
+        return value
+
+  place, found = 0, b""
+  while place < len(message):
+    field, wire_type = divmod(varint(), 8)
+    if wire_type == 0:
+      varint()
+      continue
+    size = varint() if wire_type == 2 else {1: 8, 5: 4}[wire_type]
+    if field == number:
+      found = message[place:place + size]
+    place += size
+  return found
+
+
+def unigram_tokenizer(model_file, do_lower_case):
+  """Makes the content of `tokenizer.json` from a SentencePiece model.
+
+  transformers can make it too, but only with a protobuf that is newer than what
+  TensorFlow allows.
+  """
+  import sentencepiece
+  model = sentencepiece.SentencePieceProcessor()
+  model.Load(model_file)
+  with open(model_file, "rb") as reader:
+    normalizer_spec = _protobuf_field(reader.read(), 3)
+  charsmap = _protobuf_field(normalizer_spec, 2)
+  vocab = [(model.IdToPiece(i), model.GetScore(i))
+           for i in range(model.GetPieceSize())]
+  # ALBERT parts a number from the comma after it.
+  vocab = [(piece, -1e6 if re.search("[0-9],$", piece) else score)
+           for piece, score in vocab]
+  normalizers = [
+      {"type": "Replace", "pattern": {"String": quote}, "content": '"'}
+      for quote in ("``", "''")] + [{"type": "NFKD"}, {"type": "StripAccents"}]
+  if do_lower_case:
+    normalizers.append({"type": "Lowercase"})
+  if charsmap:
+    normalizers.append({"type": "Precompiled", "precompiled_charsmap":
+                        base64.b64encode(charsmap).decode()})
+  word_starts = {"type": "Metaspace", "replacement": "\u2581",
+                 "prepend_scheme": "always", "split": True}
+  ends = [{"SpecialToken": {"id": token, "type_id": 0}}
+          for token in ("[CLS]", "[SEP]")]
+  first = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
+  second = [{"Sequence": {"id": "B", "type_id": 1}},
+            {"SpecialToken": {"id": "[SEP]", "type_id": 1}}]
+  return {
+      "version": "1.0", "truncation": None, "padding": None,
+      "added_tokens": [
+          {"id": model.PieceToId(piece), "content": piece, "special": True,
+           "single_word": False, "lstrip": False, "rstrip": False,
+           "normalized": False}
+          for piece in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")],
+      "normalizer": {"type": "Sequence", "normalizers": normalizers},
+      "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+          {"type": "WhitespaceSplit"}, word_starts]},
+      "post_processor": {
+          "type": "TemplateProcessing", "single": first, "pair": first + second,
+          "special_tokens": {
+              token: {"id": token, "ids": [model.PieceToId(token)],
+                      "tokens": [token]} for token in ("[CLS]", "[SEP]")}},
+      "decoder": word_starts,
+      "model": {"type": "Unigram", "unk_id": model.unk_id(), "vocab": vocab,
+                "byte_fallback": False}}
+
+
+def write_pytorch_folder(folder, config, weights, tokenizer, labels):
+  """Writes configuration, weights and tokenizer as transformers read them."""
+  from safetensors.numpy import save
+  theirs, state = to_pytorch(config, weights)
+  if labels:
+    theirs["id2label"] = {str(i): label for i, label in enumerate(labels)}
+    theirs["label2id"] = {label: i for i, label in enumerate(labels)}
+  theirs.update(pad_token_id=tokenizer.pad_id, bos_token_id=tokenizer.cls_id,
+                eos_token_id=tokenizer.sep_id)
+  settings = {"do_lower_case": tokenizer.do_lower_case,
+              "model_max_length": config.max_position_embeddings}
+  files = {"config.json": theirs, "tokenizer_config.json": settings}
+  if FLAGS.spm_model_file:
+    settings.update(tokenizer_class="AlbertTokenizer", keep_accents=False)
+    tf.io.gfile.copy(FLAGS.spm_model_file, os.path.join(folder, "spiece.model"))
+    files["tokenizer.json"] = unigram_tokenizer(FLAGS.spm_model_file,
+                                                tokenizer.do_lower_case)
+  else:
+    settings["tokenizer_class"] = "BertTokenizer"
+    tf.io.gfile.copy(FLAGS.vocab_file, os.path.join(folder, "vocab.txt"))
+  for name, content in files.items():
+    outputs.write_text(os.path.join(folder, name), json.dumps(
+        content, ensure_ascii=False, indent=2) + "\n")
+  with tf.io.gfile.GFile(os.path.join(folder, "model.safetensors"),
+                         "wb") as writer:
+    writer.write(save(state, metadata={"format": "pt"}))
+
+
+def read_pytorch_folder(path):
+  """Returns (dict of config.json, dict of parameter name -> array)."""
+  try:
+    with open(os.path.join(path, "config.json"), encoding="utf-8") as reader:
+      theirs = json.load(reader)
+  except ValueError as error:
+    raise InputError("%s/config.json: %s" % (path, error)) from error
+  weights = os.path.join(path, "model.safetensors")
+  if os.path.exists(weights):
+    from safetensors.numpy import load_file
+    return theirs, load_file(weights)
+  weights = os.path.join(path, "pytorch_model.bin")
+  if not os.path.exists(weights):
+    raise InputError("%s has neither model.safetensors nor pytorch_model.bin"
+                     % path)
+  try:
+    import torch
+  except ImportError as error:
+    raise InputError("%s needs PyTorch: pip install torch" % weights) from error
+  state = torch.load(weights, map_location="cpu", weights_only=True)
+  return theirs, {name: value.numpy() for name, value in state.items()}
+
+
+def from_folder():
+  """Writes the checkpoint of --pytorch_dir."""
+  source = FLAGS.pytorch_dir
+  try:
+    config, weights = from_pytorch(*read_pytorch_folder(source))
+  except InputError as error:
+    raise InputError("%s: %s" % (source, error)) from error
+  with outputs.new_folder(FLAGS.output_dir) as folder:
+    outputs.write_checkpoint(folder, "model.ckpt", weights)
+    outputs.write_text(os.path.join(folder, "config.json"),
+                       json.dumps(config.to_dict(), indent=2) + "\n")
+    for theirs, ours in (("vocab.txt", "vocab.txt"),
+                         ("spiece.model", "spm.model")):
+      if os.path.exists(os.path.join(source, theirs)):
+        tf.io.gfile.copy(os.path.join(source, theirs),
+                         os.path.join(folder, ours))
+
+
+def to_folder():
+  """Writes --init_checkpoint as a folder of transformers."""
+  training.take_files_beside_checkpoint(FLAGS)
+  errors.require_flags("bert_config_file")
+  checkpoint = training.find_checkpoint(FLAGS.init_checkpoint)
+  path = training.path_beside(FLAGS.init_checkpoint, ["task.json"])
+  task = json.loads(outputs.read_text(path)) if path else {}
+  tokenizer = tokenization.create_tokenizer(
+      FLAGS.vocab_file, FLAGS.spm_model_file,
+      task.get("do_lower_case", FLAGS.do_lower_case))
+  config = training.load_config(FLAGS.bert_config_file, None, tokenizer)
+  saved = outputs.saved_shapes(checkpoint)
+  known = dict(_variables(config, saved.get("output_weights", [0])[0]))
+  outputs.check_fits(checkpoint, {
+      name: shape for name, shape in known.items()
+      if name in saved or name.startswith("bert/")})
+  unknown = sorted(set(saved) - set(known))
+  if unknown:
+    raise InputError("%s: transformers have no counterpart of %s" % (
+        checkpoint, ", ".join(unknown)))
+  with outputs.new_folder(FLAGS.output_dir) as folder:
+    write_pytorch_folder(folder, config, outputs.read_weights(checkpoint),
+                         tokenizer, task.get("labels"))
+
+
+def main():
+  errors.require_flags("output_dir")
+  if bool(FLAGS.init_checkpoint) == bool(FLAGS.pytorch_dir):
+    raise InputError("give one of --init_checkpoint and --pytorch_dir")
+  if FLAGS.pytorch_dir:
+    from_folder()
+  else:
+    to_folder()
+  logging.info("wrote %s", FLAGS.output_dir)
+
+
+if __name__ == "__main__":
+  errors.run(main)

@@ -1,0 +1,306 @@
+"""Hands a model on: tells what it is, slims it, makes a SavedModel or TFLite.
+
+    python export_model.py --inspect --init_checkpoint=albert_tiny
+    python export_model.py --strip --init_checkpoint=output/lcqmc/best \
+      --output_dir=slim
+    python export_model.py --saved_model --init_checkpoint=output/lcqmc/best \
+      --output_dir=served
+    python export_model.py --tflite --init_checkpoint=output/lcqmc/best \
+      --output_dir=phone
+
+What a model can tell follows from its variables; each is a signature:
+  classify         probabilities [B, L] of the labels; score [B] where L is 1
+  encode           sequence_output [B, S, H], pooled_output [B, H]
+  sentence_vector  vector [B, H], the mean over the tokens
+  masked_lm        logits [B, P, V] at masked_lm_positions, int32 [B, P]
+  sentence_order   probabilities [B, 2] of "in order" and "swapped"
+All take input_ids, input_mask, segment_ids, int32 [B, S].
+"""
+
+import os
+import re
+import tempfile
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from absl import flags, logging
+
+import errors
+import heads
+import modeling
+import outputs
+import predictor
+import tokenization
+import training
+from errors import InputError
+
+FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(tokenization)
+for _name in ("bert_config_file", "init_checkpoint", "output_dir"):
+  flags.declare_key_flag(_name)
+flags.DEFINE_bool("inspect", False, "Tell layout, sizes and what is missing.")
+flags.DEFINE_bool("strip", False, "Write the weights without the optimizer's.")
+flags.DEFINE_bool("saved_model", False, "Write a SavedModel of any batch and "
+                  "length, with all signatures.")
+flags.DEFINE_bool("tflite", False, "Write model.tflite, of one signature.")
+flags.DEFINE_enum("signature", None, ["classify", "encode", "sentence_vector",
+                                      "masked_lm", "sentence_order"],
+                  "TFLite: what it tells; default: classify, or else encode.")
+flags.DEFINE_bool("int8", False, "TFLite: weights of 8 bits (dynamic range).")
+flags.DEFINE_integer("batch_size", 1, "TFLite: texts at a time.")
+flags.DEFINE_integer("max_seq_length", 128, "TFLite: tokens of a text.")
+flags.DEFINE_integer("max_predictions_per_seq", 1,
+                     "TFLite: positions to predict with masked_lm.")
+
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+def signatures(model, saved, positions):
+  """Builds all that a model with the variables of a checkpoint can tell.
+
+  Args:
+    model: AlbertModel.
+    saved: dict, name -> shape, of the checkpoint's variables.
+    positions: int [B, P], for masked_lm.
+
+  Returns:
+    dict, signature -> dict of output name -> tensor.
+  """
+  found = {}
+  if "output_weights" in saved:
+    num_labels = saved["output_weights"][0]
+    logits = heads.classifier_logits(model, num_labels)
+    found["classify"] = {"probabilities": tf.nn.softmax(logits)} if (
+        num_labels > 1) else {"score": tf.reshape(logits, [-1])}
+  found["encode"] = {"sequence_output": model.get_sequence_output(),
+                     "pooled_output": model.get_pooled_output()}
+  found["sentence_vector"] = {"vector": heads.sentence_vectors(model)}
+  if "cls/predictions/output_bias" in saved:
+    batch, count = modeling.get_shape_list(positions, 2, "positions")
+    found["masked_lm"] = {"logits": tf.reshape(
+        model.masked_lm_logits(positions),
+        [batch, count, model.config.vocab_size])}
+  if "cls/seq_relationship/output_bias" in saved:
+    found["sentence_order"] = {
+        "probabilities": tf.nn.softmax(model.sentence_order_logits())}
+  return {name: {key: tf.identity(x, "%s/%s" % (name, key))
+                 for key, x in tensors.items()}
+          for name, tensors in found.items()}
+
+
+class Graph:
+  """A session with a checkpoint's model, and what goes in and comes out.
+
+  Args:
+    config: AlbertConfig.
+    checkpoint: str.
+    batch_size, length, num_positions: int, or None for any.
+  """
+
+  def __init__(self, config, checkpoint, batch_size=None, length=None,
+               num_positions=None):
+    self.graph = tf.Graph()
+    with self.graph.as_default():
+      self.inputs = {name: tf.placeholder(tf.int32, [batch_size, length], name)
+                     for name in _INPUTS}
+      positions = tf.placeholder(tf.int32, [batch_size, num_positions],
+                                 "masked_lm_positions")
+      model = heads.create_model(
+          config, False, *[self.inputs[name] for name in _INPUTS])
+      self.signatures = signatures(
+          model, outputs.saved_shapes(checkpoint), positions)
+      self.session = predictor.restored_session(checkpoint)
+    self._positions = {"masked_lm_positions": positions}
+
+  def inputs_of(self, signature):
+    """Returns a dict, name -> placeholder."""
+    return dict(self.inputs,
+                **(self._positions if signature == "masked_lm" else {}))
+
+
+def describe(checkpoint, config):
+  """Says what a checkpoint is, in lines of text.
+
+  Args:
+    checkpoint: str.
+    config: AlbertConfig, or None.
+
+  Raises:
+    InputError: it is no checkpoint of an ALBERT.
+  """
+  saved = outputs.saved_shapes(checkpoint)
+  everything = dict(tf.train.list_variables(checkpoint))
+
+  def shape(*names):
+    return next((saved[name] for name in names if name in saved), None)
+
+  words = shape("bert/embeddings/word_embeddings")
+  pooler = shape("bert/pooler/dense/kernel")
+  layers = {m.group(1) for m in (re.match(
+      "bert/encoder/(transformer|layer_shared|layer_[0-9]+)/", name)
+                                 for name in saved) if m}
+  if not (words and pooler and layers):
+    raise InputError("%s has no word embeddings, encoder and pooler of an "
+                     "ALBERT or BERT" % checkpoint)
+  sizes = [("vocab_size", words[0]), ("embedding_size", words[1]),
+           ("hidden_size", pooler[0])]
+  for key, name in (("max_position_embeddings", "position_embeddings"),
+                    ("type_vocab_size", "token_type_embeddings")):
+    sizes.append((key, (shape("bert/embeddings/" + name) or ["?"])[0]))
+  sizes += [("intermediate_size", saved[name][1]) for name in sorted(saved)
+            if re.search("intermediate(_[0-9]+)?/dense/kernel$", name)][:1]
+  google = "transformer" in layers
+  if google:
+    sizes += [(key, 1 + max(int(number) for name in saved for number in
+                            re.findall("/%s_([0-9]+)/" % part, name)))
+              for key, part in (("num_hidden_groups", "group"),
+                                ("inner_group_num", "inner_group"))]
+  elif "layer_shared" not in layers:
+    sizes.append(("num_hidden_layers", len(layers)))
+  lines = ["checkpoint: %s" % checkpoint,
+           "layout: %s" % ("google" if google else "albert_zh")]
+  lines += ["%s: %s" % item for item in sizes]
+  tops = [("classifier of %d label(s)" % saved["output_weights"][0],
+           "output_weights")] if "output_weights" in saved else []
+  tops += [("masked LM", "cls/predictions/output_bias"),
+           ("sentence order", "cls/seq_relationship/output_bias"),
+           ("answer span", "cls/squad/output_bias"),
+           ("answer beam", "start_logits/dense/kernel")]
+  lines.append("on top: %s" % (", ".join(
+      text for text, name in tops if name in saved) or "nothing"))
+  lines.append("parameters: %s" % "{:,}".format(
+      sum(int(np.prod(s)) for s in saved.values())))
+  slots = len([name for name in everything if re.search("/adam_[mv]$", name)])
+  lines.append("optimizer slots: %d" % slots)
+  lines.append("step: %s" % (
+      tf.train.load_checkpoint(checkpoint).get_tensor("global_step")
+      if "global_step" in everything else "not saved"))
+  if config:
+    lines += _compare(saved, config)
+  else:
+    lines.append("no configuration beside it: the number of heads%s is not "
+                 "known from weights" % (
+                     "" if len(layers) > 1 else " and of layers"))
+  return lines
+
+
+def _compare(saved, config):
+  """Says what a configuration asks for and the checkpoint lacks."""
+  with tf.Graph().as_default():
+    heads.create_model(config, False, tf.placeholder(tf.int32, [None, None]))
+    wanted = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
+  lines = ["configuration: %d layers, %d heads, %s" % (
+      config.num_hidden_layers, config.num_attention_heads, config.ln_type)]
+  bad = ["%s (%s, not %s)" % (name, saved.get(name, "missing"), shape)
+         for name, shape in sorted(wanted.items()) if saved.get(name) != shape]
+  return lines + ["does not fit the configuration: %s" % (
+      ", ".join(bad) or "nothing")]
+
+
+def save_model(graph, folder, assets):
+  """Writes a SavedModel; `assets` are files to put into it."""
+  builder = tf.saved_model.builder.SavedModelBuilder(folder)
+  with graph.graph.as_default():
+    for path in assets:
+      tf.add_to_collection(tf.GraphKeys.ASSET_FILEPATHS, tf.constant(path))
+    definitions = {
+        name: tf.saved_model.predict_signature_def(
+            graph.inputs_of(name), tensors)
+        for name, tensors in graph.signatures.items()}
+    definitions["serving_default"] = definitions[default_signature(graph)]
+    builder.add_meta_graph_and_variables(
+        graph.session, [tf.saved_model.tag_constants.SERVING], definitions,
+        assets_collection=tf.get_collection(tf.GraphKeys.ASSET_FILEPATHS))
+  builder.save()
+
+
+def default_signature(graph):
+  return "classify" if "classify" in graph.signatures else "encode"
+
+
+def to_tflite(graph, signature, int8):
+  """Returns the bytes of a TFLite file."""
+  if signature not in graph.signatures:
+    raise InputError("the model has no %s: --signature can be %s" % (
+        signature, ", ".join(sorted(graph.signatures))))
+  tensors = graph.signatures[signature]
+  frozen = tf.graph_util.convert_variables_to_constants(
+      graph.session, graph.graph.as_graph_def(),
+      [tensor.op.name for tensor in tensors.values()])
+  for node in frozen.node:
+    if node.op == "IdentityN":  # where a custom gradient would be called
+      kind = node.attr["T"].list.type[0]
+      node.op = "Identity"
+      node.attr.clear()
+      node.attr["T"].type = kind
+      del node.input[1:]
+  converter = tf.lite.TFLiteConverter(
+      frozen, list(graph.inputs_of(signature).values()), list(tensors.values()))
+  if int8:
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+  return converter.convert()
+
+
+def collect_files(folder):
+  """Copies what belongs to the model into a folder, under its usual names.
+
+  Returns:
+    list of their paths.
+  """
+  sources = {
+      "config.json": FLAGS.bert_config_file, "spm.model": FLAGS.spm_model_file,
+      "vocab.txt": None if FLAGS.spm_model_file else FLAGS.vocab_file,
+      "task.json": training.path_beside(FLAGS.init_checkpoint, ["task.json"])}
+  paths = []
+  for name, source in sources.items():
+    if source:
+      paths.append(os.path.join(folder, name))
+      tf.io.gfile.copy(source, paths[-1])
+  return paths
+
+
+def main():
+  errors.require_flags("init_checkpoint")
+  wanted = [name for name in ("inspect", "strip", "saved_model", "tflite")
+            if FLAGS[name].value]
+  if len(wanted) != 1:
+    raise InputError("give one of --inspect, --strip, --saved_model, --tflite")
+  training.take_files_beside_checkpoint(FLAGS)
+  checkpoint = training.find_checkpoint(FLAGS.init_checkpoint)
+  config = training.load_config(FLAGS.bert_config_file) if (
+      FLAGS.bert_config_file) else None
+  if FLAGS.inspect:
+    print("\n".join(describe(checkpoint, config)))
+    return
+  errors.require_flags("output_dir")
+  if not FLAGS.strip:
+    errors.require_flags("bert_config_file")
+    tokenizer = tokenization.create_tokenizer(
+        FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
+    config = training.load_config(
+        FLAGS.bert_config_file, FLAGS.max_seq_length if FLAGS.tflite else None,
+        tokenizer)
+  with outputs.new_folder(FLAGS.output_dir) as folder:
+    if FLAGS.strip:
+      collect_files(folder)
+      outputs.write_checkpoint(folder, os.path.basename(checkpoint),
+                               outputs.read_weights(checkpoint))
+    elif FLAGS.saved_model:
+      graph = Graph(config, checkpoint)
+      with tempfile.TemporaryDirectory() as temporary:
+        save_model(graph, folder, collect_files(temporary))
+    else:
+      graph = Graph(config, checkpoint, FLAGS.batch_size, FLAGS.max_seq_length,
+                    FLAGS.max_predictions_per_seq)
+      content = to_tflite(graph, FLAGS.signature or default_signature(graph),
+                          FLAGS.int8)
+      collect_files(folder)
+      with tf.io.gfile.GFile(os.path.join(folder, "model.tflite"),
+                             "wb") as writer:
+        writer.write(content)
+      logging.info("model.tflite: %.1f MB", len(content) / 1e6)
+  logging.info("wrote %s", FLAGS.output_dir)
+
+
+if __name__ == "__main__":
+  errors.run(main)

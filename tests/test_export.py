@@ -1,0 +1,264 @@
+"""What export_model.py writes tells the same as the checkpoint it came from."""
+
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+import reference_albert as reference
+import scripting
+import tensorflow.compat.v1 as tf
+from scripting import VOCAB, fail, succeed
+
+import heads
+import outputs
+import predictor
+import tokenization
+from modeling import AlbertConfig
+
+LABELS = ["0", "1"]
+LAYOUTS = {name: dict(AlbertConfig(**scripting.SIZES, **more).to_dict())
+           for name, more in (("google", {"num_hidden_groups": 1}),
+                              ("albert_zh", {"ln_type": "preln"}))}
+LENGTH = 24
+
+
+@pytest.fixture(scope="module", params=sorted(LAYOUTS))
+def model(request, tmp_path_factory):
+  """A folder as fine-tuning leaves it, optimizer slots and all."""
+  folder = tmp_path_factory.mktemp(request.param)
+  config = LAYOUTS[request.param]
+  weights = {name: value.astype(np.float32) for name, value in
+             reference.random_weights(config, seed=1).items()}
+  rng = np.random.RandomState(2)
+  weights["output_weights"] = rng.normal(size=[2, 16]).astype(np.float32)
+  weights["output_bias"] = rng.normal(size=[2]).astype(np.float32)
+  for name in list(weights):
+    for slot in ("adam_m", "adam_v"):
+      weights["%s/%s" % (name, slot)] = weights[name] * 0
+  weights["global_step"] = np.array(7, np.int64)
+  outputs.write_checkpoint(str(folder), "model.ckpt-7", weights)
+  (folder / "config.json").write_text(json.dumps(config))
+  (folder / "task.json").write_text(json.dumps(
+      {"labels": LABELS, "max_seq_length": LENGTH, "do_lower_case": True}))
+  vocab = scripting.ROOT / "albert_config" / "vocab.txt"
+  (folder / "vocab.txt").write_bytes(vocab.read_bytes())
+  return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(real_data):
+  lines = (real_data / "lcqmc" / "dev.txt").read_text(encoding="utf-8")
+  return [tuple(line.split("\t")[:2]) for line in lines.split("\n")[:200]]
+
+
+@pytest.fixture(scope="module")
+def batch(pairs):
+  """The pairs as input_ids, input_mask, segment_ids, int32 [200, LENGTH]."""
+  tokenizer = tokenization.create_tokenizer(VOCAB.split("=")[1])
+  arrays = np.zeros([3, len(pairs), LENGTH], np.int32)
+  for row, texts in enumerate(pairs):
+    ids, segments = tokenization.pack_pair(
+        tokenizer, *[tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
+                     for text in texts], max_seq_length=LENGTH)
+    arrays[0, row, :len(ids)] = ids
+    arrays[1, row, :len(ids)] = 1
+    arrays[2, row, :len(ids)] = segments
+  return dict(zip(("input_ids", "input_mask", "segment_ids"), arrays))
+
+
+def from_session(folder, pairs, build):
+  config, tokenizer, checkpoint, task = predictor.load_folder(str(folder))
+  return predictor.Predictor(config, tokenizer, checkpoint, build,
+                             task["max_seq_length"]).predict(pairs)
+
+
+def probabilities(model):
+  return tf.nn.softmax(heads.classifier_logits(model, 2))
+
+
+def masked_lm(model):
+  return tf.reshape(model.masked_lm_logits(tf.fill([tf.shape(
+      model.input_mask)[0], 1], 3)), [-1, 1, 21128])
+
+
+def sentence_order(model):
+  return tf.nn.softmax(model.sentence_order_logits())
+
+
+def export(model, tmp_path, *args):
+  target = tmp_path / "exported"
+  _, log = succeed("export_model.py", "--init_checkpoint=%s" % model,
+                   "--output_dir=%s" % target, *args)
+  assert os.listdir(str(tmp_path)) == ["exported"]  # nothing else, such as .tmp
+  return target, log
+
+
+def test_saved_model(model, tmp_path, pairs, batch):
+  folder, _ = export(model, tmp_path, "--saved_model")
+  assert sorted(os.listdir(str(folder / "assets"))) == [
+      "config.json", "task.json", "vocab.txt"]
+  found = {}
+  with tf.Graph().as_default(), tf.Session() as session:
+    loaded = tf.saved_model.loader.load(session, ["serve"], str(folder))
+    for name, signature in loaded.signature_def.items():
+      feed = {signature.inputs[key].name: value for key, value in batch.items()}
+      if name == "masked_lm":
+        positions = signature.inputs["masked_lm_positions"].name
+        feed[positions] = np.full([len(pairs), 1], 3)
+      found[name] = session.run(
+          {key: x.name for key, x in signature.outputs.items()}, feed)
+  assert set(found) == {"serving_default", "classify", "encode", "masked_lm",
+                        "sentence_order", "sentence_vector"}
+  for signature, output, build in (
+      ("serving_default", "probabilities", probabilities),
+      ("classify", "probabilities", probabilities),
+      ("encode", "pooled_output", lambda m: m.get_pooled_output()),
+      ("masked_lm", "logits", masked_lm),
+      ("sentence_order", "probabilities", sentence_order),
+      ("sentence_vector", "vector", heads.sentence_vectors)):
+    np.testing.assert_allclose(
+        found[signature][output], from_session(model, pairs, build), rtol=0,
+        # Logits are sums of much greater numbers.
+        atol=1e-5 if signature == "masked_lm" else 2e-6, err_msg=signature)
+  assert found["encode"]["sequence_output"].shape == (200, LENGTH, 16)
+
+
+def run_tflite(path, batch):
+  """Runs a file of batch size 50; returns its only output for all rows."""
+  interpreter = tf.lite.Interpreter(model_path=str(path))
+  interpreter.allocate_tensors()
+  found = []
+  for start in range(0, 200, 50):
+    for detail in interpreter.get_input_details():
+      assert detail["name"] in batch
+      interpreter.set_tensor(detail["index"],
+                             batch[detail["name"]][start:start + 50])
+    interpreter.invoke()
+    output, = interpreter.get_output_details()
+    found.append(interpreter.get_tensor(output["index"]))
+  return np.concatenate(found)
+
+
+@pytest.mark.parametrize("signature, build, tolerance", [
+    ("classify", probabilities, 1e-5), ("sentence_vector",
+                                        heads.sentence_vectors, 1e-5),
+    ("masked_lm", masked_lm, 1e-4)])
+def test_tflite(signature, build, tolerance, model, tmp_path, pairs, batch):
+  folder, _ = export(
+      model, tmp_path, "--tflite", "--batch_size=50", "--signature=" + signature,
+      "--max_seq_length=%d" % LENGTH)
+  assert sorted(os.listdir(str(folder))) == [
+      "config.json", "model.tflite", "task.json", "vocab.txt"]
+  inputs = dict(batch)
+  if signature == "masked_lm":
+    inputs["masked_lm_positions"] = np.full([200, 1], 3, np.int32)
+  np.testing.assert_allclose(
+      run_tflite(folder / "model.tflite", inputs),
+      from_session(model, pairs, build), rtol=0, atol=tolerance)
+
+
+def test_tflite_of_8_bits(model, tmp_path, pairs, batch):
+  folder, _ = export(model, tmp_path, "--tflite", "--batch_size=50", "--int8",
+                     "--max_seq_length=%d" % LENGTH)
+  found = run_tflite(folder / "model.tflite", batch)
+  expected = from_session(model, pairs, probabilities)
+  # A quarter of the word embeddings' bytes alone.
+  size = (folder / "model.tflite").stat().st_size
+  assert size < 0.5 * 4 * 21128 * 8
+  assert np.abs(found - expected).mean() < 0.02
+  assert not np.array_equal(found, expected)
+
+
+def test_strip(model, tmp_path):
+  folder, _ = export(model, tmp_path, "--strip")
+  assert sorted(os.listdir(str(folder))) == [
+      "checkpoint", "config.json", "model.ckpt-7.data-00000-of-00001",
+      "model.ckpt-7.index", "task.json", "vocab.txt"]
+  old, new = [tf.train.load_checkpoint(str(path)) for path in (model, folder)]
+  names = set(old.get_variable_to_shape_map())
+  kept = set(new.get_variable_to_shape_map())
+  assert names - kept == {
+      name for name in names
+      if name.endswith(("/adam_m", "/adam_v")) or name == "global_step"}
+  for name in kept:
+    np.testing.assert_array_equal(old.get_tensor(name), new.get_tensor(name))
+  data = "model.ckpt-7.data-00000-of-00001"
+  assert (folder / data).stat().st_size * 2.9 < (model / data).stat().st_size
+
+
+def test_inspect(model):
+  out, _ = succeed("export_model.py", "--inspect",
+                   "--init_checkpoint=%s" % model)
+  lines = out.splitlines()
+  config = json.loads((model / "config.json").read_text())
+  google = "num_hidden_groups" in config
+  for line in ("layout: %s" % ("google" if google else "albert_zh"),
+               "vocab_size: 21128", "embedding_size: 8", "hidden_size: 16",
+               "intermediate_size: 32", "max_position_embeddings: 512",
+               "type_vocab_size: 2", "step: 7",
+               "on top: classifier of 2 label(s), masked LM, sentence order",
+               "configuration: 2 layers, 2 heads, %s" % (
+                   "postln" if google else "preln"),
+               "does not fit the configuration: nothing"):
+    assert line in lines
+  weights = len(reference.random_weights(config)) + 2
+  assert "optimizer slots: %d" % (2 * weights) in lines
+  assert "parameters: {:,}".format(34 + sum(
+      value.size for value in reference.random_weights(config).values())
+                                   ) in lines
+
+
+def test_inspect_says_what_is_missing(model, tmp_path):
+  config = json.loads((model / "config.json").read_text())
+  other = tmp_path / "other.json"
+  other.write_text(json.dumps(dict(config, vocab_size=21127)))
+  out, _ = succeed("export_model.py", "--inspect", "--init_checkpoint=%s"
+                   % model, "--bert_config_file=%s" % other)
+  assert re.search(r"does not fit the configuration: \S*word_embeddings "
+                   r"\(\[21128, 8\], not \[21127, 8\]\)\n", out)
+
+
+def test_bad_input(model, tmp_path):
+  target = tmp_path / "exported"
+
+  def fails(message, *args):
+    fail(message, "export_model.py", "--init_checkpoint=%s" % model,
+         "--output_dir=%s" % target, *args)
+    assert not target.exists()
+    assert not (tmp_path / "exported.tmp").exists()
+
+  fails("give one of --inspect, --strip, --saved_model, --tflite", "--strip",
+        "--tflite")
+  config = json.loads((model / "config.json").read_text())
+  (tmp_path / "other.json").write_text(json.dumps(
+      dict(config, intermediate_size=33)))
+  fails(r"has \[16, 32\] for .*, the model \[16, 33\]", "--saved_model",
+        "--bert_config_file=%s" % (tmp_path / "other.json"))
+  (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+  fails("vocabulary has 5 entries, but .* says vocab_size 21128", "--tflite",
+        "--vocab_file=%s" % (tmp_path / "vocab.txt"))
+
+
+def test_signature_that_is_not_there(model, tmp_path):
+  bare = tmp_path / "bare"
+  bare.mkdir()
+  weights = {name: value for name, value in outputs.read_weights(
+      str(model / "model.ckpt-7")).items() if name.startswith("bert/")}
+  outputs.write_checkpoint(str(bare), "model.ckpt", weights)
+  (bare / "config.json").write_bytes((model / "config.json").read_bytes())
+  args = ["export_model.py", "--init_checkpoint=%s" % bare,
+          "--output_dir=%s" % (tmp_path / "exported")]
+  fail("a tokenizer needs --vocab_file", *args + ["--saved_model"])
+  fail("has no classify: --signature can be encode, sentence_vector",
+       *args + ["--tflite", VOCAB, "--signature=classify"])
+
+
+def test_what_is_not_a_model(tmp_path):
+  outputs.write_checkpoint(str(tmp_path), "model.ckpt",
+                           {"w": np.zeros([2], np.float32)})
+  fail("has no word embeddings, encoder and pooler", "export_model.py",
+       "--inspect", "--init_checkpoint=%s" % tmp_path)
+  fail("exists already", "export_model.py", "--strip",
+       "--init_checkpoint=%s" % tmp_path, "--output_dir=%s" % tmp_path)
