@@ -19,6 +19,7 @@ All take input_ids, input_mask, segment_ids, int32 [B, S].
 
 import os
 import re
+import sys
 import tempfile
 
 import numpy as np
@@ -236,6 +237,9 @@ def to_tflite(graph, signature, int8):
       del node.input[1:]
   converter = tf.lite.TFLiteConverter(
       frozen, list(graph.inputs_of(signature).values()), list(tensors.values()))
+  # TensorFlow 1.15 converts by a program that lies beside python.
+  os.environ["PATH"] = os.pathsep.join(
+      [os.path.dirname(sys.executable), os.environ.get("PATH", "")])
   if int8:
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
   return converter.convert()

@@ -147,8 +147,8 @@ def run_tflite(path, batch):
     ("masked_lm", masked_lm, 1e-4)])
 def test_tflite(signature, build, tolerance, model, tmp_path, pairs, batch):
   folder, _ = export(
-      model, tmp_path, "--tflite", "--batch_size=50", "--signature=" + signature,
-      "--max_seq_length=%d" % LENGTH)
+      model, tmp_path, "--tflite", "--signature=" + signature,
+      "--batch_size=50", "--max_seq_length=%d" % LENGTH)
   assert sorted(os.listdir(str(folder))) == [
       "config.json", "model.tflite", "task.json", "vocab.txt"]
   inputs = dict(batch)

@@ -1,0 +1,129 @@
+"""convert_to_pytorch.py as a command: there, back, and what it refuses."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import reference_albert as reference
+import scripting
+from scripting import fail, succeed
+
+import outputs
+from modeling import AlbertConfig
+
+VOCAB = scripting.ROOT / "albert_config" / "vocab.txt"
+
+
+def write_checkpoint(folder, **changes):
+  """Writes a checkpoint with random weights, configuration and vocabulary."""
+  config = dict(AlbertConfig(**dict(scripting.SIZES, **changes)).to_dict())
+  outputs.write_checkpoint(str(folder), "model.ckpt-3", {
+      name: value.astype(np.float32) for name, value in
+      reference.random_weights(config).items()})
+  (folder / "config.json").write_text(json.dumps(config))
+  (folder / "vocab.txt").write_bytes(VOCAB.read_bytes())
+  return folder
+
+
+@pytest.fixture(scope="module")
+def google(tmp_path_factory):
+  return write_checkpoint(tmp_path_factory.mktemp("google"),
+                          num_hidden_groups=1)
+
+
+@pytest.fixture(scope="module")
+def converted(google):
+  folder = google / "converted"
+  _, log = succeed("convert_to_pytorch.py", "--init_checkpoint=%s" % google,
+                   "--output_dir=%s" % folder)
+  return folder
+
+
+def weights_of(folder, name):
+  return {key: value.tobytes() for key, value in outputs.read_weights(
+      str(folder / name)).items()}
+
+
+def test_there_and_back(google, converted, tmp_path):
+  assert sorted(os.listdir(str(converted))) == [
+      "config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"]
+  back = tmp_path / "back"
+  _, log = succeed("convert_to_pytorch.py", "--pytorch_dir=%s" % converted,
+                   "--output_dir=%s" % back)
+  assert weights_of(back, "model.ckpt") == weights_of(google, "model.ckpt-3")
+  there, again = [AlbertConfig.from_json_file(str(path / "config.json"))
+                  for path in (google, back)]
+  assert dict(there.to_dict(), hidden_act="gelu_new") == again.to_dict()
+  assert (back / "vocab.txt").read_bytes() == VOCAB.read_bytes()
+
+
+def test_bert_there_and_back(tmp_path):
+  plain = tmp_path / "plain"
+  plain.mkdir()
+  write_checkpoint(plain, embedding_size=None, parameter_sharing="none")
+  for source, flag, target in ((plain, "init_checkpoint", "there"),
+                               (tmp_path / "there", "pytorch_dir", "back")):
+    succeed("convert_to_pytorch.py", "--%s=%s" % (flag, source),
+            "--output_dir=%s" % (tmp_path / target))
+  assert weights_of(tmp_path / "back", "model.ckpt") == (
+      weights_of(plain, "model.ckpt-3"))
+
+
+def test_albert_zh_layout_says_what_it_becomes(tmp_path):
+  shared = tmp_path / "shared"
+  shared.mkdir()
+  write_checkpoint(shared)
+  _, log = succeed("convert_to_pytorch.py", "--init_checkpoint=%s" % shared,
+                   "--output_dir=%s" % (tmp_path / "there"))
+  assert "becomes a BERT" in log
+  config = json.loads((tmp_path / "there" / "config.json").read_text())
+  assert config["architectures"] == ["BertForPreTraining"]
+  assert "embedding_size" not in config
+
+
+def test_bad_input(google, converted, tmp_path):
+  def fails(message, *args):
+    fail(message, "convert_to_pytorch.py",
+         "--output_dir=%s" % (tmp_path / "out"), *args)
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.tmp").exists()
+
+  source = "--init_checkpoint=%s" % google
+  fails("give one of --init_checkpoint and --pytorch_dir", source,
+        "--pytorch_dir=%s" % converted)
+  config = json.loads((google / "config.json").read_text())
+
+  def changed(name, **changes):
+    (tmp_path / name).write_text(json.dumps(dict(config, **changes)))
+    return "--bert_config_file=%s" % (tmp_path / name)
+
+  fails("ln_type preln cannot be converted: .*normalize after", source,
+        changed("preln.json", ln_type="preln"))
+  fails(r"has \[16, 32\] for .*, the model \[16, 30\]", source,
+        changed("narrow.json", intermediate_size=30))
+  fails("has nothing for bert/encoder/transformer/group_1", source,
+        changed("groups.json", num_hidden_groups=2))
+  fail("exists already", "convert_to_pytorch.py", source,
+       "--output_dir=%s" % tmp_path)
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"model_type": "gpt2"}, "a model of the type gpt2: albert and bert can"),
+    ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05"),
+    ({"intermediate_size": 30}, r"ffn.weight is \[32, 16\], where"),
+    ({"num_hidden_groups": 2}, "lacks albert.encoder.albert_layer_groups.1")])
+def test_bad_folder(changes, message, converted, tmp_path):
+  for name in ("config.json", "model.safetensors"):
+    (tmp_path / name).write_bytes((converted / name).read_bytes())
+  config = json.loads((converted / "config.json").read_text())
+  (tmp_path / "config.json").write_text(json.dumps(dict(config, **changes)))
+  fail(message, "convert_to_pytorch.py", "--pytorch_dir=%s" % tmp_path,
+       "--output_dir=%s" % (tmp_path / "out"))
+
+
+def test_folder_without_weights(tmp_path):
+  (tmp_path / "config.json").write_text("{}")
+  fail("has neither model.safetensors nor pytorch_model.bin",
+       "convert_to_pytorch.py", "--pytorch_dir=%s" % tmp_path,
+       "--output_dir=%s" % (tmp_path / "out"))
