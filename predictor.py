@@ -13,15 +13,19 @@ import tokenization
 from errors import InputError
 
 
-def restored_session(checkpoint):
+def restored_session(checkpoint, session_config=None):
   """Returns a session whose variables, the default graph's, are a checkpoint's.
+
+  Args:
+    checkpoint: str.
+    session_config: tf.ConfigProto, or None.
 
   Raises:
     InputError: the checkpoint lacks a variable, or has it in another shape.
   """
   outputs.check_fits(checkpoint, {v.op.name: v.shape.as_list()
                                   for v in tf.global_variables()})
-  session = tf.Session()
+  session = tf.Session(config=session_config)
   tf.train.Saver().restore(session, checkpoint)
   return session
 

@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 source ./env.sh
 out=output/quickstart
 rm -rf "$out"
-model=(--bert_config_file=albert_config/albert_config_tiny.json)
+model=(--bert_config_file=albert_config/albert_config_tiny_google.json)
 vocab=(--vocab_file=albert_config/vocab.txt)
 records=(--max_seq_length=64 --max_predictions_per_seq=10)
 
@@ -20,7 +20,7 @@ done
 echo "== 2/5 pretraining a tiny model from scratch, evaluated on held-out text"
 "$PYTHON" run_pretraining.py --do_train "${model[@]}" "${records[@]}" \
   --input_file=$out/train.tfrecord --eval_input_file=$out/heldout.tfrecord \
-  --output_dir=$out/pretrained --optimizer=adamw --learning_rate=1e-3 \
+  --output_dir=$out/pretrained --optimizer=adamw --learning_rate=5e-4 \
   --num_train_steps=300 --num_warmup_steps=30 --train_batch_size=16 \
   --save_checkpoints_steps=100 --log_steps=20 --max_eval_steps=20
 

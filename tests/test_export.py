@@ -18,7 +18,9 @@ import tokenization
 from modeling import AlbertConfig
 
 LABELS = ["0", "1"]
-LAYOUTS = {name: dict(AlbertConfig(**scripting.SIZES, **more).to_dict())
+SIZES = dict(scripting.SIZES, hidden_size=32, embedding_size=32,
+             intermediate_size=64)
+LAYOUTS = {name: dict(AlbertConfig(**SIZES, **more).to_dict())
            for name, more in (("google", {"num_hidden_groups": 1}),
                               ("albert_zh", {"ln_type": "preln"}))}
 LENGTH = 24
@@ -32,7 +34,7 @@ def model(request, tmp_path_factory):
   weights = {name: value.astype(np.float32) for name, value in
              reference.random_weights(config, seed=1).items()}
   rng = np.random.RandomState(2)
-  weights["output_weights"] = rng.normal(size=[2, 16]).astype(np.float32)
+  weights["output_weights"] = rng.normal(size=[2, 32]).astype(np.float32)
   weights["output_bias"] = rng.normal(size=[2]).astype(np.float32)
   for name in list(weights):
     for slot in ("adam_m", "adam_v"):
@@ -122,7 +124,7 @@ def test_saved_model(model, tmp_path, pairs, batch):
         found[signature][output], from_session(model, pairs, build), rtol=0,
         # Logits are sums of much greater numbers.
         atol=1e-5 if signature == "masked_lm" else 2e-6, err_msg=signature)
-  assert found["encode"]["sequence_output"].shape == (200, LENGTH, 16)
+  assert found["encode"]["sequence_output"].shape == (200, LENGTH, 32)
 
 
 def run_tflite(path, batch):
@@ -166,7 +168,7 @@ def test_tflite_of_8_bits(model, tmp_path, pairs, batch):
   expected = from_session(model, pairs, probabilities)
   # A quarter of the word embeddings' bytes alone.
   size = (folder / "model.tflite").stat().st_size
-  assert size < 0.5 * 4 * 21128 * 8
+  assert size < 0.5 * 4 * 21128 * 32
   assert np.abs(found - expected).mean() < 0.02
   assert not np.array_equal(found, expected)
 
@@ -195,8 +197,8 @@ def test_inspect(model):
   config = json.loads((model / "config.json").read_text())
   google = "num_hidden_groups" in config
   for line in ("layout: %s" % ("google" if google else "albert_zh"),
-               "vocab_size: 21128", "embedding_size: 8", "hidden_size: 16",
-               "intermediate_size: 32", "max_position_embeddings: 512",
+               "vocab_size: 21128", "embedding_size: 32", "hidden_size: 32",
+               "intermediate_size: 64", "max_position_embeddings: 512",
                "type_vocab_size: 2", "step: 7",
                "on top: classifier of 2 label(s), masked LM, sentence order",
                "configuration: 2 layers, 2 heads, %s" % (
@@ -205,7 +207,7 @@ def test_inspect(model):
     assert line in lines
   weights = len(reference.random_weights(config)) + 2
   assert "optimizer slots: %d" % (2 * weights) in lines
-  assert "parameters: {:,}".format(34 + sum(
+  assert "parameters: {:,}".format(66 + sum(
       value.size for value in reference.random_weights(config).values())
                                    ) in lines
 
@@ -217,7 +219,7 @@ def test_inspect_says_what_is_missing(model, tmp_path):
   out, _ = succeed("export_model.py", "--inspect", "--init_checkpoint=%s"
                    % model, "--bert_config_file=%s" % other)
   assert re.search(r"does not fit the configuration: \S*word_embeddings "
-                   r"\(\[21128, 8\], not \[21127, 8\]\)\n", out)
+                   r"\(\[21128, 32\], not \[21127, 32\]\)\n", out)
 
 
 def test_bad_input(model, tmp_path):
@@ -233,8 +235,8 @@ def test_bad_input(model, tmp_path):
         "--tflite")
   config = json.loads((model / "config.json").read_text())
   (tmp_path / "other.json").write_text(json.dumps(
-      dict(config, intermediate_size=33)))
-  fails(r"has \[16, 32\] for .*, the model \[16, 33\]", "--saved_model",
+      dict(config, intermediate_size=65)))
+  fails(r"has \[32, 64\] for .*, the model \[32, 65\]", "--saved_model",
         "--bert_config_file=%s" % (tmp_path / "other.json"))
   (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
   fails("vocabulary has 5 entries, but .* says vocab_size 21128", "--tflite",

@@ -1,0 +1,266 @@
+"""Latency, rate, size and memory of each way to run a fine-tuned classifier.
+
+    python benchmarks/bench_inference.py --model_dir=output/lcqmc/best \
+      --input_file=text.txt
+
+The same weights and sentences for all, without padding: texts are joined and
+cut to the length. Each measurement is a process of its own. Ways:
+  session      a warm session, as similarity.py has it
+  saved_model  export_model.py --saved_model, loaded as this TensorFlow does
+  tflite       export_model.py --tflite; tflite_int8: --int8 as well
+  pytorch      convert_to_pytorch.py, with torch and transformers installed
+  onnx         the same by ONNX Runtime, with onnx and onnxruntime installed
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import numpy as np
+from absl import app, flags
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, ROOT)
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("model_dir", None, "Folder of a fine-tuned classifier.",
+                    required=True)
+flags.DEFINE_string("input_file", None, "Text to take sentences from.",
+                    required=True)
+flags.DEFINE_list("ways", ["session", "saved_model", "tflite", "tflite_int8",
+                           "pytorch", "onnx"], "What to measure.")
+flags.DEFINE_list("lengths", ["32", "128"], "Tokens of a sentence.")
+flags.DEFINE_list("batches", ["1", "32"], "Sentences at a time.")
+flags.DEFINE_list("threads", ["2"], "Threads; TFLite is measured with 1 too.")
+flags.DEFINE_float("seconds", 5.0, "How long to repeat each measurement.")
+flags.DEFINE_string("one", None, "Used by the script itself.")
+
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+def make_batch(batch, length):
+  """Returns input_ids, input_mask, segment_ids: int32 [batch, length]."""
+  import predictor
+  _, tokenizer, _, _ = predictor.load_folder(FLAGS.model_dir)
+  ids = []
+  with open(FLAGS.input_file, encoding="utf-8") as reader:
+    for line in reader:
+      ids += tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line))
+      if len(ids) >= batch * length:
+        break
+  input_ids = np.resize(np.array(ids, np.int32), [batch, length])
+  input_ids[:, 0], input_ids[:, -1] = tokenizer.cls_id, tokenizer.sep_id
+  return [input_ids, np.ones_like(input_ids), np.zeros_like(input_ids)]
+
+
+def session(path, inputs, threads):
+  import tensorflow.compat.v1 as tf
+
+  import heads
+  import predictor
+  config, _, checkpoint, task = predictor.load_folder(path)
+  placeholders = [tf.placeholder(tf.int32, [None, None]) for _ in inputs]
+  model = heads.create_model(config, False, *placeholders)
+  probabilities = tf.nn.softmax(
+      heads.classifier_logits(model, len(task["labels"])))
+  call = predictor.restored_session(checkpoint, tf.ConfigProto(
+      intra_op_parallelism_threads=threads,
+      inter_op_parallelism_threads=1)).make_callable(
+          probabilities, placeholders)
+  return lambda: call(*inputs)
+
+
+def saved_model(path, inputs, threads):
+  import tensorflow as tf
+  if tf.__version__.startswith("1."):
+    tf = tf.compat.v1
+    sess = tf.Session(config=tf.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=1))
+    signature = tf.saved_model.loader.load(
+        sess, ["serve"], path).signature_def["serving_default"]
+    call = sess.make_callable(signature.outputs["probabilities"].name,
+                              [signature.inputs[name].name for name in _INPUTS])
+    return lambda: call(*inputs)
+  tf.config.threading.set_intra_op_parallelism_threads(threads)
+  tf.config.threading.set_inter_op_parallelism_threads(1)
+  loaded = tf.saved_model.load(path)  # kept: it owns the variables
+  call = loaded.signatures["serving_default"]
+  return lambda: (loaded, call(**{
+      name: tf.constant(x) for name, x in zip(_INPUTS, inputs)})[
+          "probabilities"].numpy())[1]
+
+
+def tflite(path, inputs, threads):
+  import tensorflow as tf
+  kwargs = {} if tf.__version__.startswith("1.") else {"num_threads": threads}
+  interpreter = tf.lite.Interpreter(path + "/model.tflite", **kwargs)
+  interpreter.allocate_tensors()
+  places = {detail["name"].split(":")[0]: detail["index"]
+            for detail in interpreter.get_input_details()}
+  output = interpreter.get_output_details()[0]["index"]
+
+  def call():
+    for name, x in zip(_INPUTS, inputs):
+      interpreter.set_tensor(places[name], x)
+    interpreter.invoke()
+    return interpreter.get_tensor(output)
+
+  return call
+
+
+def pytorch_model(path):
+  import transformers
+  return transformers.AutoModelForSequenceClassification.from_pretrained(
+      path).eval()
+
+
+def pytorch(path, inputs, threads):
+  import torch
+  torch.set_num_threads(threads)
+  model = pytorch_model(path)
+  ids, mask, segments = [torch.tensor(x, dtype=torch.long) for x in inputs]
+
+  def call():
+    with torch.inference_mode():
+      return model(input_ids=ids, attention_mask=mask,
+                   token_type_ids=segments).logits.softmax(-1).numpy()
+
+  return call
+
+
+def onnx(path, inputs, threads):
+  import onnxruntime
+  options = onnxruntime.SessionOptions()
+  options.intra_op_num_threads = threads
+  sess = onnxruntime.InferenceSession(path + "/model.onnx", options)
+  feed = {name: x.astype(np.int64) for name, x in zip(_INPUTS, inputs)}
+
+  def call():
+    logits = sess.run(None, feed)[0]
+    e = np.exp(logits - logits.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+  return call
+
+
+def write_onnx(path):
+  """Writes model.onnx beside the model of transformers."""
+  import torch
+
+  class Logits(torch.nn.Module):
+
+    def __init__(self):
+      super().__init__()
+      self.model = pytorch_model(path)
+
+    def forward(self, input_ids, input_mask, segment_ids):
+      return self.model(input_ids=input_ids, attention_mask=input_mask,
+                        token_type_ids=segment_ids).logits
+
+  warnings.simplefilter("ignore")  # of tracing: the model has no branches
+  torch.onnx.export(
+      Logits(), tuple(torch.ones([2, 8], dtype=torch.long) for _ in _INPUTS),
+      path + "/model.onnx", input_names=list(_INPUTS), dynamo=False,
+      dynamic_axes={name: {0: "batch", 1: "length"} for name in _INPUTS})
+
+
+WAYS = {"session": session, "saved_model": saved_model, "tflite": tflite,
+        "tflite_int8": tflite, "pytorch": pytorch, "onnx": onnx}
+
+
+def measure_here(way, path, threads, batch_file):
+  """Measures in this process and prints JSON."""
+  with np.load(batch_file) as arrays:
+    inputs = [arrays[name] for name in _INPUTS]
+  call = WAYS[way](path, inputs, threads)
+  seconds, end = [], None
+  while end is None or time.time() < end or len(seconds) < 20:
+    start = time.time()
+    probabilities = call()
+    seconds.append(time.time() - start)
+    if end is None and len(seconds) == 5:  # warm
+      end, seconds = time.time() + FLAGS.seconds, []
+  print(json.dumps({
+      "p50": 1e3 * np.percentile(seconds, 50),
+      "p99": 1e3 * np.percentile(seconds, 99),
+      "rate": len(inputs[0]) / np.median(seconds),
+      "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+      "probabilities": probabilities.tolist()}))
+
+
+def run(*args):
+  done = subprocess.run([sys.executable] + list(args), cwd=ROOT,
+                        capture_output=True, text=True, check=False)
+  if done.returncode:
+    sys.exit("%s: %s" % (" ".join(args), done.stderr[-2000:]))
+  return done.stdout
+
+
+def prepare(way, folder, batch, length):
+  """Makes what a way runs, once; returns its path and its size in MB."""
+  model = "--init_checkpoint=" + os.path.abspath(FLAGS.model_dir)
+  path = os.path.join(folder, way)
+  if way == "session":
+    path = os.path.abspath(FLAGS.model_dir)
+  elif way == "saved_model" and not os.path.exists(path):
+    run("export_model.py", "--saved_model", model, "--output_dir=" + path)
+  elif way.startswith("tflite"):
+    path += "-%d-%d" % (batch, length)
+    if not os.path.exists(path):
+      run("export_model.py", "--tflite", model, "--output_dir=" + path,
+          "--batch_size=%d" % batch, "--max_seq_length=%d" % length,
+          "--int8=%s" % (way == "tflite_int8"))
+  elif way in ("pytorch", "onnx"):
+    path = os.path.join(folder, "pytorch")
+    if not os.path.exists(path):
+      run("convert_to_pytorch.py", model, "--output_dir=" + path)
+    if way == "onnx" and not os.path.exists(path + "/model.onnx"):
+      write_onnx(path)
+  ends = {"tflite": ".tflite", "tflite_int8": ".tflite", "onnx": ".onnx",
+          "pytorch": ".safetensors"}.get(way, "data-00000-of-00001")
+  size = sum(os.path.getsize(os.path.join(parent, name))
+             for parent, _, names in os.walk(path) for name in names
+             if name.endswith(ends))
+  return path, size / 1e6
+
+
+def main(argv):
+  del argv
+  if FLAGS.one:
+    measure_here(**json.loads(FLAGS.one))
+    return
+  print("%-12s%7s%6s%8s%9s%9s%12s%8s%9s%12s" % (
+      "way", "length", "batch", "threads", "p50 ms", "p99 ms", "sentences/s",
+      "MB", "peak MB", "difference"))
+  with tempfile.TemporaryDirectory() as folder:
+    for length in map(int, FLAGS.lengths):
+      for batch in map(int, FLAGS.batches):
+        batch_file = os.path.join(folder, "batch.npz")
+        np.savez(batch_file, **dict(zip(_INPUTS, make_batch(batch, length))))
+        expected = None
+        for way in FLAGS.ways:
+          path, size = prepare(way, folder, batch, length)
+          threads = list(map(int, FLAGS.threads))
+          if way.startswith("tflite"):
+            threads = sorted({1} | set(threads))
+          for count in threads:
+            found = json.loads(run(
+                os.path.abspath(__file__), *sys.argv[1:], "--one=" + json.dumps(
+                    {"way": way, "path": path, "threads": count,
+                     "batch_file": batch_file})
+            ).splitlines()[-1])
+            if expected is None:
+              expected = found["probabilities"]
+            print("%-12s%7d%6d%8d%9.2f%9.2f%12.1f%8.1f%9.0f%12.1e" % (
+                way, length, batch, count, found["p50"], found["p99"],
+                found["rate"], size, found["peak"], np.abs(np.subtract(
+                    expected, found["probabilities"])).max()), flush=True)
+
+
+if __name__ == "__main__":
+  app.run(main)
