@@ -51,7 +51,9 @@ _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers",
           "num_attention_heads", "intermediate_size",
           "max_position_embeddings", "type_vocab_size", "initializer_range",
           "hidden_dropout_prob", "attention_probs_dropout_prob")
-_ALBERT_SIZES = ("embedding_size", "num_hidden_groups", "inner_group_num")
+# Keys that only ALBERT has, with transformers' defaults.
+_ALBERT_SIZES = {"embedding_size": 128, "num_hidden_groups": 1,
+                 "inner_group_num": 1}
 
 
 def albert_name(name):
@@ -153,7 +155,7 @@ def to_pytorch(config, weights):
     state[_MAPPING + "weight"] = np.eye(config.hidden_size, dtype=np.float32)
     state[_MAPPING + "bias"] = np.zeros(config.hidden_size, np.float32)
   theirs = {key: getattr(config, key)
-            for key in _SIZES + (_ALBERT_SIZES if is_albert else ())}
+            for key in _SIZES + (tuple(_ALBERT_SIZES) if is_albert else ())}
   if is_albert:
     theirs["embedding_size"] = config.embedding_width
   suffix = "Model"
@@ -191,13 +193,14 @@ def from_pytorch(theirs, state):
   if theirs.get("layer_norm_eps", 1e-12) != 1e-12:
     raise InputError("layer_norm_eps is %g: 1e-12 is all that is computed here"
                      % theirs["layer_norm_eps"])
-  if theirs["hidden_act"] == "gelu":
+  if theirs.get("hidden_act") == "gelu":
     logging.warning("their gelu is computed here by its tanh approximation, "
                     "which differs by up to 0.0005")
   values = {key: theirs[key] for key in _SIZES + ("hidden_act",)
             if key in theirs}
   if is_albert:
-    values.update((key, theirs.get(key, 1)) for key in _ALBERT_SIZES)
+    values.update((key, theirs.get(key, default))
+                  for key, default in _ALBERT_SIZES.items())
   config = modeling.AlbertConfig(**values)
   if is_albert and config.embedding_width == config.hidden_size and (
       _MAPPING + "weight" in state and not np.array_equal(
@@ -370,14 +373,23 @@ def read_pytorch_folder(path):
 def from_folder():
   """Writes the checkpoint of --pytorch_dir."""
   source = FLAGS.pytorch_dir
+  theirs, state = read_pytorch_folder(source)
   try:
-    config, weights = from_pytorch(*read_pytorch_folder(source))
+    config, weights = from_pytorch(theirs, state)
   except InputError as error:
     raise InputError("%s: %s" % (source, error)) from error
+  files = {"config.json": config.to_dict()}
+  if "output_weights" in weights and "id2label" in theirs:
+    files["task.json"] = {
+        "labels": [theirs["id2label"][str(i)]
+                   for i in range(len(weights["output_bias"]))],
+        "max_seq_length": config.max_position_embeddings,
+        "do_lower_case": FLAGS.do_lower_case}
   with outputs.new_folder(FLAGS.output_dir) as folder:
     outputs.write_checkpoint(folder, "model.ckpt", weights)
-    outputs.write_text(os.path.join(folder, "config.json"),
-                       json.dumps(config.to_dict(), indent=2) + "\n")
+    for name, content in files.items():
+      outputs.write_text(os.path.join(folder, name), json.dumps(
+          content, ensure_ascii=False, indent=2) + "\n")
     for theirs, ours in (("vocab.txt", "vocab.txt"),
                          ("spiece.model", "spm.model")):
       if os.path.exists(os.path.join(source, theirs)):

@@ -58,6 +58,32 @@ def test_there_and_back(google, converted, tmp_path):
   assert (back / "vocab.txt").read_bytes() == VOCAB.read_bytes()
 
 
+def test_labels_of_a_classifier_come_back(google, tmp_path):
+  tuned = tmp_path / "tuned"
+  tuned.mkdir()
+  weights = {name: value for name, value in outputs.read_weights(
+      str(google / "model.ckpt-3")).items() if name.startswith("bert/")}
+  weights["output_weights"] = np.ones([2, 16], np.float32)
+  weights["output_bias"] = np.zeros([2], np.float32)
+  outputs.write_checkpoint(str(tuned), "model.ckpt-3", weights)
+  for name in ("config.json", "vocab.txt"):
+    (tuned / name).write_bytes((google / name).read_bytes())
+  task = {"labels": ["好", "坏"], "max_seq_length": 512, "do_lower_case": True}
+  (tuned / "task.json").write_text(json.dumps(task))
+  for source, flag, target in ((tuned, "init_checkpoint", "there"),
+                               (tmp_path / "there", "pytorch_dir", "back")):
+    succeed("convert_to_pytorch.py", "--%s=%s" % (flag, source),
+            "--output_dir=%s" % (tmp_path / target))
+  there = json.loads((tmp_path / "there" / "config.json").read_text(
+      encoding="utf-8"))
+  assert there["architectures"] == ["AlbertForSequenceClassification"]
+  assert there["label2id"] == {"好": 0, "坏": 1}
+  assert json.loads((tmp_path / "back" / "task.json").read_text(
+      encoding="utf-8")) == task
+  assert weights_of(tmp_path / "back", "model.ckpt") == (
+      weights_of(tuned, "model.ckpt-3"))
+
+
 def test_bert_there_and_back(tmp_path):
   plain = tmp_path / "plain"
   plain.mkdir()
