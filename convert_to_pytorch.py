@@ -319,9 +319,18 @@ def unigram_tokenizer(model_file, do_lower_case):
                 "byte_fallback": False}}
 
 
+def safetensors_numpy():
+  """Returns the module `safetensors.numpy`, which only this script needs."""
+  try:
+    import safetensors.numpy
+  except ImportError as error:
+    raise InputError("safetensors is not installed: pip install -r "
+                     "requirements-pytorch.txt") from error
+  return safetensors.numpy
+
+
 def write_pytorch_folder(folder, config, weights, tokenizer, labels):
   """Writes configuration, weights and tokenizer as transformers read them."""
-  from safetensors.numpy import save
   theirs, state = to_pytorch(config, weights)
   if labels:
     theirs["id2label"] = {str(i): label for i, label in enumerate(labels)}
@@ -344,7 +353,7 @@ def write_pytorch_folder(folder, config, weights, tokenizer, labels):
         content, ensure_ascii=False, indent=2) + "\n")
   with tf.io.gfile.GFile(os.path.join(folder, "model.safetensors"),
                          "wb") as writer:
-    writer.write(save(state, metadata={"format": "pt"}))
+    writer.write(safetensors_numpy().save(state, metadata={"format": "pt"}))
 
 
 def read_pytorch_folder(path):
@@ -356,8 +365,7 @@ def read_pytorch_folder(path):
     raise InputError("%s/config.json: %s" % (path, error)) from error
   weights = os.path.join(path, "model.safetensors")
   if os.path.exists(weights):
-    from safetensors.numpy import load_file
-    return theirs, load_file(weights)
+    return theirs, safetensors_numpy().load_file(weights)
   weights = os.path.join(path, "pytorch_model.bin")
   if not os.path.exists(weights):
     raise InputError("%s has neither model.safetensors nor pytorch_model.bin"
@@ -390,11 +398,11 @@ def from_folder():
     for name, content in files.items():
       outputs.write_text(os.path.join(folder, name), json.dumps(
           content, ensure_ascii=False, indent=2) + "\n")
-    for theirs, ours in (("vocab.txt", "vocab.txt"),
-                         ("spiece.model", "spm.model")):
-      if os.path.exists(os.path.join(source, theirs)):
-        tf.io.gfile.copy(os.path.join(source, theirs),
-                         os.path.join(folder, ours))
+    for name, new_name in (("vocab.txt", "vocab.txt"),
+                           ("spiece.model", "spm.model")):
+      if os.path.exists(os.path.join(source, name)):
+        tf.io.gfile.copy(os.path.join(source, name),
+                         os.path.join(folder, new_name))
 
 
 def to_folder():

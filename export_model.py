@@ -185,11 +185,16 @@ def describe(checkpoint, config):
   return lines
 
 
-def _compare(saved, config):
-  """Says what a configuration asks for and the checkpoint lacks."""
+def encoder_variables(config):
+  """Returns the variables of a configuration's encoder: name -> shape."""
   with tf.Graph().as_default():
     heads.create_model(config, False, tf.placeholder(tf.int32, [None, None]))
-    wanted = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
+    return {v.op.name: v.shape.as_list() for v in tf.global_variables()}
+
+
+def _compare(saved, config):
+  """Says what a configuration asks for and the checkpoint lacks."""
+  wanted = encoder_variables(config)
   lines = ["configuration: %d layers, %d heads, %s" % (
       config.num_hidden_layers, config.num_attention_heads, config.ln_type)]
   bad = ["%s (%s, not %s)" % (name, saved.get(name, "missing"), shape)
@@ -286,6 +291,8 @@ def main():
         tokenizer)
   with outputs.new_folder(FLAGS.output_dir) as folder:
     if FLAGS.strip:
+      if config:
+        outputs.check_fits(checkpoint, encoder_variables(config))
       collect_files(folder)
       outputs.write_checkpoint(folder, os.path.basename(checkpoint),
                                outputs.read_weights(checkpoint))

@@ -109,6 +109,10 @@ def write_checkpoint(folder, name, weights):
         prefix=os.path.join(folder, name), tensor_names=list(weights),
         shape_and_slices=[""] * len(tensors), tensors=tensors)
     session.run(save, dict(zip(tensors, weights.values())))
+  _name_newest(folder, name)
+
+
+def _name_newest(folder, name):
   # TensorFlow's own way to write this file gets a relative folder wrong.
   write_text(os.path.join(folder, "checkpoint"),
              'model_checkpoint_path: "%s"\n' % name)
@@ -287,9 +291,7 @@ def keep_best(output_dir, results, files=()):
   for path in files:
     tf.io.gfile.copy(os.path.join(output_dir, path), os.path.join(best, path),
                      overwrite=True)
-  # TensorFlow's own way to write this file gets a relative folder wrong.
-  write_text(os.path.join(best, "checkpoint"),
-             'model_checkpoint_path: "%s"\n' % name)
+  _name_newest(best, name)
   write_results(os.path.join(best, "eval_results.txt"), results)
   for path in tf.io.gfile.glob(os.path.join(best, "model.ckpt-*")):
     if not os.path.basename(path).startswith(name + "."):

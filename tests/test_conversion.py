@@ -148,6 +148,15 @@ def test_bad_folder(changes, message, converted, tmp_path):
        "--output_dir=%s" % (tmp_path / "out"))
 
 
+def test_without_safetensors(google, monkeypatch, tmp_path):
+  (tmp_path / "safetensors.py").write_text("raise ImportError")
+  monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+  fail("safetensors is not installed: pip install -r requirements-pytorch",
+       "convert_to_pytorch.py", "--init_checkpoint=%s" % google,
+       "--output_dir=%s" % (tmp_path / "out"))
+  assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
 def test_folder_without_weights(tmp_path):
   (tmp_path / "config.json").write_text("{}")
   fail("has neither model.safetensors nor pytorch_model.bin",

@@ -236,8 +236,9 @@ def test_bad_input(model, tmp_path):
   config = json.loads((model / "config.json").read_text())
   (tmp_path / "other.json").write_text(json.dumps(
       dict(config, intermediate_size=65)))
-  fails(r"has \[32, 64\] for .*, the model \[32, 65\]", "--saved_model",
-        "--bert_config_file=%s" % (tmp_path / "other.json"))
+  for what in ("--saved_model", "--strip"):
+    fails(r"has \[32, 64\] for .*, the model \[32, 65\]", what,
+          "--bert_config_file=%s" % (tmp_path / "other.json"))
   (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
   fails("vocabulary has 5 entries, but .* says vocab_size 21128", "--tflite",
         "--vocab_file=%s" % (tmp_path / "vocab.txt"))
