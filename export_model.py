@@ -89,6 +89,20 @@ def signatures(model, saved, positions):
           for name, tensors in found.items()}
 
 
+def matmul_by_heads(a, b, transpose_b=False):
+  """tf.matmul of [1, N, S, K] and [1, N, K, T], or [1, N, T, K] if transposed.
+
+  TFLite spreads a batched product over threads, but spends more time on calling
+  them than they save: see benchmarks/bench_inference.py. A product of two
+  matrices, the second one transposed, does not suffer from that.
+  """
+  if not transpose_b:
+    b = tf.transpose(b, [0, 1, 3, 2])
+  return tf.expand_dims(tf.stack([
+      tf.matmul(x, y, transpose_b=True)
+      for x, y in zip(tf.unstack(a[0]), tf.unstack(b[0]))]), 0)
+
+
 class Graph:
   """A session with a checkpoint's model, and what goes in and comes out.
 
@@ -107,7 +121,8 @@ class Graph:
       positions = tf.placeholder(tf.int32, [batch_size, num_positions],
                                  "masked_lm_positions")
       model = heads.create_model(
-          config, False, *[self.inputs[name] for name in _INPUTS])
+          config, False, *[self.inputs[name] for name in _INPUTS],
+          matmul=matmul_by_heads if batch_size == 1 else tf.matmul)
       self.signatures = signatures(
           model, outputs.saved_shapes(checkpoint), positions)
       self.session = predictor.restored_session(checkpoint)

@@ -301,7 +301,7 @@ class AlbertModel:
 
   def __init__(self, config, is_training, input_ids, input_mask=None,
                token_type_ids=None, use_one_hot_embeddings=False,
-               recompute_grads=False):
+               recompute_grads=False, matmul=tf.matmul):
     """Builds the encoder.
 
     Args:
@@ -314,6 +314,8 @@ class AlbertModel:
         which is faster on a TPU.
       recompute_grads: bool, compute each block again in the backward pass, in
         place of keeping what it computes.
+      matmul: what attention multiplies [B, N, S, D] matrices by in the forward
+        pass: `tf.matmul`, or another where that is slow.
 
     Raises:
       ValueError: `input_ids` is not of rank 2 or S is too large for `config`.
@@ -322,6 +324,7 @@ class AlbertModel:
     self._dropout_seed = self._make_dropout_seed(input_ids) if (
         is_training) else None
     self._use_one_hot_embeddings = use_one_hot_embeddings
+    self._matmul = matmul
     self._batch, self._sequence = get_shape_list(input_ids, 2, "input_ids")
     if (isinstance(self._sequence, int) and
         self._sequence > config.max_position_embeddings):
@@ -559,17 +562,17 @@ class AlbertModel:
     then the scores, many times the size of all else, never leave its cache.
     """
     rate = self.config.attention_probs_dropout_prob
+    matmul = self._matmul
 
     def dropout(x, example):
       return self.dropout(x, rate, salt, example)
 
     def probabilities(query, key, mask_bias):
-      return tf.nn.softmax(
-          tf.matmul(query, key, transpose_b=True) + mask_bias)
+      return tf.nn.softmax(matmul(query, key, transpose_b=True) + mask_bias)
 
     def forward(example, query, key, value, mask_bias):
       probs = probabilities(query, key, mask_bias)
-      return tf.matmul(dropout(probs, example), value)
+      return matmul(dropout(probs, example), value)
 
     def backward(example, query, key, value, mask_bias, context, gradient):
       probs = probabilities(query, key, mask_bias)

@@ -46,7 +46,7 @@ def read_questions(path):
             path, question.id))
       ids.add(question.id)
       questions.append(question)
-  except (KeyError, TypeError) as error:
+  except (AttributeError, KeyError, TypeError) as error:
     raise InputError("%s: not SQuAD's or CMRC2018's layout: %s, after %d "
                      "question(s)" % (path, error, len(questions))) from error
   except (json.JSONDecodeError, UnicodeDecodeError) as error:

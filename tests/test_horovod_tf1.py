@@ -151,26 +151,45 @@ def test_killing_one_ends_the_other(work, victim):
       process.kill()
 
 
-def test_fine_tuning_by_two_ranks(work):
+@pytest.mark.parametrize("script, args, test_results", [
+    ("run_classifier.py", ["--task_name=lcqmc", "--data_dir=%s" % (
+        ROOT / "data" / "pairs"), "--max_train_examples=64"],
+     "test_results.tsv"),
+    ("run_squad.py", ["--task_name=cmrc2018", "--train_file=squad.json",
+                      "--dev_file=squad.json", "--predict_file=squad.json"],
+     "predictions.json"),
+    ("run_race.py", ["--task_name=c3", "--data_dir=."], "c3_predict.json")])
+def test_fine_tuning_by_two_ranks(script, args, test_results, work):
   """Steps are counted over both; rank 0 evaluates, predicts and writes."""
   (work / "small.json").write_text(json.dumps(dict(
       SIZES, vocab_size=21128, max_position_embeddings=512)))
-  command = [
-      os.path.join(os.path.dirname(sys.executable), "horovodrun"), "-np", "2",
-      "-H", "localhost:2", sys.executable, str(ROOT / "run_classifier.py"),
-      "--task_name=lcqmc", "--data_dir=%s" % (ROOT / "data" / "pairs"),
-      "--bert_config_file=%s" % (work / "small.json"),
-      "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt"),
-      "--output_dir=%s" % (work / "fine_tuned"), "--max_train_examples=64",
-      "--train_batch_size=8", "--num_train_epochs=2", "--do_train", "--do_eval",
-      "--do_predict", "--use_horovod", "--save_checkpoints_steps=4"]
+  paragraphs = [{"context": "甲在%d楼。" % i, "qas": [{
+      "id": str(i), "question": "在哪里？",
+      "answers": [{"text": "%d楼" % i, "answer_start": 2}]}]}
+                for i in range(64)]
+  (work / "squad.json").write_text(
+      json.dumps({"data": [{"paragraphs": paragraphs}]}))
+  for split in ("train", "dev", "test"):
+    (work / ("d-%s.json" % split)).write_text(json.dumps([
+        [["甲在%d楼。" % i], [{"question": "在哪里？", "answer": "%d楼" % i,
+                             "choice": ["%d楼" % i, "外面"]}], str(i)]
+        for i in range(64)]))
+  output = work / script[:-3]
   log = finish(subprocess.Popen(
-      command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+      [os.path.join(os.path.dirname(sys.executable), "horovodrun"), "-np", "2",
+       "-H", "localhost:2", sys.executable, str(ROOT / script),
+       "--bert_config_file=small.json", "--output_dir=%s" % output,
+       "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt"),
+       "--train_batch_size=8", "--num_train_epochs=2", "--do_train",
+       "--do_eval", "--do_predict", "--use_horovod",
+       "--save_checkpoints_steps=4"] + args,
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=str(work),
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")))
   assert "8 steps of 16 examples" in log
-  assert weights(work / "fine_tuned")["global_step"] == 8
-  history = (work / "fine_tuned" / "eval_history.tsv").read_text()
+  assert weights(output)["global_step"] == 8
+  history = (output / "eval_history.tsv").read_text()
   assert [line.split("\t")[0] for line in history.splitlines()] == [
       "global_step", "4", "8"]
-  predicted = (work / "fine_tuned" / "test_results.tsv").read_text()
-  assert len(predicted.splitlines()) == 64
+  predicted = (output / test_results).read_text()
+  assert len(json.loads(predicted) if test_results == "predictions.json" else
+             predicted.splitlines()) == 64

@@ -75,21 +75,27 @@ def test_a_small_model_learns_the_answers(work, task, head):
         key for key in predictions if not predictions[key]}
 
 
-def test_cmrc_own_layout_and_an_answer_that_is_not_there(work):
+def test_cmrc_own_layout_and_answers_that_are_not_there(work):
   content = [{"context_id": "c", "context_text": "小明住在北京。", "title": "t",
               "qas": [{"query_id": "a", "query_text": "住在哪里？",
                        "answers": ["北京"]},
                       {"query_id": "b", "query_text": "住在哪里？",
-                       "answers": ["上海"]}]}] * 1
+                       "answers": ["上海"]}]},
+             {"context_id": "d", "context_text": "", "title": "t",
+              "qas": [{"query_id": "e", "query_text": "住在哪里？",
+                       "answers": ["北京"]}]}]
   path = work / "own.json"
   path.write_text(json.dumps(content))
   _, log = succeed(*squad(
       work, "own", "--task_name=CMRC2018", "--do_train", "--do_eval",
       "--train_file=%s" % path, "--dev_file=%s" % path,
       "--train_batch_size=1", "--num_train_epochs=2"))
-  assert "left out 1 question(s) whose answer does not stand in the passage: b"\
-      in log
-  assert results(work / "own")["eval_total"] == 2
+  assert ("left out 2 question(s) whose answer does not stand in the passage: "
+          "b, e") in log
+  assert results(work / "own")["eval_total"] == 3
+  predictions = json.loads((work / "own/dev_predictions.json").read_text())
+  assert list(predictions) == ["a", "b", "e"]
+  assert predictions["e"] == ""
 
 
 def test_bad_input(work):
@@ -106,6 +112,9 @@ def test_bad_input(work):
       {"data": [{"paragraphs": [paragraph]}]}), "--doc_stride=0")
   paragraph["qas"] = [question, question]
   expect("bad.json: not SQuAD's .* 'data', after 0 question", "{}")
+  expect("bad.json: not SQuAD's .* 'find', after 0 question", json.dumps(
+      {"data": [{"paragraphs": [{"context": None, "qas": [dict(
+          question, answers=[{"text": "c"}])]}]}]}))
   expect("bad.json: the id a stands there twice", json.dumps(
       {"data": [{"paragraphs": [paragraph]}]}))
   expect("bad.json: has no questions", json.dumps({"data": []}))
