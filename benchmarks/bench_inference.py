@@ -10,8 +10,10 @@ cut to the length. Each measurement is a process of its own. Ways:
   tflite       export_model.py --tflite; tflite_int8: --int8 as well
   pytorch      convert_to_pytorch.py, with torch and transformers installed
   onnx         the same by ONNX Runtime, with onnx and onnxruntime installed
+"cores" says how many are busy. --profile tells where a session's time goes.
 """
 
+import itertools
 import json
 import os
 import subprocess
@@ -37,6 +39,8 @@ flags.DEFINE_list("lengths", ["32", "128"], "Tokens of a sentence.")
 flags.DEFINE_list("batches", ["1", "32"], "Sentences at a time.")
 flags.DEFINE_list("threads", ["2"], "Threads; TFLite is measured with 1 too.")
 flags.DEFINE_float("seconds", 5.0, "How long to repeat each measurement.")
+flags.DEFINE_bool("profile", False, "Show which operations the time of the "
+                  "session goes to, and measure nothing.")
 flags.DEFINE_string("one", None, "Used by the script itself.")
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -57,7 +61,8 @@ def make_batch(batch, length):
   return [input_ids, np.ones_like(input_ids), np.zeros_like(input_ids)]
 
 
-def session(path, inputs, threads):
+def open_session(path, inputs, threads):
+  """Returns a session, the probabilities in it, and their placeholders."""
   import tensorflow.compat.v1 as tf
 
   import heads
@@ -67,11 +72,30 @@ def session(path, inputs, threads):
   model = heads.create_model(config, False, *placeholders)
   probabilities = tf.nn.softmax(
       heads.classifier_logits(model, len(task["labels"])))
-  call = predictor.restored_session(checkpoint, tf.ConfigProto(
+  return predictor.restored_session(checkpoint, tf.ConfigProto(
       intra_op_parallelism_threads=threads,
-      inter_op_parallelism_threads=1)).make_callable(
-          probabilities, placeholders)
+      inter_op_parallelism_threads=1)), probabilities, placeholders
+
+
+def session(path, inputs, threads):
+  sess, probabilities, placeholders = open_session(path, inputs, threads)
+  call = sess.make_callable(probabilities, placeholders)
   return lambda: call(*inputs)
+
+
+def profile(inputs, threads):
+  """Prints where the time of a session goes."""
+  import profiling
+  import tensorflow.compat.v1 as tf
+  with tf.Graph().as_default():
+    sess, probabilities, placeholders = open_session(
+        FLAGS.model_dir, inputs, threads)
+    runs = [tf.RunMetadata() for _ in range(20)]
+    for metadata in runs:
+      sess.run(probabilities, dict(zip(placeholders, inputs)),
+               tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
+  profiling.print_shares("%d x %d, %d thread(s)" % (
+      inputs[0].shape + (threads,)), runs[10:], 8)
 
 
 def saved_model(path, inputs, threads):
@@ -177,13 +201,14 @@ def measure_here(way, path, threads, batch_file):
   with np.load(batch_file) as arrays:
     inputs = [arrays[name] for name in _INPUTS]
   call = WAYS[way](path, inputs, threads)
-  seconds, end = [], None
+  seconds, end, busy = [], None, 0.0
   while end is None or time.time() < end or len(seconds) < 20:
     start = time.time()
     probabilities = call()
     seconds.append(time.time() - start)
     if end is None and len(seconds) == 5:  # warm
-      end, seconds = time.time() + FLAGS.seconds, []
+      end, seconds, busy = time.time() + FLAGS.seconds, [], time.process_time()
+  busy = time.process_time() - busy
   with open("/proc/self/status") as reader:  # this process alone
     peak, = [int(line.split()[1]) for line in reader
              if line.startswith("VmHWM")]
@@ -191,6 +216,7 @@ def measure_here(way, path, threads, batch_file):
       "p50": 1e3 * np.percentile(seconds, 50),
       "p99": 1e3 * np.percentile(seconds, 99),
       "rate": len(inputs[0]) / np.median(seconds),
+      "cores": busy / sum(seconds),
       "peak": peak / 1024,
       "probabilities": probabilities.tolist()}))
 
@@ -236,9 +262,15 @@ def main(argv):
   if FLAGS.one:
     measure_here(**json.loads(FLAGS.one))
     return
-  print("%-12s%7s%6s%8s%9s%9s%12s%8s%9s%12s" % (
-      "way", "length", "batch", "threads", "p50 ms", "p99 ms", "sentences/s",
-      "MB", "peak MB", "difference"))
+  if FLAGS.profile:
+    for length, batch, threads in itertools.product(
+        *[map(int, values) for values in (
+            FLAGS.lengths, FLAGS.batches, FLAGS.threads)]):
+      profile(make_batch(batch, length), threads)
+    return
+  print("%-12s%7s%6s%8s%7s%9s%9s%12s%8s%9s%12s" % (
+      "way", "length", "batch", "threads", "cores", "p50 ms", "p99 ms",
+      "sentences/s", "MB", "peak MB", "difference"))
   with tempfile.TemporaryDirectory() as folder:
     for length in map(int, FLAGS.lengths):
       for batch in map(int, FLAGS.batches):
@@ -258,10 +290,11 @@ def main(argv):
             ).splitlines()[-1])
             if expected is None:
               expected = found["probabilities"]
-            print("%-12s%7d%6d%8d%9.2f%9.2f%12.1f%8.1f%9.0f%12.1e" % (
-                way, length, batch, count, found["p50"], found["p99"],
-                found["rate"], size, found["peak"], np.abs(np.subtract(
-                    expected, found["probabilities"])).max()), flush=True)
+            difference = np.abs(np.subtract(expected, found["probabilities"]))
+            print("%-12s%7d%6d%8d%7.2f%9.2f%9.2f%12.1f%8.1f%9.0f%12.1e" % (
+                way, length, batch, count, found["cores"], found["p50"],
+                found["p99"], found["rate"], size, found["peak"],
+                difference.max()), flush=True)
 
 
 if __name__ == "__main__":

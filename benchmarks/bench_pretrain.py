@@ -21,7 +21,6 @@ import functools
 import json
 import math
 import os
-import re
 import resource
 import signal
 import statistics
@@ -35,6 +34,8 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import profiling
 
 import errors
 import optimization
@@ -392,17 +393,7 @@ def profile():
     step.run()
   metadata = tf.RunMetadata()
   step.run(tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
-  times = collections.Counter()
-  for device in metadata.step_stats.dev_stats:
-    for node in device.node_stats:
-      kind = re.search(r" = (\w+)\(|$", node.timeline_label).group(1)
-      times[kind or "other"] += (
-          node.op_end_rel_micros - node.op_start_rel_micros) / 1e3
-  total = sum(times.values())
-  print("%s: %.0f ms in all operations" % (arm, total))
-  for kind, time_of_kind in times.most_common(12):
-    print("%5.1f%%%9.1f ms  %s" % (
-        100 * time_of_kind / total, time_of_kind, kind))
+  profiling.print_shares(arm, [metadata])
 
 
 def measure_input():
