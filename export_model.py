@@ -92,9 +92,8 @@ def signatures(model, saved, positions):
 def matmul_by_heads(a, b, transpose_b=False):
   """tf.matmul of [1, N, S, K] and [1, N, K, T], or [1, N, T, K] if transposed.
 
-  TFLite spreads a batched product over threads, but spends more time on calling
-  them than they save: see benchmarks/bench_inference.py. A product of two
-  matrices, the second one transposed, does not suffer from that.
+  TFLite's batched product is slower on two threads than on one; its product of
+  two matrices, the second one transposed, is not (benchmarks/bench_inference.py).
   """
   if not transpose_b:
     b = tf.transpose(b, [0, 1, 3, 2])
