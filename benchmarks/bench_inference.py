@@ -85,8 +85,9 @@ def session(path, inputs, threads):
 
 def profile(inputs, threads):
   """Prints where the time of a session goes."""
-  import profiling
   import tensorflow.compat.v1 as tf
+
+  import profiling
   with tf.Graph().as_default():
     sess, probabilities, placeholders = open_session(
         FLAGS.model_dir, inputs, threads)

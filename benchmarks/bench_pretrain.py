@@ -35,10 +35,9 @@ from absl import flags, logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import profiling
-
 import errors
 import optimization
+import profiling
 import records
 import run_pretraining
 import training
