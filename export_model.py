@@ -93,8 +93,8 @@ def matmul_by_heads(a, b, transpose_b=False):
   """tf.matmul of [1, N, S, K] and [1, N, K, T], or [1, N, T, K] if transposed.
 
   TFLite's batched product is slower on two threads than on one; its product of
-  two matrices, the second one transposed, is not. That pays for one long text at
-  a time; for 32 texts the batched product is faster.
+  two matrices, the second one transposed, is not. That pays for one long text;
+  for 32 texts at a time the batched product is faster.
   """
   if not transpose_b:
     b = tf.transpose(b, [0, 1, 3, 2])
