@@ -1,6 +1,7 @@
 """Converted models compute the same in Hugging Face's transformers."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -200,22 +201,20 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
   ours = tokenization.create_tokenizer(spm_model_file=model_file)
   pieces = sentencepiece.SentencePieceProcessor()
   pieces.Load(model_file)
-
-  def total(ids):
-    return sum(map(pieces.GetScore, ids))
-
   lines = corpus_lines(real_data) + (
       real_data / "glue" / "MRPC" / "train.tsv").read_text(
           encoding="utf-8").split("\n")
-  ties = 0
+  differ = 0
   for line in lines:
     found = theirs(line, add_special_tokens=False)["input_ids"]
     expected = ours.convert_tokens_to_ids(ours.tokenize(line))
-    if found != expected:  # as likely a segmentation of the same text
-      ties += 1
-      assert len(found) == len(expected), line
-      assert abs(total(found) - total(expected)) < 1e-3, line
-  assert ties < 0.002 * len(lines)
+    if found != expected:
+      # SentencePiece adds up scores in float32, whose rounding decides between
+      # 44 4 and 4 44; theirs are float64.
+      differ += 1
+      assert 0 <= math.fsum(map(pieces.GetScore, found)) - math.fsum(
+          map(pieces.GetScore, expected)) < 1e-4, line
+  assert differ < 0.0005 * len(lines)
 
 
 def corpus_lines(real_data):
