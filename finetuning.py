@@ -91,21 +91,21 @@ class Runner:
     config: AlbertConfig.
     head: function of (model, features); see training.model_fn_builder.
     specs: list of FeatureSpec.
-    num_train_examples: int, 0 for no training.
+    num_train_examples: int, or None for no training.
 
   Raises:
     InputError: there are fewer training examples than a batch takes.
   """
 
   def __init__(self, options, workers, config, head, specs,
-               num_train_examples=0):
+               num_train_examples=None):
     self._options = options
     self._workers = workers
     self._specs = list(specs)
     batch_size = options.train_batch_size * workers.size
     self._num_train_steps = int(
-        num_train_examples * options.num_train_epochs / batch_size)
-    if num_train_examples:
+        (num_train_examples or 0) * options.num_train_epochs / batch_size)
+    if num_train_examples is not None:
       if not self._num_train_steps:
         raise InputError(
             "%d training examples are less than one batch of %d" % (

@@ -25,14 +25,18 @@ def read_race(data_dir, split):
     for path in sorted(glob.glob(os.path.join(data_dir, split, part, "*.txt"))):
       article = _load(path)
       try:
-        letters = article.get("answers") or [None] * len(article["questions"])
-        for number, (question, choices, letter) in enumerate(zip(
-            article["questions"], article["options"], letters)):
+        questions, options = article["questions"], article["options"]
+        letters = article.get("answers") or [None] * len(questions)
+        if not len(questions) == len(options) == len(letters):
+          raise ValueError("%d questions, %d options, %d answers" % (
+              len(questions), len(options), len(letters)))
+        name = article.get("id", "%s/%s" % (part, os.path.basename(path)))
+        for number, (question, choices, letter) in enumerate(
+            zip(questions, options, letters)):
           yield path, Example(
-              "%s-%d" % (article.get("id", os.path.basename(path)), number),
-              part, article["article"], question, choices,
-              None if letter is None else "ABCD".index(letter))
-      except (KeyError, TypeError, ValueError) as error:
+              "%s-%d" % (name, number), part, article["article"], question,
+              choices, None if letter is None else list("ABCD").index(letter))
+      except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError("%s: not RACE's layout: %s" % (path, error)) from error
 
 
@@ -48,10 +52,10 @@ def read_c3(data_dir, split):
           for number, row in enumerate(questions):
             answer = row.get("answer")
             yield path, Example(
-                row.get("id", "%s-%d" % (name, number)), part,
+                row.get("id", "%s-%s-%d" % (part, name, number)), part,
                 "\n".join(lines), row["question"], row["choice"],
                 row["choice"].index(answer) if answer else None)
-      except (KeyError, TypeError, ValueError) as error:
+      except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError("%s: not C3's layout: %s" % (path, error)) from error
 
 
@@ -73,15 +77,27 @@ def read_examples(task_name, data_dir, split):
     list of Example, at least one.
 
   Raises:
-    InputError: there are no files, or one of them is malformed.
+    InputError: there are no files, one of them is malformed, or an id stands
+      there twice.
   """
-  examples = []
+  examples, ids = [], set()
   for path, example in READERS[task_name](data_dir, split):
+    if not isinstance(example.choices, list) or not all(
+        isinstance(text, str) for text in
+        [example.passage, example.question] + example.choices):
+      raise InputError("%s: question %s has something else than text" % (
+          path, example.id))
     if not 2 <= len(example.choices) <= NUM_CHOICES:
       raise InputError("%s: question %s has %d choices, not 2 to %d" % (
           path, example.id, len(example.choices), NUM_CHOICES))
     if example.answer is None and split != "test":
       raise InputError("%s: question %s has no answer" % (path, example.id))
+    if (example.answer or 0) >= len(example.choices):
+      raise InputError("%s: question %s has no choice %s" % (
+          path, example.id, "ABCD"[example.answer]))
+    if example.id in ids:
+      raise InputError("%s: the id %s stands there twice" % (path, example.id))
+    ids.add(example.id)
     examples.append(example)
   if not examples:
     raise InputError("%s: no questions of %s for %s there: change --data_dir"

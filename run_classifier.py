@@ -209,7 +209,7 @@ def main():
       FLAGS, workers, config, classifier_head_builder(len(labels)),
       finetuning.SPECS + (
           FeatureSpec("label_ids", "int" if labels else "float", 0),),
-      len(splits["train"].examples) if FLAGS.do_train else 0)
+      len(splits["train"].examples) if FLAGS.do_train else None)
 
   def predict(name, checkpoint):
     return np.array([row["logits"] for row in runner.predict(

@@ -97,7 +97,7 @@ def main():
       FLAGS, workers, config, {"task_name": FLAGS.task_name})
   runner = finetuning.Runner(
       FLAGS, workers, config, choice_head, _SPECS,
-      len(examples["train"]) if FLAGS.do_train else 0)
+      len(examples["train"]) if FLAGS.do_train else None)
 
   def predict(split, checkpoint):
     return np.array([row["log_probabilities"] for row in runner.predict(

@@ -66,6 +66,13 @@ def independent_head(model, features):
   return _output(features, losses, {"start": start, "end": end})
 
 
+def _likeliest(logits, count):
+  """Returns `count` log-probabilities and places; -1e30 beyond the last one."""
+  beyond = [[0, 0]] * (logits.shape.ndims - 1) + [[0, count]]
+  return tf.nn.top_k(tf.pad(tf.nn.log_softmax(logits), beyond,
+                            constant_values=-1e30), count)
+
+
 def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
   """Returns ALBERT's head; see training.model_fn_builder."""
 
@@ -78,10 +85,9 @@ def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
       losses += 0.5 * tf.nn.sigmoid_cross_entropy_with_logits(
           logits=beam.unanswerable,
           labels=tf.cast(tf.equal(features["start"], 0), tf.float32))
-    start_scores, starts = tf.nn.top_k(
-        tf.nn.log_softmax(beam.start), start_n_top)  # [B, K]
-    end_scores, ends = tf.nn.top_k(
-        tf.nn.log_softmax(beam.end(starts)), end_n_top)  # [B, K, L]
+    start_scores, starts = _likeliest(beam.start, start_n_top)  # [B, K]
+    starts = tf.minimum(starts, tf.shape(beam.start)[1] - 1)
+    end_scores, ends = _likeliest(beam.end(starts), end_n_top)  # [B, K, L]
     return _output(features, losses, {
         "starts": starts, "start_scores": start_scores, "ends": ends,
         "end_scores": end_scores, "null": beam.unanswerable})
@@ -170,12 +176,14 @@ def judge(task, questions, best, null_odds):
   predictions = {key: texts[0][0] for key, texts in best.items()}
   results = {}
   if task.has_unanswerable:
-    each = {key: squad_metrics.scores(task.rule, answers[key], text)[1]
-            if answers[key] else 0.0 for key, text in predictions.items()}
-    _, threshold = squad_metrics.best_threshold(
-        each, null_odds, {key: bool(found) for key, found in answers.items()})
-    predictions = with_nulls(predictions, null_odds, threshold)
-    results["null_threshold"] = threshold
+    each = {key: squad_metrics.scores(task.rule, answers[key], text)
+            for key, text in predictions.items()}
+    has_answer = {key: bool(found) for key, found in answers.items()}
+    for i, name in enumerate(("eval_best_exact", "eval_best_f1")):
+      results[name], results[name + "_thresh"] = squad_metrics.best_threshold(
+          {key: pair[i] for key, pair in each.items()}, null_odds, has_answer)
+    results["null_threshold"] = results["eval_best_f1_thresh"]
+    predictions = with_nulls(predictions, null_odds, results["null_threshold"])
   results.update({"eval_" + name: value for name, value in (
       squad_metrics.evaluate(task.rule, answers, predictions)).items()})
   return results, predictions
@@ -245,7 +253,7 @@ def main():
       beam_head_builder(task.has_unanswerable, FLAGS.start_n_top,
                         FLAGS.end_n_top))
   runner = finetuning.Runner(FLAGS, workers, config, head, _SPECS,
-                             len(train.windows) if train else 0)
+                             len(train.windows) if train else None)
 
   def predict(name, passages, checkpoint):
     return answer(passages, runner.predict(
@@ -262,20 +270,30 @@ def main():
     best, null_odds = predict("test", test, checkpoint)
     predictions = {key: texts[0][0] for key, texts in best.items()}
     if task.has_unanswerable:
-      predictions = with_nulls(predictions, null_odds, null_threshold())
+      predictions = with_nulls(predictions, null_odds,
+                               null_threshold(checkpoint))
     write_answers("", predictions, best, null_odds)
 
   runner.run(make_features(train) if train else [], evaluate, "eval_f1", files,
              write_test)
 
 
-def null_threshold():
-  """Returns what was found on dev for the best checkpoint, else 0."""
-  results = outputs.read_results(
-      os.path.join(FLAGS.output_dir, "best", "eval_results.txt"))
-  if "null_threshold" not in results:
-    logging.warning("no null threshold from --do_eval: taking 0")
-  return results.get("null_threshold", 0.0)
+def null_threshold(checkpoint):
+  """Returns what was found on dev for a checkpoint, else 0.
+
+  Args:
+    checkpoint: str, or None for --init_checkpoint.
+  """
+  folders = [os.path.dirname(checkpoint)] if checkpoint else [
+      FLAGS.output_dir,
+      os.path.dirname(training.find_checkpoint(FLAGS.init_checkpoint))]
+  for folder in folders:
+    results = outputs.read_results(os.path.join(folder, "eval_results.txt"))
+    if "null_threshold" in results and (
+        not checkpoint or results["global_step"] == outputs.step_of(checkpoint)):
+      return results["null_threshold"]
+  logging.warning("no null threshold from --do_eval: taking 0")
+  return 0.0
 
 
 if __name__ == "__main__":

@@ -77,6 +77,9 @@ def _cmrc(content):
 
 
 def _question(name, text, context, answers, start):
+  if not (isinstance(answers, (list, type(None))) and all(
+      isinstance(x, str) for x in [text, context] + (answers or []))):
+    raise TypeError("question %s has something else than text" % name)
   return Question(str(name), text, context, answers, find_answer(
       context, answers[0], start) if answers else None)
 

@@ -10,7 +10,16 @@ import string
 
 # What CMRC2018's rule takes for punctuation.
 _CMRC_PUNCTUATION = frozenset(
-    "-:_*^/\\~`+=，。：？！“”；’《》…·、「」（）－～『』") | {"……"}
+    "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
+
+# How NLTK's `word_tokenize`, which CMRC2018's rule asks for what is not
+# Chinese, cuts one sentence; without its list of words such as "gonna".
+_MARKS = r"—–;@#$%&?!()\[\]{}<>\"‘„«»"
+_SUFFIX = r"n't(?![\w'])|'(?:s|m|d|ll|re|ve)?(?![\w'])"
+_ENGLISH = re.compile(
+    r"\.{{2,}}|[{marks}]|,(?!\d)|{suffix}|"
+    r"(?:(?!{suffix})(?:[^\s,.{marks}]|,(?=\d)|\.(?!\.|{end})))+|\.".format(
+        marks=_MARKS, suffix=_SUFFIX, end=r"[\])}>\"'» ]*$"))
 
 
 def squad_tokens(text):
@@ -19,24 +28,19 @@ def squad_tokens(text):
   return re.sub(r"\b(a|an|the)\b", " ", text).split()
 
 
+def _cmrc_exact(text):
+  return "".join(char for char in text.lower().strip()
+                 if char not in _CMRC_PUNCTUATION)
+
+
 def cmrc_tokens(text):
   """CMRC2018's mixed segmentation, without punctuation.
 
-  A Chinese character is a token, and so is what stands between Chinese
-  characters, punctuation and white space: a word in Latin letters, a number.
+  A Chinese character is a token; what stands between Chinese characters is cut
+  as English: into words, numbers and the marks that are left.
   """
-  tokens, word = [], ""
-  for char in text.lower().strip() + " ":
-    chinese = "\u4e00" <= char <= "\u9fa5"
-    if chinese or char in _CMRC_PUNCTUATION or char.isspace():
-      tokens += [word] * bool(word) + [char] * chinese
-      word = ""
-    elif char in string.punctuation:
-      tokens += [word] * bool(word) + [char]
-      word = ""
-    else:
-      word += char
-  return tokens
+  return [token for part in re.split("([\u4e00-\u9fa5])", _cmrc_exact(text))
+          for token in _ENGLISH.findall(part)]
 
 
 def drcd_tokens(text):
@@ -68,11 +72,6 @@ def substring_f1(answer, prediction):
           previous + 1 if token == other else 0)
       longest = max(longest, lengths[i])
   return 2.0 * longest / max(len(answer) + len(prediction), 1)
-
-
-def _cmrc_exact(text):
-  return "".join(char for char in text.lower().strip()
-                 if char not in _CMRC_PUNCTUATION)
 
 
 # Rules: how a text is compared as a whole, how it is cut, how F1 is taken.
@@ -137,7 +136,8 @@ def best_threshold(values, null_scores, has_answer):
   """Finds above which null score to answer "no answer" (SQuAD 2.0).
 
   Args:
-    values: dict, id -> exact match or F1 of the best answer that is one.
+    values: dict, id -> exact match or F1 where "no answer" is not given; for a
+      question without answer that is 1.0 where nothing else was found.
     null_scores: dict, id -> float, how much speaks for "no answer".
     has_answer: dict, id -> bool.
 
@@ -150,7 +150,7 @@ def best_threshold(values, null_scores, has_answer):
   order = sorted(values, key=lambda key: null_scores[key])
   best, threshold = total, (null_scores[order[0]] - 1.0 if order else 0.0)
   for i, key in enumerate(order):
-    total += values[key] if has_answer[key] else -1
+    total += values[key] - (not has_answer[key])
     last = i + 1 == len(order)
     if total > best and (last or
                          null_scores[order[i + 1]] > null_scores[key]):

@@ -286,6 +286,8 @@ class SentencePieceTokenizer(_Tokenizer):
     return pieces
 
   def _normalize(self, text):
+    # JSON may hold half of a surrogate pair, which no UTF-8 can.
+    text = text.encode("utf-8", "ignore").decode("utf-8")
     text = " ".join(text.split()).replace("``", '"').replace("''", '"')
     text = "".join(char for char in unicodedata.normalize("NFKD", text)
                    if not unicodedata.combining(char))
@@ -312,13 +314,14 @@ class SentencePieceTokenizer(_Tokenizer):
 
   def _origins(self, text, written):
     """Returns where in `text` each character of `written` comes from."""
-    origins, normalized = [], ""
-    for match in re.finditer(r"``|''|[^\s]", text):
-      part = self._normalize(match.group())
-      origins += [match.span()] * len(part)
-      normalized += part
-    if normalized == written:
-      return origins
+    for form in ("NFKD", "NFC"):  # most models put Hangul together again
+      origins, normalized = [], ""
+      for match in re.finditer(r"``|''|[^\s]", text):
+        part = unicodedata.normalize(form, self._normalize(match.group()))
+        origins += [match.span()] * len(part)
+        normalized += part
+      if normalized == written:
+        return origins
     # The model has its own normalization, of little else than rare characters.
     found = []
     for _, start, end, first, last in difflib.SequenceMatcher(

@@ -60,7 +60,7 @@ def test_a_small_model_learns_to_choose(work):
     assert sum(row) == pytest.approx(1, abs=1e-6)
   predicted = [json.loads(line) for line in (
       work / "learnt" / "c3_predict.json").read_text().splitlines()]
-  assert predicted[3]["id"] == "c-3-0"
+  assert predicted[3]["id"] == "d-c-3-0"
   assert [row["label"] for row in predicted] == [
       int(np.argmax(row)) for row in rows] == [
           question(i)[1][0]["choice"].index(THINGS[i % 6]) for i in range(24)]
@@ -113,11 +113,39 @@ def test_bad_input(work):
   expect("d-train.json: not JSON", "[")
   expect("d-train.json: not C3's layout: 'choice'",
          json.dumps([[["a"], [{"question": "b"}], "c"]]))
-  expect("question c-0 has 5 choices, not 2 to 4", json.dumps(
+  expect("question d-c-0 has 5 choices, not 2 to 4", json.dumps(
       [[["a"], [{"question": "b", "choice": list("abcde"), "answer": "a"}],
         "c"]]))
-  expect("question c-0 has no answer", json.dumps(
+  expect("question d-c-0 has no answer", json.dumps(
       [[["a"], [{"question": "b", "choice": ["a", "b"]}], "c"]]))
+  row = {"question": "b", "choice": ["a", "b"], "answer": "a"}
+  expect("question d-c-0 has something else than text", json.dumps(
+      [[["a"], [dict(row, question=None)], "c"]]))
+  expect("the id d-c-0 stands there twice", json.dumps(
+      [[["a"], [row], "c"], [["b"], [row], "c"]]))
+  expect("not C3's layout", json.dumps(["abc"]))
   path.unlink()
   fail("no questions of c3 for train there", *choose(
       work, "bad_out", "--task_name=c3", "--do_train", "--data_dir=%s" % data))
+
+
+def test_bad_articles(work):
+  data = work / "bad_race"
+  (data / "train" / "high").mkdir(parents=True)
+  article = {"article": "a", "questions": ["b", "c"], "answers": ["A", "B"],
+             "options": [["d", "e", "f"], ["g", "h"]]}
+
+  def expect(message, content):
+    (data / "train" / "high" / "1.txt").write_text(json.dumps(content))
+    fail(message, *choose(work, "bad_out", "--task_name=race", "--do_train",
+                          "--data_dir=%s" % data))
+
+  expect("question high/1.txt-1 has no choice C", dict(
+      article, answers=["A", "C"]))
+  expect("1.txt: not RACE's layout: 2 questions, 2 options, 1 answers",
+         dict(article, answers=["A"]))
+  expect("1.txt: not RACE's layout: 'AB' is not in list",
+         dict(article, answers=["AB", "A"]))
+  expect("question high/1.txt-0 has something else than text",
+         dict(article, options=["def", ["g", "h"]]))
+  expect("1.txt: not RACE's layout", [article])

@@ -75,6 +75,36 @@ def test_a_small_model_learns_the_answers(work, task, head):
         key for key in predictions if not predictions[key]}
 
 
+@pytest.mark.parametrize("head", ["independent", "beam"])
+def test_the_threshold_comes_from_the_checkpoint_that_predicts(work, head):
+  content = dataset(impossible=True)
+  # With windows of one token, or of none, too.
+  content["data"][0]["paragraphs"] += [
+      {"context": text, "qas": [{"id": "x" + text, "question": "谁？",
+                                 "is_impossible": True, "answers": []}]}
+      for text in ("", "甲")]
+  path = work / "threshold.json"
+  path.write_text(json.dumps(content))
+  name, file = "threshold" + head, "=%s" % path
+  args = ["--task_name=squad2", "--head=" + head, "--eval_batch_size=1"]
+  succeed(*squad(work, name, *args, "--do_train", "--train_file" + file,
+                 "--num_train_epochs=10"))
+  _, log = succeed(*squad(work, name, *args, "--do_predict",
+                          "--test_file" + file))
+  assert "no null threshold from --do_eval: taking 0" in log
+  succeed(*squad(work, name, *args, "--do_eval", "--dev_file" + file))
+  assert results(work / name)["null_threshold"] != 0
+  succeed(*squad(work, name, *args, "--do_predict", "--test_file" + file))
+  folder = work / name
+  assert json.loads((folder / "predictions.json").read_text()) == json.loads(
+      (folder / "dev_predictions.json").read_text())
+  # The model taken from there into another folder.
+  succeed(*squad(work, name + "-other", *args, "--do_predict", "--test_file" +
+                 file, "--init_checkpoint=%s" % folder))
+  assert (work / (name + "-other") / "predictions.json").read_text() == (
+      folder / "predictions.json").read_text()
+
+
 def test_cmrc_own_layout_and_answers_that_are_not_there(work):
   content = [{"context_id": "c", "context_text": "小明住在北京。", "title": "t",
               "qas": [{"query_id": "a", "query_text": "住在哪里？",
@@ -112,9 +142,17 @@ def test_bad_input(work):
       {"data": [{"paragraphs": [paragraph]}]}), "--doc_stride=0")
   paragraph["qas"] = [question, question]
   expect("bad.json: not SQuAD's .* 'data', after 0 question", "{}")
-  expect("bad.json: not SQuAD's .* 'find', after 0 question", json.dumps(
-      {"data": [{"paragraphs": [{"context": None, "qas": [dict(
-          question, answers=[{"text": "c"}])]}]}]}))
+  for text, row in ((None, question), ("c", dict(question, question=None)),
+                    ("c", dict(question, answers=[{"text": 5}]))):
+    expect("bad.json: not SQuAD's .*: question a has something else than text",
+           json.dumps({"data": [{"paragraphs": [
+               {"context": text, "qas": [row]}]}]}))
+  expect("question a has something else than text", json.dumps([
+      {"context_text": "北京", "qas": [
+          {"query_id": "a", "query_text": "b", "answers": "北京"}]}]))
+  expect("0 training examples are less than one batch", json.dumps(
+      {"data": [{"paragraphs": [{"context": "c", "qas": [dict(
+          question, answers=[{"text": "d"}])]}]}]}))
   expect("bad.json: the id a stands there twice", json.dumps(
       {"data": [{"paragraphs": [paragraph]}]}))
   expect("bad.json: has no questions", json.dumps({"data": []}))

@@ -12,7 +12,21 @@ def test_normalization():
   assert squad_tokens("The  Cat, an a-b's A!") == ["cat", "abs"]
   assert cmrc_tokens("在2018年，ALBERT base（谷歌）") == [
       "在", "2018", "年", "albert", "base", "谷", "歌"]
+  # Punctuation falls out without parting what stands around it.
+  assert cmrc_tokens("1997～1998年，T-92") == ["19971998", "年", "t92"]
+  # Two dots in a row are punctuation in the published rule, which never meets
+  # them as one character.
+  assert cmrc_tokens("中文……") == ["中", "文", "……"]
   assert squad_metrics.drcd_tokens("臺 灣ab") == ["臺", "灣", "a", "b"]
+
+
+@pytest.mark.parametrize("text, tokens", [
+    ("3.14", ["3.14"]), ("6,476", ["6,476"]), ("a, b", ["a", ",", "b"]),
+    ("in the u.s.", ["in", "the", "u.s", "."]), ("so...", ["so", "..."]),
+    ("isn't john's", ["is", "n't", "john", "'s"]), ("o'neil", ["o'neil"]),
+    ("$5 (50%)", ["$", "5", "(", "50", "%", ")"]), ("2–3", ["2", "–", "3"])])
+def test_what_is_not_chinese_is_cut_as_english(text, tokens):
+  assert cmrc_tokens(text) == tokens
 
 
 @pytest.mark.parametrize("rule, answers, prediction, exact, f1", [
@@ -28,6 +42,8 @@ def test_normalization():
     ("cmrc2018", ["《红楼梦》"], "红楼梦", 1, 1),
     ("cmrc2018", ["红楼梦第一回"], "第一红楼梦回", 0, 2 * 3 / 12),
     ("cmrc2018", ["2018年"], "2018", 0, 2 * 1 / 3),
+    ("cmrc2018", ["3.14"], "3", 0, 0),
+    ("cmrc2018", ["中文……"], "中文", 0, 2 * 2 / 5),
     ("cmrc2018", ["红楼", "梦"], "西游", 0, 0),
     ("cmrc2018", ["段落里的答案"], "段落里的答案就在这里", 0, 2 * 6 / (6 + 10)),
 ])
@@ -59,7 +75,8 @@ def test_the_best_threshold_is_that_of_brute_force():
     keys = [str(i) for i in range(rng.randint(1, 12))]
     values = {key: rng.choice([0.0, 0.5, 1.0]) for key in keys}
     has_answer = {key: rng.random() < 0.6 for key in keys}
-    values.update({key: 0.0 for key in keys if not has_answer[key]})
+    values.update({key: rng.choice([0.0, 0.0, 1.0]) for key in keys
+                   if not has_answer[key]})
     null_scores = {key: float(rng.randint(-3, 3)) for key in keys}
     question = values, null_scores, has_answer
     best, threshold = squad_metrics.best_threshold(*question)

@@ -541,6 +541,22 @@ def test_tokens_stand_one_after_the_other(name, request):
       assert start <= following
 
 
+@pytest.mark.parametrize("text", [
+    "Seoul (서울특별시) ist", "a\u200b서울특별시 b"])
+def test_hangul_stands_where_it_does(real_data, text):
+  tokenizer = tokenization.create_tokenizer(
+      spm_model_file=str(real_data / "sentencepiece" / "30k-clean.model"))
+  tokens, spans = tokenizer.tokenize_with_offsets(text)
+  first, last = spans[tokens.index("서울특별시")]
+  assert text[first:last] == "서울특별시"
+
+
+def test_half_of_a_surrogate_pair_is_no_text(real_data):
+  tokenizer = tokenization.create_tokenizer(
+      spm_model_file=str(real_data / "sentencepiece" / "30k-clean.model"))
+  assert tokenizer.tokenize("a\ud800b") == tokenizer.tokenize("ab")
+
+
 def test_where_sentencepiece_tokens_stand(tiny_spm):
   text = " in 2000,  we ``met'' café 12000, ok"
   tokens, spans = tiny_spm.tokenize_with_offsets(text)
