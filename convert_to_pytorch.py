@@ -165,6 +165,8 @@ def to_pytorch(config, weights):
     suffix = "ForQuestionAnswering"
   elif "cls/predictions/output_bias" in weights:
     suffix = "ForPreTraining"
+  if "output_weights" in weights:
+    theirs["num_labels"] = len(weights["output_weights"])
   theirs.update(
       model_type="albert" if is_albert else "bert",
       architectures=[("Albert" if is_albert else "Bert") + suffix],
@@ -186,6 +188,9 @@ def from_pytorch(theirs, state):
   Raises:
     InputError: it is another kind of model, or lacks a parameter.
   """
+  kind = (theirs.get("architectures") or [""])[0]
+  if kind.endswith("ForTokenClassification"):
+    raise InputError("%s classifies tokens, which no head here does" % kind)
   is_albert = theirs.get("model_type") == "albert"
   if not is_albert and theirs.get("model_type") != "bert":
     raise InputError("a model of the type %s: albert and bert can be converted"
@@ -202,20 +207,20 @@ def from_pytorch(theirs, state):
     values.update((key, theirs.get(key, default))
                   for key, default in _ALBERT_SIZES.items())
   config = modeling.AlbertConfig(**values)
+  # transformers leave the prefix out where there is the encoder only.
+  state = {**{"%s.%s" % (theirs["model_type"], name): value
+              for name, value in state.items()}, **state}
   if is_albert and config.embedding_width == config.hidden_size and (
       _MAPPING + "weight" in state and not np.array_equal(
           state[_MAPPING + "weight"], np.eye(config.hidden_size))):
     raise InputError("it maps embeddings that are as wide as the layers, which "
                      "Google's layout does not")
   rename = albert_name if is_albert else bert_name
-  # transformers leave the prefix out where there is the encoder only.
-  state = {**{"%s.%s" % (theirs["model_type"], name): value
-              for name, value in state.items()}, **state}
   labels = state.get("classifier.weight")
   weights, missing = {}, []
   for name, shape in _variables(config, labels is not None and len(labels)):
     if rename(name) in state:
-      weights[name] = _turn(name, state[rename(name)])
+      weights[name] = _turn(name, state[rename(name)]).astype(np.float32)
       if list(weights[name].shape) != shape:
         raise InputError("%s is %s, where the configuration asks for %s" % (
             rename(name), list(state[rename(name)].shape), shape))
@@ -319,6 +324,15 @@ def unigram_tokenizer(model_file, do_lower_case):
                 "byte_fallback": False}}
 
 
+def tokenizer_settings(kind, do_lower_case, max_length):
+  """Makes the content of `tokenizer_config.json`; kind is Bert or Albert."""
+  settings = {
+      "tokenizer_class": kind + "Tokenizer", "do_lower_case": do_lower_case,
+      "model_max_length": max_length, "model_input_names": [
+          "input_ids", "token_type_ids", "attention_mask"]}
+  return dict(settings, keep_accents=False) if kind == "Albert" else settings
+
+
 def safetensors_numpy():
   """Returns the module `safetensors.numpy`, which only this script needs."""
   try:
@@ -337,16 +351,14 @@ def write_pytorch_folder(folder, config, weights, tokenizer, labels):
     theirs["label2id"] = {label: i for i, label in enumerate(labels)}
   theirs.update(pad_token_id=tokenizer.pad_id, bos_token_id=tokenizer.cls_id,
                 eos_token_id=tokenizer.sep_id)
-  settings = {"do_lower_case": tokenizer.do_lower_case,
-              "model_max_length": config.max_position_embeddings}
-  files = {"config.json": theirs, "tokenizer_config.json": settings}
+  files = {"config.json": theirs, "tokenizer_config.json": tokenizer_settings(
+      "Albert" if FLAGS.spm_model_file else "Bert", tokenizer.do_lower_case,
+      config.max_position_embeddings)}
   if FLAGS.spm_model_file:
-    settings.update(tokenizer_class="AlbertTokenizer", keep_accents=False)
     tf.io.gfile.copy(FLAGS.spm_model_file, os.path.join(folder, "spiece.model"))
     files["tokenizer.json"] = unigram_tokenizer(FLAGS.spm_model_file,
                                                 tokenizer.do_lower_case)
   else:
-    settings["tokenizer_class"] = "BertTokenizer"
     tf.io.gfile.copy(FLAGS.vocab_file, os.path.join(folder, "vocab.txt"))
   for name, content in files.items():
     outputs.write_text(os.path.join(folder, name), json.dumps(
@@ -358,24 +370,36 @@ def write_pytorch_folder(folder, config, weights, tokenizer, labels):
 
 def read_pytorch_folder(path):
   """Returns (dict of config.json, dict of parameter name -> array)."""
-  try:
-    with open(os.path.join(path, "config.json"), encoding="utf-8") as reader:
-      theirs = json.load(reader)
-  except ValueError as error:
-    raise InputError("%s/config.json: %s" % (path, error)) from error
-  weights = os.path.join(path, "model.safetensors")
+  config, weights, pickled = [os.path.join(path, name) for name in (
+      "config.json", "model.safetensors", "pytorch_model.bin")]
+  if not os.path.exists(config):
+    raise InputError("%s has no config.json" % path)
+  theirs = outputs.read_json(config)
+  if not isinstance(theirs, dict):
+    raise InputError("%s: not a model's configuration" % config)
   if os.path.exists(weights):
-    return theirs, safetensors_numpy().load_file(weights)
-  weights = os.path.join(path, "pytorch_model.bin")
-  if not os.path.exists(weights):
+    read = safetensors_numpy().load_file
+  elif os.path.exists(pickled):
+    weights, read = pickled, _read_pickled
+  else:
     raise InputError("%s has neither model.safetensors nor pytorch_model.bin"
                      % path)
   try:
+    return theirs, read(weights)
+  except InputError:
+    raise
+  except Exception as error:  # each library has its own
+    raise InputError("%s cannot be read as weights: %s" % (
+        weights, str(error).split("\n")[0])) from error
+
+
+def _read_pickled(path):
+  try:
     import torch
   except ImportError as error:
-    raise InputError("%s needs PyTorch: pip install torch" % weights) from error
-  state = torch.load(weights, map_location="cpu", weights_only=True)
-  return theirs, {name: value.numpy() for name, value in state.items()}
+    raise InputError("%s needs PyTorch: pip install torch" % path) from error
+  state = torch.load(path, map_location="cpu", weights_only=True)
+  return {name: value.detach().float().numpy() for name, value in state.items()}
 
 
 def from_folder():
@@ -388,11 +412,16 @@ def from_folder():
     raise InputError("%s: %s" % (source, error)) from error
   files = {"config.json": config.to_dict()}
   if "output_weights" in weights and "id2label" in theirs:
+    labels = theirs["id2label"]
+    if len(labels) != len(weights["output_bias"]):
+      raise InputError("%s has %d labels, the classifier %d" % (
+          source, len(labels), len(weights["output_bias"])))
+    path = os.path.join(source, "tokenizer_config.json")
+    settings = outputs.read_json(path) if os.path.exists(path) else {}
     files["task.json"] = {
-        "labels": [theirs["id2label"][str(i)]
-                   for i in range(len(weights["output_bias"]))],
+        "labels": [labels[key] for key in sorted(labels, key=int)],
         "max_seq_length": config.max_position_embeddings,
-        "do_lower_case": FLAGS.do_lower_case}
+        "do_lower_case": settings.get("do_lower_case", FLAGS.do_lower_case)}
   with outputs.new_folder(FLAGS.output_dir) as folder:
     outputs.write_checkpoint(folder, "model.ckpt", weights)
     for name, content in files.items():
@@ -410,8 +439,7 @@ def to_folder():
   training.take_files_beside_checkpoint(FLAGS)
   errors.require_flags("bert_config_file")
   checkpoint = training.find_checkpoint(FLAGS.init_checkpoint)
-  path = training.path_beside(FLAGS.init_checkpoint, ["task.json"])
-  task = json.loads(outputs.read_text(path)) if path else {}
+  task = training.read_task(FLAGS.init_checkpoint)
   tokenizer = tokenization.create_tokenizer(
       FLAGS.vocab_file, FLAGS.spm_model_file,
       task.get("do_lower_case", FLAGS.do_lower_case))

@@ -48,10 +48,10 @@ flags.DEFINE_enum("signature", None, ["classify", "encode", "sentence_vector",
                                       "masked_lm", "sentence_order"],
                   "TFLite: what it tells; default: classify, or else encode.")
 flags.DEFINE_bool("int8", False, "TFLite: weights of 8 bits (dynamic range).")
-flags.DEFINE_integer("batch_size", 1, "TFLite: texts at a time.")
-flags.DEFINE_integer("max_seq_length", 128, "TFLite: tokens of a text.")
+flags.DEFINE_integer("batch_size", 1, "TFLite: texts at a time.", 1)
+flags.DEFINE_integer("max_seq_length", 128, "TFLite: tokens of a text.", 1)
 flags.DEFINE_integer("max_predictions_per_seq", 1,
-                     "TFLite: positions to predict with masked_lm.")
+                     "TFLite: positions to predict with masked_lm.", 1)
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -188,9 +188,10 @@ def describe(checkpoint, config):
       sum(int(np.prod(s)) for s in saved.values())))
   slots = len([name for name in everything if re.search("/adam_[mv]$", name)])
   lines.append("optimizer slots: %d" % slots)
-  lines.append("step: %s" % (
-      tf.train.load_checkpoint(checkpoint).get_tensor("global_step")
-      if "global_step" in everything else "not saved"))
+  with outputs.reading(checkpoint):
+    lines.append("step: %s" % (
+        tf.train.load_checkpoint(checkpoint).get_tensor("global_step")
+        if "global_step" in everything else "not saved"))
   if config:
     lines += _compare(saved, config)
   else:
@@ -212,8 +213,8 @@ def _compare(saved, config):
   wanted = encoder_variables(config)
   lines = ["configuration: %d layers, %d heads, %s" % (
       config.num_hidden_layers, config.num_attention_heads, config.ln_type)]
-  bad = ["%s (%s, not %s)" % (name, saved.get(name, "missing"), shape)
-         for name, shape in sorted(wanted.items()) if saved.get(name) != shape]
+  bad = ["%s (%s, not %s)" % misfit
+         for misfit in outputs.misfits(saved, wanted)]
   return lines + ["does not fit the configuration: %s" % (
       ", ".join(bad) or "nothing")]
 
@@ -293,10 +294,12 @@ def main():
   checkpoint = training.find_checkpoint(FLAGS.init_checkpoint)
   config = training.load_config(FLAGS.bert_config_file) if (
       FLAGS.bert_config_file) else None
+  description = describe(checkpoint, config)
   if FLAGS.inspect:
-    print("\n".join(describe(checkpoint, config)))
+    print("\n".join(description))
     return
   errors.require_flags("output_dir")
+  training.read_task(FLAGS.init_checkpoint)
   if not FLAGS.strip:
     errors.require_flags("bert_config_file")
     tokenizer = tokenization.create_tokenizer(

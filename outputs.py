@@ -33,7 +33,7 @@ def prepare_output_dir(options, descriptions, files=()):
   Raises:
     InputError: the folder has checkpoints of another description.
   """
-  tf.io.gfile.makedirs(options.output_dir)
+  _make_folder(options.output_dir)
   for name, description in descriptions.items():
     path = os.path.join(options.output_dir, name)
     text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
@@ -54,6 +54,13 @@ def prepare_output_dir(options, descriptions, files=()):
       tf.io.gfile.copy(source, target, overwrite=True)
 
 
+def _make_folder(path):
+  try:
+    tf.io.gfile.makedirs(path)
+  except tf.errors.OpError as error:
+    raise InputError("%s cannot be made: %s" % (path, error.message)) from error
+
+
 @contextlib.contextmanager
 def new_folder(path):
   """Makes a folder that appears whole or not at all.
@@ -67,10 +74,8 @@ def new_folder(path):
   if tf.io.gfile.exists(path):
     raise InputError("%s exists already: remove it, or choose another "
                      "--output_dir" % path)
-  unfinished = path.rstrip("/") + ".tmp"
-  if tf.io.gfile.exists(unfinished):
-    tf.io.gfile.rmtree(unfinished)
-  tf.io.gfile.makedirs(unfinished)
+  unfinished = "%s.%d.tmp" % (path.rstrip("/"), os.getpid())
+  _make_folder(unfinished)
   try:
     yield unfinished
     tf.io.gfile.rename(unfinished, path)
@@ -83,16 +88,29 @@ def new_folder(path):
 _OPTIMIZER = re.compile("/adam_[mv]$|^global_step$|loss_scale|good_steps")
 
 
+@contextlib.contextmanager
+def reading(checkpoint):
+  """Makes an InputError of what TensorFlow says to a damaged checkpoint."""
+  try:
+    yield
+  except (tf.errors.OpError, IndexError, RuntimeError) as error:
+    raise InputError("%s cannot be read, it is damaged or not whole: %s" % (
+        checkpoint, str(error).split("\n")[0])) from error
+
+
 def saved_shapes(checkpoint):
   """Returns a checkpoint's weights, without the optimizer's: name -> shape."""
-  return {name: shape for name, shape in tf.train.list_variables(checkpoint)
-          if not _OPTIMIZER.search(name)}
+  with reading(checkpoint):
+    return {name: shape for name, shape in tf.train.list_variables(checkpoint)
+            if not _OPTIMIZER.search(name)}
 
 
 def read_weights(checkpoint):
   """Returns a checkpoint's weights, without the optimizer's: name -> array."""
-  reader = tf.train.load_checkpoint(checkpoint)
-  return {name: reader.get_tensor(name) for name in saved_shapes(checkpoint)}
+  names = saved_shapes(checkpoint)
+  with reading(checkpoint):
+    reader = tf.train.load_checkpoint(checkpoint)
+    return {name: reader.get_tensor(name) for name in names}
 
 
 def write_checkpoint(folder, name, weights):
@@ -119,23 +137,39 @@ def _name_newest(folder, name):
 
 
 def check_fits(checkpoint, wanted):
-  """Raises an InputError where a checkpoint lacks a variable of a model.
+  """Raises an InputError where a checkpoint is not of a model.
 
   Args:
     checkpoint: str.
     wanted: dict, variable name -> shape.
   """
-  saved = saved_shapes(checkpoint)
-  for name, shape in wanted.items():
-    if saved.get(name) != shape:
-      raise InputError(
-          "%s has %s for %s, the model %s: give the configuration that belongs "
-          "to it" % (checkpoint, saved.get(name, "nothing"), name, shape))
+  for name, found, shape in misfits(saved_shapes(checkpoint), wanted):
+    raise InputError(
+        "%s has %s for %s, the model %s: give the configuration that belongs "
+        "to it" % (checkpoint, found, name, shape))
+
+
+def misfits(saved, wanted):
+  """Yields (name, shape or "nothing", wanted shape or "nothing").
+
+  What is not wanted may be on top of the encoder, but no part of it.
+
+  Args:
+    saved, wanted: dict, variable name -> shape.
+  """
+  for name in list(wanted) + sorted(set(saved) - set(wanted)):
+    if saved.get(name) != wanted.get(name) and (
+        name in wanted or name.startswith("bert/encoder/")):
+      yield name, saved.get(name, "nothing"), wanted.get(name, "nothing")
 
 
 def latest_checkpoint(folder):
   """Returns the newest whole checkpoint of a folder, or None."""
-  return tf.train.latest_checkpoint(folder)
+  try:
+    return tf.train.latest_checkpoint(folder)
+  except ValueError as error:
+    raise InputError("%s/checkpoint does not name a checkpoint" % folder
+                     ) from error
 
 
 def newest_finite_checkpoint(folder):
@@ -322,6 +356,14 @@ def write_text(path, text):
   with tf.io.gfile.GFile(path + ".tmp", "w") as writer:
     writer.write(text)
   tf.io.gfile.rename(path + ".tmp", path, overwrite=True)
+
+
+def read_json(path):
+  """Returns what a JSON file says."""
+  try:
+    return json.loads(read_text(path))
+  except ValueError as error:
+    raise InputError("%s: not JSON (%s)" % (path, error)) from error
 
 
 def read_text(path):

@@ -21,12 +21,13 @@ def restored_session(checkpoint, session_config=None):
     session_config: tf.ConfigProto, or None.
 
   Raises:
-    InputError: the checkpoint lacks a variable, or has it in another shape.
+    InputError: the checkpoint is of another model, or damaged.
   """
   outputs.check_fits(checkpoint, {v.op.name: v.shape.as_list()
                                   for v in tf.global_variables()})
   session = tf.Session(config=session_config)
-  tf.train.Saver().restore(session, checkpoint)
+  with outputs.reading(checkpoint):
+    tf.train.Saver().restore(session, checkpoint)
   return session
 
 
@@ -43,7 +44,7 @@ class Predictor:
     batch_size: int, texts per call of the model.
 
   Raises:
-    InputError: the checkpoint lacks a variable, or has it in another shape.
+    InputError: the checkpoint is of another model, or damaged.
   """
 
   def __init__(self, config, tokenizer, checkpoint, build, max_seq_length=512,

@@ -289,8 +289,8 @@ def null_threshold(checkpoint):
       os.path.dirname(training.find_checkpoint(FLAGS.init_checkpoint))]
   for folder in folders:
     results = outputs.read_results(os.path.join(folder, "eval_results.txt"))
-    if "null_threshold" in results and (
-        not checkpoint or results["global_step"] == outputs.step_of(checkpoint)):
+    if "null_threshold" in results and (not checkpoint or (
+        results["global_step"] == outputs.step_of(checkpoint))):
       return results["null_threshold"]
   logging.warning("no null threshold from --do_eval: taking 0")
   return 0.0

@@ -7,8 +7,10 @@ name. Scripts pass `flags.FLAGS`.
 import atexit
 import collections
 import ctypes
+import fnmatch
 import math
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -27,6 +29,7 @@ from optimization import AdamW
 from outputs import (
     latest_checkpoint,
     newest_finite_checkpoint,
+    read_json,
     remove_unfinished_checkpoints,
     saved_shapes,
     short,
@@ -144,9 +147,9 @@ def path_beside(checkpoint, patterns):
     return None
   folder = checkpoint if tf.io.gfile.isdir(checkpoint) else (
       os.path.dirname(checkpoint))
-  found = [path for pattern in patterns
-           for path in sorted(tf.io.gfile.glob(os.path.join(folder, pattern)))]
-  return found[0] if found else None
+  names = sorted(tf.io.gfile.listdir(folder or "."))
+  return next((os.path.join(folder, name) for pattern in patterns
+               for name in fnmatch.filter(names, pattern)), None)
 
 
 def find_checkpoint(init_checkpoint):
@@ -157,12 +160,33 @@ def find_checkpoint(init_checkpoint):
   """
   path = init_checkpoint
   if tf.io.gfile.isdir(path):
-    # Released models may lack the file that names the newest one.
-    path = latest_checkpoint(path) or os.path.splitext(
-        path_beside(path, ["*.index"]) or "")[0]
+    # Released models may lack the file that names the newest one, and in what
+    # was moved it may name another place.
+    names = fnmatch.filter(tf.io.gfile.listdir(path), "*.index")
+    newest = max(names, default="", key=lambda name: int(
+        re.search(r"[0-9]*\.index$", name).group()[:-6] or -1))
+    path = latest_checkpoint(path) or newest and os.path.join(
+        path, newest[:-len(".index")])
   if not path or not tf.io.gfile.exists(path + ".index"):
     raise InputError("--init_checkpoint: no checkpoint at %s" % init_checkpoint)
   return path
+
+
+def read_task(init_checkpoint):
+  """Returns the dict of `task.json` beside a checkpoint; empty without it.
+
+  Raises:
+    InputError: it is no JSON, or has not as many labels as the classifier.
+  """
+  path = path_beside(init_checkpoint, ["task.json"])
+  task = read_json(path) if path else {}
+  classes = saved_shapes(find_checkpoint(init_checkpoint)).get(
+      "output_weights", [0])[0]
+  labels = task.get("labels")
+  if labels and len(labels) != classes:
+    raise InputError("%s has %d labels, the classifier %d" % (
+        path, len(labels), classes))
+  return task
 
 
 def take_files_beside_checkpoint(options):

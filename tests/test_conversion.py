@@ -68,7 +68,8 @@ def test_labels_of_a_classifier_come_back(google, tmp_path):
   outputs.write_checkpoint(str(tuned), "model.ckpt-3", weights)
   for name in ("config.json", "vocab.txt"):
     (tuned / name).write_bytes((google / name).read_bytes())
-  task = {"labels": ["好", "坏"], "max_seq_length": 512, "do_lower_case": True}
+  task = {"labels": ["好", "坏"], "max_seq_length": 512,
+          "do_lower_case": False}
   (tuned / "task.json").write_text(json.dumps(task))
   for source, flag, target in ((tuned, "init_checkpoint", "there"),
                                (tmp_path / "there", "pytorch_dir", "back")):
@@ -82,6 +83,14 @@ def test_labels_of_a_classifier_come_back(google, tmp_path):
       encoding="utf-8")) == task
   assert weights_of(tmp_path / "back", "model.ckpt") == (
       weights_of(tuned, "model.ckpt-3"))
+  # Labels that are not the classifier's, there and back.
+  (tuned / "task.json").write_text(json.dumps(dict(task, labels=["好"])))
+  (tmp_path / "there" / "config.json").write_text(json.dumps(
+      dict(there, id2label={"0": "好"})))
+  for source, flag in ((tuned, "init_checkpoint"),
+                       (tmp_path / "there", "pytorch_dir")):
+    fail("has 1 labels, the classifier 2", "convert_to_pytorch.py",
+         "--%s=%s" % (flag, source), "--output_dir=%s" % (tmp_path / "new"))
 
 
 def test_bert_there_and_back(tmp_path):
@@ -113,7 +122,7 @@ def test_bad_input(google, converted, tmp_path):
     fail(message, "convert_to_pytorch.py",
          "--output_dir=%s" % (tmp_path / "out"), *args)
     assert not (tmp_path / "out").exists()
-    assert not (tmp_path / "out.tmp").exists()
+    assert not list(tmp_path.glob("*.tmp"))
 
   source = "--init_checkpoint=%s" % google
   fails("give one of --init_checkpoint and --pytorch_dir", source,
@@ -134,8 +143,22 @@ def test_bad_input(google, converted, tmp_path):
        "--output_dir=%s" % tmp_path)
 
 
+def test_damaged_weights(converted, tmp_path):
+  for name in ("config.json", "model.safetensors"):
+    (tmp_path / name).write_bytes((converted / name).read_bytes()[:400])
+  arguments = ["convert_to_pytorch.py", "--pytorch_dir=%s" % tmp_path,
+               "--output_dir=%s" % (tmp_path / "out")]
+  fail("config.json: not JSON", *arguments)
+  (tmp_path / "config.json").write_bytes(
+      (converted / "config.json").read_bytes())
+  fail("model.safetensors cannot be read as weights", *arguments)
+  assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("changes, message", [
     ({"model_type": "gpt2"}, "a model of the type gpt2: albert and bert can"),
+    ({"architectures": ["AlbertForTokenClassification"]},
+     "AlbertForTokenClassification classifies tokens"),
     ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05"),
     ({"intermediate_size": 30}, r"ffn.weight is \[32, 16\], where"),
     ({"num_hidden_groups": 2}, "lacks albert.encoder.albert_layer_groups.1")])

@@ -3,13 +3,14 @@
 import json
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
 import reference_albert as reference
 import scripting
 import tensorflow.compat.v1 as tf
-from scripting import VOCAB, fail, succeed
+from scripting import VOCAB, fail, run, succeed
 
 import heads
 import outputs
@@ -229,10 +230,15 @@ def test_bad_input(model, tmp_path):
     fail(message, "export_model.py", "--init_checkpoint=%s" % model,
          "--output_dir=%s" % target, *args)
     assert not target.exists()
-    assert not (tmp_path / "exported.tmp").exists()
+    assert not list(tmp_path.glob("*.tmp"))
 
+  out = run("export_model.py", "--tflite", "--batch_size=0",
+            "--init_checkpoint=%s" % model, "--output_dir=%s" % target)
+  assert out[0] == 1 and "0 is not a positive integer" in out[2]
   fails("give one of --inspect, --strip, --saved_model, --tflite", "--strip",
         "--tflite")
+  fail("exists already", "export_model.py", "--strip",
+       "--init_checkpoint=%s" % model, "--output_dir=%s" % tmp_path)
   config = json.loads((model / "config.json").read_text())
   (tmp_path / "other.json").write_text(json.dumps(
       dict(config, intermediate_size=65)))
@@ -242,6 +248,68 @@ def test_bad_input(model, tmp_path):
   (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
   fails("vocabulary has 5 entries, but .* says vocab_size 21128", "--tflite",
         "--vocab_file=%s" % (tmp_path / "vocab.txt"))
+
+
+def copy_to(folder, model):
+  shutil.copytree(str(model), str(folder))
+  return folder
+
+
+def test_part_of_an_encoder_is_no_model(model, tmp_path):
+  config = json.loads((model / "config.json").read_text())
+  if "num_hidden_groups" not in config:
+    pytest.skip("all layers share one set of weights")
+  source = copy_to(tmp_path / "two_groups", model)
+  weights = outputs.read_weights(str(model / "model.ckpt-7"))
+  weights.update((name.replace("group_0", "group_1", 1), value)
+                 for name, value in list(weights.items()) if "group_0" in name)
+  outputs.write_checkpoint(str(source), "model.ckpt-7", weights)
+  for what in ("--strip", "--saved_model"):
+    fail("has .* for bert/encoder/transformer/group_1/.*, the model nothing",
+         "export_model.py", what, "--init_checkpoint=%s" % source,
+         "--output_dir=%s" % (tmp_path / "out"))
+  out, _ = succeed("export_model.py", "--inspect",
+                   "--init_checkpoint=%s" % source)
+  assert "does not fit the configuration: bert/encoder/transformer/group_1" in (
+      out)
+
+
+def test_damaged_checkpoint(model, tmp_path):
+  source = copy_to(tmp_path / "source", model)
+  arguments = ["export_model.py", "--strip", "--init_checkpoint=%s" % source,
+               "--output_dir=%s" % (tmp_path / "out")]
+  data = source / "model.ckpt-7.data-00000-of-00001"
+  data.write_bytes(data.read_bytes()[:-1000])
+  fail("model.ckpt-7 cannot be read, it is damaged or not whole", *arguments)
+  (source / "model.ckpt-7.index").write_bytes(b"")
+  fail("model.ckpt-7 cannot be read, it is damaged or not whole", *arguments)
+  (source / "checkpoint").write_bytes(b"")
+  fail("checkpoint does not name a checkpoint", *arguments)
+  assert os.listdir(str(tmp_path)) == ["source"]
+
+
+def test_what_lies_beside_the_target_stays(model, tmp_path):
+  source = copy_to(tmp_path / "model.tmp", model)
+  succeed("export_model.py", "--strip", "--init_checkpoint=%s" % source,
+          "--output_dir=%s" % (tmp_path / "model"))
+  assert sorted(os.listdir(str(tmp_path))) == ["model", "model.tmp"]
+  assert (source / "config.json").exists()
+  fail("sub.* cannot be made", "export_model.py", "--strip",
+       "--init_checkpoint=%s" % source,
+       "--output_dir=%s" % (source / "config.json" / "sub"))
+
+
+def test_a_folder_that_was_moved(model, tmp_path):
+  source = copy_to(tmp_path / "moved", model)
+  for end in ("data-00000-of-00001", "index"):
+    for step in (10, 9):
+      (source / ("model.ckpt-%d.%s" % (step, end))).write_bytes(
+          (model / ("model.ckpt-7." + end)).read_bytes())
+  (source / "checkpoint").write_text(
+      'model_checkpoint_path: "/gone/model.ckpt-10"\n')
+  out, _ = succeed("export_model.py", "--inspect",
+                   "--init_checkpoint=%s" % source)
+  assert "checkpoint: %s" % (source / "model.ckpt-10") in out.splitlines()
 
 
 def test_signature_that_is_not_there(model, tmp_path):
@@ -261,7 +329,7 @@ def test_signature_that_is_not_there(model, tmp_path):
 def test_what_is_not_a_model(tmp_path):
   outputs.write_checkpoint(str(tmp_path), "model.ckpt",
                            {"w": np.zeros([2], np.float32)})
-  fail("has no word embeddings, encoder and pooler", "export_model.py",
-       "--inspect", "--init_checkpoint=%s" % tmp_path)
-  fail("exists already", "export_model.py", "--strip",
-       "--init_checkpoint=%s" % tmp_path, "--output_dir=%s" % tmp_path)
+  for what in ("--inspect", "--strip"):
+    fail("has no word embeddings, encoder and pooler", "export_model.py",
+         what, "--init_checkpoint=%s" % tmp_path,
+         "--output_dir=%s" % (tmp_path / "out"))

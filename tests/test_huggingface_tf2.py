@@ -130,9 +130,6 @@ def test_classifier(layout, tmp_path):
   weights["output_weights"] = rng.normal(size=[3, 24])
   weights["output_bias"] = rng.normal(size=[3])
   write_folder(tmp_path, config, weights)
-  changed = json.loads((tmp_path / "config.json").read_text())
-  (tmp_path / "config.json").write_text(json.dumps(
-      dict(changed, id2label={"0": "a", "1": "b", "2": "c"})))
   model = load(transformers.AutoModelForSequenceClassification, tmp_path)
   with torch.no_grad():
     theirs = model(**their_inputs()).logits.numpy()
@@ -178,25 +175,20 @@ def test_pytorch_model_bin(tmp_path):
 def test_wordpiece_tokenizer(real_data, tmp_path):
   vocab = scripting.ROOT / "albert_config" / "vocab.txt"
   (tmp_path / "vocab.txt").write_bytes(vocab.read_bytes())
-  write_tokenizer(tmp_path, {"tokenizer_class": "BertTokenizer",
-                             "do_lower_case": True})
+  write_tokenizer(tmp_path, "Bert")
   theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
   ours = tokenization.create_tokenizer(str(vocab))
   for line in corpus_lines(real_data):
     assert theirs(line, add_special_tokens=False)["input_ids"] == (
         ours.convert_tokens_to_ids(ours.tokenize(line))), line
-  pair = theirs("今天下雨", "明天呢")
-  assert (pair["input_ids"], pair["token_type_ids"]) == tokenization.pack_pair(
-      ours, *[ours.convert_tokens_to_ids(ours.tokenize(text))
-              for text in ("今天下雨", "明天呢")], max_seq_length=64)
+  assert_same_pair(theirs, ours, "今天下雨", "明天呢")
 
 
 def test_sentencepiece_tokenizer(real_data, tmp_path):
   model_file = str(real_data / "sentencepiece" / "30k-clean.model")
   (tmp_path / "tokenizer.json").write_text(json.dumps(
       convert_to_pytorch.unigram_tokenizer(model_file, do_lower_case=True)))
-  write_tokenizer(tmp_path, {"tokenizer_class": "AlbertTokenizer",
-                             "do_lower_case": True, "keep_accents": False})
+  write_tokenizer(tmp_path, "Albert")
   theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
   ours = tokenization.create_tokenizer(spm_model_file=model_file)
   pieces = sentencepiece.SentencePieceProcessor()
@@ -215,6 +207,7 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
       assert 0 <= math.fsum(map(pieces.GetScore, found)) - math.fsum(
           map(pieces.GetScore, expected)) < 1e-4, line
   assert differ < 0.0005 * len(lines)
+  assert_same_pair(theirs, ours, "It rains today.", "And tomorrow?")
 
 
 def corpus_lines(real_data):
@@ -222,6 +215,14 @@ def corpus_lines(real_data):
   return text.split("\n")[:200000:40]
 
 
-def write_tokenizer(folder, settings):
-  (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+def assert_same_pair(theirs, ours, *texts):
+  pair = theirs(*texts)
+  assert (pair["input_ids"], pair["token_type_ids"]) == tokenization.pack_pair(
+      ours, *[ours.convert_tokens_to_ids(ours.tokenize(text))
+              for text in texts], max_seq_length=64)
+
+
+def write_tokenizer(folder, kind):
+  (folder / "tokenizer_config.json").write_text(json.dumps(
+      convert_to_pytorch.tokenizer_settings(kind, True, 512)))
   (folder / "config.json").write_text('{"model_type": "albert"}')
