@@ -12,14 +12,17 @@ import string
 _CMRC_PUNCTUATION = frozenset(
     "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 
-# How NLTK's `word_tokenize`, which CMRC2018's rule asks for what is not
+# How NLTK's `word_tokenize` (3.9), which CMRC2018's rule asks for what is not
 # Chinese, cuts one sentence; without its list of words such as "gonna".
-_MARKS = r"—–;@#$%&?!()\[\]{}<>\"‘„«»"
+_MARKS = r";@#$%&?!()\[\]{}<>\"‘„«»"
 _SUFFIX = r"n't(?![\w'])|'(?:s|m|d|ll|re|ve)?(?![\w'])"
-_ENGLISH = re.compile(
-    r"\.{{2,}}|[{marks}]|,(?!\d)|{suffix}|"
-    r"(?:(?!{suffix})(?:[^\s,.{marks}]|,(?=\d)|\.(?!\.|{end})))+|\.".format(
-        marks=_MARKS, suffix=_SUFFIX, end=r"[\])}>\"'» ]*$"))
+_LAST_DOT = r"\.(?=[\])}>\"'» ]*$)"
+_ENGLISH = re.compile(r"""
+    \.{2,} | [MARKS] | SUFFIX | LAST_DOT
+    | (?: (?!SUFFIX | LAST_DOT)  # words; numbers such as 3.14 and 6,476
+          (?: [^\s,.MARKS] | ,(?=\d) | \.(?!\.) ) )+
+    | [,.]""".replace("MARKS", _MARKS).replace("SUFFIX", _SUFFIX).replace(
+        "LAST_DOT", _LAST_DOT), re.VERBOSE)
 
 
 def squad_tokens(text):
