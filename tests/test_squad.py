@@ -80,7 +80,7 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(work, head):
   content = dataset(impossible=True)
   # With windows of one token, or of none, too.
   content["data"][0]["paragraphs"] += [
-      {"context": text, "qas": [{"id": "x" + text, "question": "谁？",
+      {"context": text, "qas": [{"id": "x" + text, "question": "谁",
                                  "is_impossible": True, "answers": []}]}
       for text in ("", "甲")]
   path = work / "threshold.json"
