@@ -167,6 +167,8 @@ def latest_checkpoint(folder):
   """Returns the newest whole checkpoint of a folder, or None."""
   try:
     return tf.train.latest_checkpoint(folder)
+  except tf.errors.NotFoundError:  # the folder that it named is gone
+    return None
   except ValueError as error:
     raise InputError("%s/checkpoint does not name a checkpoint" % folder
                      ) from error
