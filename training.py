@@ -146,8 +146,9 @@ def path_beside(checkpoint, patterns):
   if not checkpoint:
     return None
   folder = checkpoint if tf.io.gfile.isdir(checkpoint) else (
-      os.path.dirname(checkpoint))
-  names = sorted(tf.io.gfile.listdir(folder or "."))
+      os.path.dirname(checkpoint) or ".")
+  names = sorted(tf.io.gfile.listdir(folder)) if (
+      tf.io.gfile.isdir(folder)) else []
   return next((os.path.join(folder, name) for pattern in patterns
                for name in fnmatch.filter(names, pattern)), None)
 

@@ -326,6 +326,8 @@ def test_signature_that_is_not_there(model, tmp_path):
 
 
 def test_what_is_not_a_model(tmp_path):
+  fail("no checkpoint at .*nowhere/model.ckpt", "export_model.py", "--inspect",
+       "--init_checkpoint=%s" % (tmp_path / "nowhere" / "model.ckpt"))
   outputs.write_checkpoint(str(tmp_path), "model.ckpt",
                            {"w": np.zeros([2], np.float32)})
   for what in ("--inspect", "--strip"):
