@@ -180,7 +180,7 @@ def check_labels_of_checkpoint(labels):
   path = training.path_beside(FLAGS.init_checkpoint, ["task.json"])
   if not path:
     return
-  known = json.loads(outputs.read_text(path)).get("labels")
+  known = outputs.read_json(path).get("labels")
   if known is not None and known != labels:
     message = "%s says that the checkpoint knows the labels %s, not %s" % (
         path, ", ".join(known), ", ".join(labels))
