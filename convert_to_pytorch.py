@@ -18,10 +18,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
+import checkpoints
 import errors
+import filesystem
 import heads
 import modeling
-import outputs
 import tokenization
 import training
 from errors import InputError
@@ -361,7 +362,7 @@ def write_pytorch_folder(folder, config, weights, tokenizer, labels):
   else:
     tf.io.gfile.copy(FLAGS.vocab_file, os.path.join(folder, "vocab.txt"))
   for name, content in files.items():
-    outputs.write_text(os.path.join(folder, name), json.dumps(
+    filesystem.write_text(os.path.join(folder, name), json.dumps(
         content, ensure_ascii=False, indent=2) + "\n")
   with tf.io.gfile.GFile(os.path.join(folder, "model.safetensors"),
                          "wb") as writer:
@@ -374,7 +375,7 @@ def read_pytorch_folder(path):
       "config.json", "model.safetensors", "pytorch_model.bin")]
   if not os.path.exists(config):
     raise InputError("%s has no config.json" % path)
-  theirs = outputs.read_json(config)
+  theirs = filesystem.read_json(config)
   if not isinstance(theirs, dict):
     raise InputError("%s: not a model's configuration" % config)
   if os.path.exists(weights):
@@ -417,15 +418,15 @@ def from_folder():
       raise InputError("%s has %d labels, the classifier %d" % (
           source, len(labels), len(weights["output_bias"])))
     path = os.path.join(source, "tokenizer_config.json")
-    settings = outputs.read_json(path) if os.path.exists(path) else {}
+    settings = filesystem.read_json(path) if os.path.exists(path) else {}
     files["task.json"] = {
         "labels": [labels[key] for key in sorted(labels, key=int)],
         "max_seq_length": config.max_position_embeddings,
         "do_lower_case": settings.get("do_lower_case", FLAGS.do_lower_case)}
-  with outputs.new_folder(FLAGS.output_dir) as folder:
-    outputs.write_checkpoint(folder, "model.ckpt", weights)
+  with filesystem.whole_folder(FLAGS.output_dir) as folder:
+    checkpoints.write_checkpoint(folder, "model.ckpt", weights)
     for name, content in files.items():
-      outputs.write_text(os.path.join(folder, name), json.dumps(
+      filesystem.write_text(os.path.join(folder, name), json.dumps(
           content, ensure_ascii=False, indent=2) + "\n")
     for name, new_name in (("vocab.txt", "vocab.txt"),
                            ("spiece.model", "spm.model")):
@@ -438,23 +439,23 @@ def to_folder():
   """Writes --init_checkpoint as a folder of transformers."""
   training.take_files_beside_checkpoint(FLAGS)
   errors.require_flags("bert_config_file")
-  checkpoint = training.find_checkpoint(FLAGS.init_checkpoint)
-  task = training.read_task(FLAGS.init_checkpoint)
+  checkpoint = checkpoints.find_checkpoint(FLAGS.init_checkpoint)
+  task = checkpoints.read_task(FLAGS.init_checkpoint)
   tokenizer = tokenization.create_tokenizer(
       FLAGS.vocab_file, FLAGS.spm_model_file,
       task.get("do_lower_case", FLAGS.do_lower_case))
   config = training.load_config(FLAGS.bert_config_file, None, tokenizer)
-  saved = outputs.saved_shapes(checkpoint)
+  saved = checkpoints.saved_shapes(checkpoint)
   known = dict(_variables(config, saved.get("output_weights", [0])[0]))
-  outputs.check_fits(checkpoint, {
+  checkpoints.check_fits(checkpoint, {
       name: shape for name, shape in known.items()
       if name in saved or name.startswith("bert/")})
   unknown = sorted(set(saved) - set(known))
   if unknown:
     raise InputError("%s: transformers have no counterpart of %s" % (
         checkpoint, ", ".join(unknown)))
-  with outputs.new_folder(FLAGS.output_dir) as folder:
-    write_pytorch_folder(folder, config, outputs.read_weights(checkpoint),
+  with filesystem.whole_folder(FLAGS.output_dir) as folder:
+    write_pytorch_folder(folder, config, checkpoints.read_weights(checkpoint),
                          tokenizer, task.get("labels"))
 
 

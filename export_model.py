@@ -26,10 +26,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
+import checkpoints
 import errors
+import filesystem
 import heads
 import modeling
-import outputs
 import predictor
 import tokenization
 import training
@@ -124,7 +125,7 @@ class Graph:
           config, False, *[self.inputs[name] for name in _INPUTS],
           matmul=matmul_by_heads if batch_size == 1 else tf.matmul)
       self.signatures = signatures(
-          model, outputs.saved_shapes(checkpoint), positions)
+          model, checkpoints.saved_shapes(checkpoint), positions)
       self.session = predictor.restored_session(checkpoint)
     self._positions = {"masked_lm_positions": positions}
 
@@ -144,7 +145,7 @@ def describe(checkpoint, config):
   Raises:
     InputError: it is no checkpoint of an ALBERT.
   """
-  saved = outputs.saved_shapes(checkpoint)
+  saved = checkpoints.saved_shapes(checkpoint)
   everything = dict(tf.train.list_variables(checkpoint))
 
   def shape(*names):
@@ -188,7 +189,7 @@ def describe(checkpoint, config):
       sum(int(np.prod(s)) for s in saved.values())))
   slots = len([name for name in everything if re.search("/adam_[mv]$", name)])
   lines.append("optimizer slots: %d" % slots)
-  with outputs.reading(checkpoint):
+  with checkpoints.reading(checkpoint):
     lines.append("step: %s" % (
         tf.train.load_checkpoint(checkpoint).get_tensor("global_step")
         if "global_step" in everything else "not saved"))
@@ -214,7 +215,7 @@ def _compare(saved, config):
   lines = ["configuration: %d layers, %d heads, %s" % (
       config.num_hidden_layers, config.num_attention_heads, config.ln_type)]
   bad = ["%s (%s, not %s)" % misfit
-         for misfit in outputs.misfits(saved, wanted)]
+         for misfit in checkpoints.misfits(saved, wanted)]
   return lines + ["does not fit the configuration: %s" % (
       ", ".join(bad) or "nothing")]
 
@@ -275,7 +276,8 @@ def collect_files(folder):
   sources = {
       "config.json": FLAGS.bert_config_file, "spm.model": FLAGS.spm_model_file,
       "vocab.txt": None if FLAGS.spm_model_file else FLAGS.vocab_file,
-      "task.json": training.path_beside(FLAGS.init_checkpoint, ["task.json"])}
+      "task.json": checkpoints.path_beside(FLAGS.init_checkpoint,
+                                           ["task.json"])}
   paths = []
   for name, source in sources.items():
     if source:
@@ -291,7 +293,7 @@ def main():
   if len(wanted) != 1:
     raise InputError("give one of --inspect, --strip, --saved_model, --tflite")
   training.take_files_beside_checkpoint(FLAGS)
-  checkpoint = training.find_checkpoint(FLAGS.init_checkpoint)
+  checkpoint = checkpoints.find_checkpoint(FLAGS.init_checkpoint)
   config = training.load_config(FLAGS.bert_config_file) if (
       FLAGS.bert_config_file) else None
   description = describe(checkpoint, config)
@@ -299,7 +301,7 @@ def main():
     print("\n".join(description))
     return
   errors.require_flags("output_dir")
-  training.read_task(FLAGS.init_checkpoint)
+  checkpoints.read_task(FLAGS.init_checkpoint)
   if not FLAGS.strip:
     errors.require_flags("bert_config_file")
     tokenizer = tokenization.create_tokenizer(
@@ -307,13 +309,13 @@ def main():
     config = training.load_config(
         FLAGS.bert_config_file, FLAGS.max_seq_length if FLAGS.tflite else None,
         tokenizer)
-  with outputs.new_folder(FLAGS.output_dir) as folder:
+  with filesystem.whole_folder(FLAGS.output_dir) as folder:
     if FLAGS.strip:
       if config:
-        outputs.check_fits(checkpoint, encoder_variables(config))
+        checkpoints.check_fits(checkpoint, encoder_variables(config))
       collect_files(folder)
-      outputs.write_checkpoint(folder, os.path.basename(checkpoint),
-                               outputs.read_weights(checkpoint))
+      checkpoints.write_checkpoint(folder, os.path.basename(checkpoint),
+                               checkpoints.read_weights(checkpoint))
     elif FLAGS.saved_model:
       graph = Graph(config, checkpoint)
       with tempfile.TemporaryDirectory() as temporary:

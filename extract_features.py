@@ -12,6 +12,7 @@ import os
 import numpy as np
 from absl import flags, logging
 
+import checkpoints
 import errors
 import heads
 import predictor
@@ -47,7 +48,7 @@ def main():
   if not texts:
     raise InputError("%s: has no texts" % FLAGS.input_file)
   vectors = predictor.Predictor(
-      config, tokenizer, training.find_checkpoint(FLAGS.init_checkpoint),
+      config, tokenizer, checkpoints.find_checkpoint(FLAGS.init_checkpoint),
       lambda model: heads.sentence_vectors(model, FLAGS.pooling, FLAGS.layer),
       FLAGS.max_seq_length).predict(texts)
   with open(FLAGS.output_file + ".tmp", "wb") as writer:

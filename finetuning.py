@@ -6,6 +6,7 @@ import time
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
+import checkpoints
 import errors
 import outputs
 import records
@@ -49,7 +50,7 @@ def start(options):
     raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
   workers = training.start(options)
   if not options.do_train:
-    outputs.require_model(options)
+    checkpoints.require_model(options)
   training.take_files_beside_checkpoint(options)
   errors.require_flags("bert_config_file")
   tokenizer = tokenization.create_tokenizer(
@@ -142,9 +143,9 @@ class Runner:
     elif options.do_eval and leads:
       outputs.evaluate_and_write(options.output_dir, evaluate)
     if options.do_predict and leads:
-      checkpoint = (
-          outputs.latest_checkpoint(os.path.join(options.output_dir, "best"))
-          or outputs.latest_checkpoint(options.output_dir))
+      best = os.path.join(options.output_dir, "best")
+      checkpoint = (checkpoints.latest_checkpoint(best) or
+                    checkpoints.latest_checkpoint(options.output_dir))
       logging.info("predicting with %s", checkpoint or options.init_checkpoint)
       write_test(checkpoint)
 

@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import errors
-import outputs
+import filesystem
 from errors import InputError
 
 FLAGS = flags.FLAGS
@@ -80,7 +80,7 @@ def read_history(folder):
   path = os.path.join(folder, "eval_history.tsv")
   if not tf.io.gfile.exists(path):
     return {}
-  rows = list(csv.DictReader(io.StringIO(outputs.read_text(path)),
+  rows = list(csv.DictReader(io.StringIO(filesystem.read_text(path)),
                              delimiter="\t"))
   try:
     return {tag: {int(row["global_step"]): float(row[tag]) for row in rows}

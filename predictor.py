@@ -6,9 +6,9 @@ import os
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+import checkpoints
 import heads
 import modeling
-import outputs
 import tokenization
 from errors import InputError
 
@@ -23,10 +23,10 @@ def restored_session(checkpoint, session_config=None):
   Raises:
     InputError: the checkpoint is of another model, or damaged.
   """
-  outputs.check_fits(checkpoint, {v.op.name: v.shape.as_list()
+  checkpoints.check_fits(checkpoint, {v.op.name: v.shape.as_list()
                                   for v in tf.global_variables()})
   session = tf.Session(config=session_config)
-  with outputs.reading(checkpoint):
+  with checkpoints.reading(checkpoint):
     tf.train.Saver().restore(session, checkpoint)
   return session
 
@@ -104,7 +104,7 @@ def load_folder(folder):
   Raises:
     InputError: something is not there.
   """
-  checkpoint = outputs.latest_checkpoint(folder)
+  checkpoint = checkpoints.latest_checkpoint(folder)
   if not checkpoint:
     raise InputError("%s has no checkpoint: fine-tune one with "
                      "run_classifier.py" % folder)

@@ -10,11 +10,12 @@ import tensorflow.compat.v1 as tf
 import tqdm
 from absl import flags, logging
 
+import checkpoints
 import errors
+import filesystem
 import finetuning
 import heads
 import metrics
-import outputs
 import tasks
 import tokenization
 import training
@@ -159,12 +160,12 @@ def write_predictions(task_name, examples, logits, labels):
   """Writes `test_results.tsv` and `TASK_predict.json`, CLUE's submission."""
   values = np.exp(log_softmax(logits)) if labels else logits
   path = os.path.join(FLAGS.output_dir, "test_results.tsv")
-  outputs.write_text(path, "".join(
+  filesystem.write_text(path, "".join(
       "\t".join("%.8f" % value for value in row) + "\n" for row in values))
   logging.info("%s: %s", path, "probabilities of the labels " + ", ".join(
       labels) if labels else "numbers")
   path = os.path.join(FLAGS.output_dir, task_name + "_predict.json")
-  outputs.write_text(path, "".join(
+  filesystem.write_text(path, "".join(
       json.dumps({"id": example.id, "label": labels[row.argmax()] if labels
                   else float(row[0])}, ensure_ascii=False) + "\n"
       for example, row in zip(examples, logits)))
@@ -177,10 +178,10 @@ def check_labels_of_checkpoint(labels):
   Raises:
     InputError: and there is no training to change that.
   """
-  path = training.path_beside(FLAGS.init_checkpoint, ["task.json"])
+  path = checkpoints.path_beside(FLAGS.init_checkpoint, ["task.json"])
   if not path:
     return
-  known = outputs.read_json(path).get("labels")
+  known = filesystem.read_json(path).get("labels")
   if known is not None and known != labels:
     message = "%s says that the checkpoint knows the labels %s, not %s" % (
         path, ", ".join(known), ", ".join(labels))
@@ -219,9 +220,9 @@ def main():
     results, report = score(predict("dev", checkpoint), splits["dev"].targets,
                             labels)
     if report:
-      outputs.write_text(os.path.join(FLAGS.output_dir, "eval_report.txt"),
+      filesystem.write_text(os.path.join(FLAGS.output_dir, "eval_report.txt"),
                          report)
-    return dict(results, global_step=outputs.step_of(checkpoint))
+    return dict(results, global_step=checkpoints.step_of(checkpoint))
 
   def write_test(checkpoint):
     write_predictions(task_name, splits["test"].examples,

@@ -6,6 +6,7 @@ import os
 import tensorflow.compat.v1 as tf
 from absl import flags
 
+import checkpoints
 import errors
 import outputs
 import records
@@ -123,7 +124,7 @@ def main():
   if not train_files and not eval_files:
     raise InputError("nothing to do: give --do_train or --do_eval")
   if not FLAGS.do_train:
-    outputs.require_model(FLAGS)
+    checkpoints.require_model(FLAGS)
   if not workers.rank:
     outputs.prepare_output_dir(FLAGS, {"config.json": config.to_dict()})
 

@@ -7,10 +7,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
+import checkpoints
 import errors
+import filesystem
 import finetuning
 import heads
-import outputs
 import training
 from race_data import NUM_CHOICES, make_features, read_examples
 from records import FeatureSpec
@@ -68,12 +69,12 @@ def score(examples, log_probabilities):
 
 def write_predictions(examples, log_probabilities):
   """Writes `test_results.tsv` and `TASK_predict.json`."""
-  outputs.write_text(
+  filesystem.write_text(
       os.path.join(FLAGS.output_dir, "test_results.tsv"), "".join(
           "\t".join("%.8f" % p for p in np.exp(row[:len(example.choices)])) +
           "\n" for example, row in zip(examples, log_probabilities)))
   path = os.path.join(FLAGS.output_dir, FLAGS.task_name + "_predict.json")
-  outputs.write_text(path, "".join(
+  filesystem.write_text(path, "".join(
       json.dumps({"id": example.id, "label": int(row.argmax())}) + "\n"
       for example, row in zip(examples, log_probabilities)))
   logging.info("%s: the number of the choice, from 0, for each id", path)
@@ -105,7 +106,7 @@ def main():
 
   def evaluate(checkpoint):
     return dict(score(examples["dev"], predict("dev", checkpoint)),
-                global_step=outputs.step_of(checkpoint))
+                global_step=checkpoints.step_of(checkpoint))
 
   def write_test(checkpoint):
     write_predictions(examples["test"], predict("test", checkpoint))

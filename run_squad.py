@@ -8,7 +8,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
+import checkpoints
 import errors
+import filesystem
 import finetuning
 import heads
 import outputs
@@ -208,7 +210,7 @@ def write_answers(prefix, predictions, best, null_odds):
                         ("nbest_predictions", nbest),
                         ("null_odds", null_odds)):
     path = os.path.join(FLAGS.output_dir, prefix + name + ".json")
-    outputs.write_text(path, json.dumps(content, ensure_ascii=False,
+    filesystem.write_text(path, json.dumps(content, ensure_ascii=False,
                                         indent=1) + "\n")
     logging.info("wrote %s", path)
 
@@ -264,7 +266,7 @@ def main():
     best, null_odds = predict("dev", dev, checkpoint)
     results, predictions = judge(task, dev.questions, best, null_odds)
     write_answers("dev_", predictions, best, null_odds)
-    return dict(results, global_step=outputs.step_of(checkpoint))
+    return dict(results, global_step=checkpoints.step_of(checkpoint))
 
   def write_test(checkpoint):
     best, null_odds = predict("test", test, checkpoint)
@@ -286,11 +288,11 @@ def null_threshold(checkpoint):
   """
   folders = [os.path.dirname(checkpoint)] if checkpoint else [
       FLAGS.output_dir,
-      os.path.dirname(training.find_checkpoint(FLAGS.init_checkpoint))]
+      os.path.dirname(checkpoints.find_checkpoint(FLAGS.init_checkpoint))]
   for folder in folders:
     results = outputs.read_results(os.path.join(folder, "eval_results.txt"))
     if "null_threshold" in results and (not checkpoint or (
-        results["global_step"] == outputs.step_of(checkpoint))):
+        results["global_step"] == checkpoints.step_of(checkpoint))):
       return results["null_threshold"]
   logging.warning("no null threshold from --do_eval: taking 0")
   return 0.0

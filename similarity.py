@@ -14,8 +14,8 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import errors
+import filesystem
 import heads
-import outputs
 import predictor
 from errors import InputError
 
@@ -142,7 +142,7 @@ def main(sentences):
       (score, "same" if score >= 0.5 else "different") + pair)
                  for score, pair in zip(scores, pairs))
   if FLAGS.output_file:
-    outputs.write_text(FLAGS.output_file, text)
+    filesystem.write_text(FLAGS.output_file, text)
   else:
     print(text, end="")
 

@@ -7,10 +7,8 @@ name. Scripts pass `flags.FLAGS`.
 import atexit
 import collections
 import ctypes
-import fnmatch
 import math
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -19,6 +17,7 @@ import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2.summary as summary_v2
 from absl import flags, logging
 
+import checkpoints
 import distribution
 import heads
 import modeling
@@ -26,15 +25,7 @@ import optimization
 from errors import InputError
 from lamb_optimizer import LAMB
 from optimization import AdamW
-from outputs import (
-    latest_checkpoint,
-    newest_finite_checkpoint,
-    read_json,
-    remove_unfinished_checkpoints,
-    saved_shapes,
-    short,
-    start_step,
-)
+from outputs import short
 
 flags.DEFINE_string("bert_config_file", None,
                     "Configuration of the model (JSON).")
@@ -136,60 +127,6 @@ def keep_freed_memory():
   mallopt(-1, -1)  # M_TRIM_THRESHOLD
 
 
-def path_beside(checkpoint, patterns):
-  """Returns the first file beside a checkpoint that matches, or None.
-
-  Args:
-    checkpoint: str, path of a checkpoint, or of a folder with some, or None.
-    patterns: list of str, globs of file names.
-  """
-  if not checkpoint:
-    return None
-  folder = checkpoint if tf.io.gfile.isdir(checkpoint) else (
-      os.path.dirname(checkpoint) or ".")
-  names = sorted(tf.io.gfile.listdir(folder)) if (
-      tf.io.gfile.isdir(folder)) else []
-  return next((os.path.join(folder, name) for pattern in patterns
-               for name in fnmatch.filter(names, pattern)), None)
-
-
-def find_checkpoint(init_checkpoint):
-  """Returns the path of a checkpoint, given that or a folder with some.
-
-  Raises:
-    InputError: there is none.
-  """
-  path = init_checkpoint
-  if tf.io.gfile.isdir(path):
-    # Released models may lack the file that names the newest one, and in what
-    # was moved it may name another place.
-    names = fnmatch.filter(tf.io.gfile.listdir(path), "*.index")
-    newest = max(names, default="", key=lambda name: int(
-        re.search(r"[0-9]*\.index$", name).group()[:-6] or -1))
-    path = latest_checkpoint(path) or newest and os.path.join(
-        path, newest[:-len(".index")])
-  if not path or not tf.io.gfile.exists(path + ".index"):
-    raise InputError("--init_checkpoint: no checkpoint at %s" % init_checkpoint)
-  return path
-
-
-def read_task(init_checkpoint):
-  """Returns the dict of `task.json` beside a checkpoint; empty without it.
-
-  Raises:
-    InputError: it is no JSON, or has not as many labels as the classifier.
-  """
-  path = path_beside(init_checkpoint, ["task.json"])
-  task = read_json(path) if path else {}
-  classes = saved_shapes(find_checkpoint(init_checkpoint)).get(
-      "output_weights", [0])[0]
-  labels = task.get("labels")
-  if labels and len(labels) != classes:
-    raise InputError("%s has %d labels, the classifier %d" % (
-        path, len(labels), classes))
-  return task
-
-
 def take_files_beside_checkpoint(options):
   """Takes configuration and vocabulary from beside the checkpoint.
 
@@ -202,8 +139,10 @@ def take_files_beside_checkpoint(options):
   """
   checkpoint = options.init_checkpoint
   if options.output_dir:
-    checkpoint = latest_checkpoint(options.output_dir) or checkpoint
-  config, vocab, model = [path_beside(checkpoint, patterns) for patterns in (
+    checkpoint = (checkpoints.latest_checkpoint(options.output_dir) or
+                  checkpoint)
+  config, vocab, model = [checkpoints.path_beside(checkpoint, patterns)
+                          for patterns in (
       ["config.json", "albert_config*.json", "bert_config*.json"],
       ["vocab*.txt"], ["*.model"])]
   if config and options.bert_config_file:
@@ -261,59 +200,6 @@ def load_config(path, max_seq_length=None, tokenizer=None):
         "vocabulary the model was made with" % (
             tokenizer.vocab_size, path, config.vocab_size))
   return config
-
-
-def init_from_checkpoint(init_checkpoint, is_training):
-  """Makes the model's variables start from a checkpoint, by equal names.
-
-  Reports what was loaded, newly initialised, unused, and of another shape.
-
-  Args:
-    init_checkpoint: str, path of a checkpoint, or of a folder with some.
-    is_training: bool; otherwise nothing may be left newly initialised.
-
-  Raises:
-    InputError: a variable of the encoder or of the embeddings (any variable,
-      unless training) is absent or has another shape.
-  """
-  path = find_checkpoint(init_checkpoint)
-  saved = saved_shapes(path)
-  model = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
-  loaded = [name for name in model if saved.get(name) == model[name]]
-  new = [name for name in model if name not in saved]
-  wrong = ["%s (checkpoint %s, model %s)" % (name, saved[name], model[name])
-           for name in model if saved.get(name, model[name]) != model[name]]
-  unused = [name for name in saved if name not in model]
-
-  needed = "bert/e" if is_training else ""  # bert/embeddings, bert/encoder
-  missing = [name for name in new if name.startswith(needed)]
-  if any(name.startswith("bert/encoder") for name in missing):
-    other = {"bert/encoder/layer": "albert_zh's", "bert/encoder/transformer":
-             "Google's"}
-    for prefix, layout in other.items():
-      if (any(name.startswith(prefix) for name in saved) and
-          not any(name.startswith(prefix) for name in model)):
-        raise InputError(
-            "%s has %s variable layout and the configuration asks for the "
-            "other one: use the configuration that came with the checkpoint"
-            % (path, layout))
-  bad = [name for name in wrong if name.startswith(needed)]
-  if bad:
-    raise InputError("%s does not fit the configuration: %s%s" % (
-        path, bad[0], _and_more(bad)))
-  if missing:
-    raise InputError("%s lacks a variable of the model: %s%s" % (
-        path, missing[0], _and_more(missing)))
-
-  logging.info("%s: %d variables loaded", path, len(loaded))
-  for what, names in (("newly initialised", new), ("unused", unused),
-                      ("of another shape, newly initialised", wrong)):
-    logging.info("  %s: %s", what, ", ".join(names) or "none")
-  tf.train.init_from_checkpoint(path, {name: name for name in loaded})
-
-
-def _and_more(names):
-  return " and %d more" % (len(names) - 1) if len(names) > 1 else ""
 
 
 def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
@@ -410,11 +296,12 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
   def initialize(is_training):
     """Initialises from a checkpoint; on a TPU by the function returned."""
     # A checkpoint of the output folder is restored by the estimator.
-    if not options.init_checkpoint or latest_checkpoint(options.output_dir):
+    if (not options.init_checkpoint or
+        checkpoints.latest_checkpoint(options.output_dir)):
       return None
 
     def scaffold_fn():
-      init_from_checkpoint(options.init_checkpoint, is_training)
+      checkpoints.init_from_checkpoint(options.init_checkpoint, is_training)
       return tf.train.Scaffold()
 
     if options.use_tpu:
@@ -545,13 +432,13 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
     InputError: the loss is not finite.
   """
   workers = distribution.get_workers(options.use_horovod, options.use_tpu)
-  step = start_step(options.output_dir) if not workers.rank else 0
+  step = checkpoints.start_step(options.output_dir) if not workers.rank else 0
   if options.use_horovod:
     step = distribution.broadcast(step)
   if workers.rank:
     evaluator = None
   else:
-    remove_unfinished_checkpoints(options.output_dir)
+    checkpoints.remove_unfinished_checkpoints(options.output_dir)
   if step >= num_train_steps:
     logging.info("%s: already at step %d of %d, nothing to train",
                  options.output_dir, step, num_train_steps)
@@ -605,7 +492,8 @@ def _not_finite(loss, step, output_dir):
   return InputError(
       "the loss is %s at step %d; the newest checkpoint with finite weights is "
       "%s: remove newer ones and try again with a lower --learning_rate or "
-      "other data" % (loss, step, newest_finite_checkpoint(output_dir)))
+      "other data" % (
+          loss, step, checkpoints.newest_finite_checkpoint(output_dir)))
 
 
 class ProgressHook(tf.train.SessionRunHook):

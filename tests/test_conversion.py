@@ -9,7 +9,7 @@ import reference_albert as reference
 import scripting
 from scripting import fail, succeed
 
-import outputs
+import checkpoints
 from modeling import AlbertConfig
 
 VOCAB = scripting.ROOT / "albert_config" / "vocab.txt"
@@ -18,7 +18,7 @@ VOCAB = scripting.ROOT / "albert_config" / "vocab.txt"
 def write_checkpoint(folder, **changes):
   """Writes a checkpoint with random weights, configuration and vocabulary."""
   config = dict(AlbertConfig(**dict(scripting.SIZES, **changes)).to_dict())
-  outputs.write_checkpoint(str(folder), "model.ckpt-3", {
+  checkpoints.write_checkpoint(str(folder), "model.ckpt-3", {
       name: value.astype(np.float32) for name, value in
       reference.random_weights(config).items()})
   (folder / "config.json").write_text(json.dumps(config))
@@ -41,7 +41,7 @@ def converted(google):
 
 
 def weights_of(folder, name):
-  return {key: value.tobytes() for key, value in outputs.read_weights(
+  return {key: value.tobytes() for key, value in checkpoints.read_weights(
       str(folder / name)).items()}
 
 
@@ -61,11 +61,11 @@ def test_there_and_back(google, converted, tmp_path):
 def test_labels_of_a_classifier_come_back(google, tmp_path):
   tuned = tmp_path / "tuned"
   tuned.mkdir()
-  weights = {name: value for name, value in outputs.read_weights(
+  weights = {name: value for name, value in checkpoints.read_weights(
       str(google / "model.ckpt-3")).items() if name.startswith("bert/")}
   weights["output_weights"] = np.ones([2, 16], np.float32)
   weights["output_bias"] = np.zeros([2], np.float32)
-  outputs.write_checkpoint(str(tuned), "model.ckpt-3", weights)
+  checkpoints.write_checkpoint(str(tuned), "model.ckpt-3", weights)
   for name in ("config.json", "vocab.txt"):
     (tuned / name).write_bytes((google / name).read_bytes())
   task = {"labels": ["好", "坏"], "max_seq_length": 512,

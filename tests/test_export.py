@@ -12,8 +12,8 @@ import scripting
 import tensorflow.compat.v1 as tf
 from scripting import VOCAB, fail, run, succeed
 
+import checkpoints
 import heads
-import outputs
 import predictor
 import tokenization
 from modeling import AlbertConfig
@@ -41,7 +41,7 @@ def model(request, tmp_path_factory):
     for slot in ("adam_m", "adam_v"):
       weights["%s/%s" % (name, slot)] = weights[name] * 0
   weights["global_step"] = np.array(7, np.int64)
-  outputs.write_checkpoint(str(folder), "model.ckpt-7", weights)
+  checkpoints.write_checkpoint(str(folder), "model.ckpt-7", weights)
   (folder / "config.json").write_text(json.dumps(config))
   (folder / "task.json").write_text(json.dumps(
       {"labels": LABELS, "max_seq_length": LENGTH, "do_lower_case": True}))
@@ -260,10 +260,10 @@ def test_part_of_an_encoder_is_no_model(model, tmp_path):
   old, new = ("/group_0/", "/group_1/") if "num_hidden_groups" in config else (
       "/layer_shared/", "/layer_1/")
   source = copy_to(tmp_path / "more", model)
-  weights = outputs.read_weights(str(model / "model.ckpt-7"))
+  weights = checkpoints.read_weights(str(model / "model.ckpt-7"))
   weights.update((name.replace(old, new), value)
                  for name, value in list(weights.items()) if old in name)
-  outputs.write_checkpoint(str(source), "model.ckpt-7", weights)
+  checkpoints.write_checkpoint(str(source), "model.ckpt-7", weights)
   for what in ("--strip", "--saved_model"):
     fail("has .* for bert/encoder.*%s.*, the model nothing" % new,
          "export_model.py", what, "--init_checkpoint=%s" % source,
@@ -314,9 +314,9 @@ def test_a_folder_that_was_moved(model, tmp_path):
 def test_signature_that_is_not_there(model, tmp_path):
   bare = tmp_path / "bare"
   bare.mkdir()
-  weights = {name: value for name, value in outputs.read_weights(
+  weights = {name: value for name, value in checkpoints.read_weights(
       str(model / "model.ckpt-7")).items() if name.startswith("bert/")}
-  outputs.write_checkpoint(str(bare), "model.ckpt", weights)
+  checkpoints.write_checkpoint(str(bare), "model.ckpt", weights)
   (bare / "config.json").write_bytes((model / "config.json").read_bytes())
   args = ["export_model.py", "--init_checkpoint=%s" % bare,
           "--output_dir=%s" % (tmp_path / "exported")]
@@ -328,7 +328,7 @@ def test_signature_that_is_not_there(model, tmp_path):
 def test_what_is_not_a_model(tmp_path):
   fail("no checkpoint at .*nowhere/model.ckpt", "export_model.py", "--inspect",
        "--init_checkpoint=%s" % (tmp_path / "nowhere" / "model.ckpt"))
-  outputs.write_checkpoint(str(tmp_path), "model.ckpt",
+  checkpoints.write_checkpoint(str(tmp_path), "model.ckpt",
                            {"w": np.zeros([2], np.float32)})
   for what in ("--inspect", "--strip"):
     fail("has no word embeddings, encoder and pooler", "export_model.py",

@@ -13,7 +13,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, SIZES, VOCAB, command, fail, results, run, succeed
 
-import outputs
+import checkpoints
 
 LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
 
@@ -177,7 +177,7 @@ def test_training_goes_on_after_kills(work):
   losses = [float(x) for x in re.findall(r"\| loss ([\d.]+) ", log)]
   assert losses and all(8 < x < 12 for x in losses)
   assert not [path for path in folder.iterdir() if "temp" in path.name]
-  assert outputs.start_step(str(folder)) == end
+  assert checkpoints.start_step(str(folder)) == end
   _, log = succeed("run_pretraining.py", *args[:-4],
                    "--num_train_steps=%d" % end)
   assert "already at step %d" % end in log
@@ -190,7 +190,7 @@ def test_pretraining_with_xla_and_half_precision(work):
   succeed("run_pretraining.py", *args, "--num_train_steps=5")
   _, log = succeed("run_pretraining.py", *args, "--num_train_steps=6")
   assert re.findall(r"step (\d+)/", log) == ["6"]
-  assert outputs.start_step(str(folder)) == 6
+  assert checkpoints.start_step(str(folder)) == 6
   assert sorted(path.name for path in folder.glob("*.index")) == [
       "model.ckpt-%d.index" % step for step in (0, 2, 4, 5, 6)]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+import checkpoints
 import errors
 import heads
 import modeling
@@ -52,7 +53,7 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, changes, caplog):
   config, model = build(**changes)
   heads.classifier_logits(model, 2)
   with caplog.at_level(logging.INFO, "absl"):
-    training.init_from_checkpoint(path, is_training=True)
+    checkpoints.init_from_checkpoint(path, is_training=True)
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     for variable in tf.trainable_variables():
@@ -73,7 +74,7 @@ def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
   config, model = build()
   heads.classifier_logits(model, 2)
   with caplog.at_level(logging.INFO, "absl"):
-    training.init_from_checkpoint(path, is_training=True)
+    checkpoints.init_from_checkpoint(path, is_training=True)
   assert ("of another shape, newly initialised: output_weights "
           "(checkpoint [3, 8], model [2, 8])") in caplog.text
   with tf.Session() as session:
@@ -100,7 +101,7 @@ def test_a_checkpoint_that_does_not_fit_is_an_error(
   save(path, **saved)
   build(**wanted)
   with pytest.raises(errors.InputError, match=message):
-    training.init_from_checkpoint(path, is_training=True)
+    checkpoints.init_from_checkpoint(path, is_training=True)
 
 
 def test_evaluating_needs_every_variable(tmp_path):
@@ -108,15 +109,15 @@ def test_evaluating_needs_every_variable(tmp_path):
   save(path)
   config, model = build()
   heads.classifier_logits(model, 2)
-  training.init_from_checkpoint(path, is_training=True)
+  checkpoints.init_from_checkpoint(path, is_training=True)
   with pytest.raises(errors.InputError, match="lacks .* output_weights"):
-    training.init_from_checkpoint(path, is_training=False)
+    checkpoints.init_from_checkpoint(path, is_training=False)
 
 
 def test_no_checkpoint(tmp_path):
   build()
   with pytest.raises(errors.InputError, match="no checkpoint at"):
-    training.init_from_checkpoint(str(tmp_path / "none"), is_training=True)
+    checkpoints.init_from_checkpoint(str(tmp_path / "none"), is_training=True)
 
 
 Options = collections.namedtuple("Options", ["output_dir"])
@@ -161,7 +162,7 @@ def test_the_best_checkpoint_is_kept(
   assert sorted(os.listdir(str(tmp_path / "best"))) == [
       "checkpoint", "config.json", "eval_results.txt",
       name + ".data-00000-of-00001", name + ".index"]
-  found = outputs.latest_checkpoint(os.path.join(output_dir, "best"))
+  found = checkpoints.latest_checkpoint(os.path.join(output_dir, "best"))
   assert found == os.path.join(output_dir, "best", name)
   assert tf.train.load_variable(found, "x") == best
   assert (tmp_path / "best" / "eval_results.txt").read_text() == (
@@ -189,7 +190,7 @@ def test_early_stop_counts_evaluations_since_the_best(
 
 
 def test_the_newest_checkpoint_with_finite_weights_is_found(tmp_path):
-  assert outputs.newest_finite_checkpoint(str(tmp_path)) == "none"
+  assert checkpoints.newest_finite_checkpoint(str(tmp_path)) == "none"
   paths = []
   for step, value in ((1, 0.0), (2, 1.0), (3, np.nan), (4, np.inf)):
     tf.reset_default_graph()
@@ -200,7 +201,7 @@ def test_the_newest_checkpoint_with_finite_weights_is_found(tmp_path):
           session, str(tmp_path / ("model.ckpt-%d" % step))))
     tf.train.update_checkpoint_state(
         str(tmp_path), paths[-1], all_model_checkpoint_paths=paths)
-  assert outputs.newest_finite_checkpoint(str(tmp_path)) == paths[1]
+  assert checkpoints.newest_finite_checkpoint(str(tmp_path)) == paths[1]
 
 
 def test_what_a_killed_save_left_is_removed(tmp_path):
@@ -209,7 +210,7 @@ def test_what_a_killed_save_left_is_removed(tmp_path):
   (tmp_path / "model.ckpt-2_temp_0f").mkdir()
   (tmp_path / "model.ckpt-2_temp_0f" / "part-00000-of-00001.index").touch()
   (tmp_path / "model.ckpt-2.index.tempstate12").touch()
-  outputs.remove_unfinished_checkpoints(str(tmp_path))
+  checkpoints.remove_unfinished_checkpoints(str(tmp_path))
   assert sorted(os.listdir(str(tmp_path))) == kept
 
 

@@ -1,0 +1,247 @@
+"""Checkpoints: finding, reading, comparing, writing, initialising from them."""
+
+import contextlib
+import fnmatch
+import os
+import re
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from absl import logging
+
+import filesystem
+from errors import InputError
+
+
+def path_beside(checkpoint, patterns):
+  """Returns the first file beside a checkpoint that matches, or None.
+
+  Args:
+    checkpoint: str, path of a checkpoint, or of a folder with some, or None.
+    patterns: list of str, globs of file names.
+  """
+  if not checkpoint:
+    return None
+  folder = checkpoint if tf.io.gfile.isdir(checkpoint) else (
+      os.path.dirname(checkpoint) or ".")
+  names = sorted(tf.io.gfile.listdir(folder)) if (
+      tf.io.gfile.isdir(folder)) else []
+  return next((os.path.join(folder, name) for pattern in patterns
+               for name in fnmatch.filter(names, pattern)), None)
+
+
+def find_checkpoint(init_checkpoint):
+  """Returns the path of a checkpoint, given that or a folder with some.
+
+  Raises:
+    InputError: there is none.
+  """
+  path = init_checkpoint
+  if tf.io.gfile.isdir(path):
+    # Released models may lack the file that names the newest one, and in what
+    # was moved it may name another place.
+    names = fnmatch.filter(tf.io.gfile.listdir(path), "*.index")
+    newest = max(names, default="", key=lambda name: int(
+        re.search(r"[0-9]*\.index$", name).group()[:-6] or -1))
+    path = latest_checkpoint(path) or newest and os.path.join(
+        path, newest[:-len(".index")])
+  if not path or not tf.io.gfile.exists(path + ".index"):
+    raise InputError("--init_checkpoint: no checkpoint at %s" % init_checkpoint)
+  return path
+
+
+def read_task(init_checkpoint):
+  """Returns the dict of `task.json` beside a checkpoint; empty without it.
+
+  Raises:
+    InputError: it is no JSON, or has not as many labels as the classifier.
+  """
+  path = path_beside(init_checkpoint, ["task.json"])
+  task = filesystem.read_json(path) if path else {}
+  classes = saved_shapes(find_checkpoint(init_checkpoint)).get(
+      "output_weights", [0])[0]
+  labels = task.get("labels")
+  if labels and len(labels) != classes:
+    raise InputError("%s has %d labels, the classifier %d" % (
+        path, len(labels), classes))
+  return task
+
+
+def init_from_checkpoint(init_checkpoint, is_training):
+  """Makes the model's variables start from a checkpoint, by equal names.
+
+  Reports what was loaded, newly initialised, unused, and of another shape.
+
+  Args:
+    init_checkpoint: str, path of a checkpoint, or of a folder with some.
+    is_training: bool; otherwise nothing may be left newly initialised.
+
+  Raises:
+    InputError: a variable of the encoder or of the embeddings (any variable,
+      unless training) is absent or has another shape.
+  """
+  path = find_checkpoint(init_checkpoint)
+  saved = saved_shapes(path)
+  model = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
+  loaded = [name for name in model if saved.get(name) == model[name]]
+  new = [name for name in model if name not in saved]
+  wrong = ["%s (checkpoint %s, model %s)" % (name, saved[name], model[name])
+           for name in model if saved.get(name, model[name]) != model[name]]
+  unused = [name for name in saved if name not in model]
+
+  needed = "bert/e" if is_training else ""  # bert/embeddings, bert/encoder
+  missing = [name for name in new if name.startswith(needed)]
+  if any(name.startswith("bert/encoder") for name in missing):
+    other = {"bert/encoder/layer": "albert_zh's", "bert/encoder/transformer":
+             "Google's"}
+    for prefix, layout in other.items():
+      if (any(name.startswith(prefix) for name in saved) and
+          not any(name.startswith(prefix) for name in model)):
+        raise InputError(
+            "%s has %s variable layout and the configuration asks for the "
+            "other one: use the configuration that came with the checkpoint"
+            % (path, layout))
+  bad = [name for name in wrong if name.startswith(needed)]
+  if bad:
+    raise InputError("%s does not fit the configuration: %s%s" % (
+        path, bad[0], _and_more(bad)))
+  if missing:
+    raise InputError("%s lacks a variable of the model: %s%s" % (
+        path, missing[0], _and_more(missing)))
+
+  logging.info("%s: %d variables loaded", path, len(loaded))
+  for what, names in (("newly initialised", new), ("unused", unused),
+                      ("of another shape, newly initialised", wrong)):
+    logging.info("  %s: %s", what, ", ".join(names) or "none")
+  tf.train.init_from_checkpoint(path, {name: name for name in loaded})
+
+
+def _and_more(names):
+  return " and %d more" % (len(names) - 1) if len(names) > 1 else ""
+
+
+# What optimizers keep, which is no part of a model.
+_OPTIMIZER = re.compile("/adam_[mv]$|^global_step$|loss_scale|good_steps")
+
+
+@contextlib.contextmanager
+def reading(checkpoint):
+  """Makes an InputError of what TensorFlow says to a damaged checkpoint."""
+  try:
+    yield
+  except (tf.errors.OpError, IndexError, RuntimeError) as error:
+    raise InputError("%s cannot be read, it is damaged or not whole: %s" % (
+        checkpoint, str(error).split("\n")[0])) from error
+
+
+def saved_shapes(checkpoint):
+  """Returns a checkpoint's weights, without the optimizer's: name -> shape."""
+  with reading(checkpoint):
+    return {name: shape for name, shape in tf.train.list_variables(checkpoint)
+            if not _OPTIMIZER.search(name)}
+
+
+def read_weights(checkpoint):
+  """Returns a checkpoint's weights, without the optimizer's: name -> array."""
+  names = saved_shapes(checkpoint)
+  with reading(checkpoint):
+    reader = tf.train.load_checkpoint(checkpoint)
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def write_checkpoint(folder, name, weights):
+  """Writes a checkpoint and the file that says that it is the newest one.
+
+  Args:
+    folder: str.
+    name: str, of the checkpoint.
+    weights: dict, variable name -> array.
+  """
+  with tf.Graph().as_default(), tf.Session() as session:
+    tensors = [tf.placeholder(x.dtype, x.shape) for x in weights.values()]
+    save = tf.raw_ops.SaveV2(
+        prefix=os.path.join(folder, name), tensor_names=list(weights),
+        shape_and_slices=[""] * len(tensors), tensors=tensors)
+    session.run(save, dict(zip(tensors, weights.values())))
+  name_newest(folder, name)
+
+
+def name_newest(folder, name):
+  # TensorFlow's own way to write this file gets a relative folder wrong.
+  filesystem.write_text(os.path.join(folder, "checkpoint"),
+             'model_checkpoint_path: "%s"\n' % name)
+
+
+def check_fits(checkpoint, wanted):
+  """Raises an InputError where a checkpoint is not of a model.
+
+  Args:
+    checkpoint: str.
+    wanted: dict, variable name -> shape.
+  """
+  for name, found, shape in misfits(saved_shapes(checkpoint), wanted):
+    raise InputError(
+        "%s has %s for %s, the model %s: give the configuration that belongs "
+        "to it" % (checkpoint, found, name, shape))
+
+
+def misfits(saved, wanted):
+  """Yields (name, shape or "nothing", wanted shape or "nothing").
+
+  What is not wanted may be on top of the encoder, but no part of it.
+
+  Args:
+    saved, wanted: dict, variable name -> shape.
+  """
+  for name in list(wanted) + sorted(set(saved) - set(wanted)):
+    if saved.get(name) != wanted.get(name) and (
+        name in wanted or name.startswith("bert/encoder/")):
+      yield name, saved.get(name, "nothing"), wanted.get(name, "nothing")
+
+
+def latest_checkpoint(folder):
+  """Returns the newest whole checkpoint of a folder, or None."""
+  try:
+    return tf.train.latest_checkpoint(folder)
+  except tf.errors.NotFoundError:  # the folder that it named is gone
+    return None
+  except ValueError as error:
+    raise InputError("%s/checkpoint does not name a checkpoint" % folder
+                     ) from error
+
+
+def newest_finite_checkpoint(folder):
+  """Returns the newest checkpoint without a NaN or infinity, or "none"."""
+  state = tf.train.get_checkpoint_state(folder)
+  for path in reversed(state.all_model_checkpoint_paths if state else []):
+    reader = tf.train.load_checkpoint(path)
+    if all(np.all(np.isfinite(reader.get_tensor(name)))
+           for name in reader.get_variable_to_shape_map()):
+      return path
+  return "none"
+
+
+def remove_unfinished_checkpoints(folder):
+  """Removes what writing a checkpoint left behind when it was killed."""
+  for path in tf.io.gfile.glob(os.path.join(folder, "model.ckpt-*temp*")):
+    if tf.io.gfile.isdir(path):
+      tf.io.gfile.rmtree(path)
+    else:
+      tf.io.gfile.remove(path)
+
+
+def step_of(checkpoint):
+  """Returns the step that a checkpoint was saved at, 0 for None."""
+  return int(checkpoint.rsplit("-", 1)[1]) if checkpoint else 0
+
+
+def start_step(output_dir):
+  """Returns the step that training in `output_dir` will go on from."""
+  return step_of(latest_checkpoint(output_dir))
+
+
+def require_model(options):
+  """Raises an InputError where there are no weights to evaluate or predict."""
+  if not (options.init_checkpoint or latest_checkpoint(options.output_dir)):
+    raise InputError("%s has no checkpoint: train first, or give "
+                     "--init_checkpoint" % options.output_dir)

@@ -1,0 +1,188 @@
+"""Files on any file system that TensorFlow knows, whole or not at all.
+
+Paths may be URLs, such as gs://bucket/folder/file. Local files are read without
+TensorFlow.
+"""
+
+import contextlib
+import io
+import json
+import os
+
+from errors import InputError
+
+_BUFFER_SIZE = 1 << 20  # bytes, of a read from another file system
+
+
+def _tensorflow():
+  import tensorflow.compat.v1 as tf  # not needed to read local files
+  return tf
+
+
+class _RemoteFile(io.RawIOBase):
+  """A file on a file system of TensorFlow's, for Python's readers."""
+
+  def __init__(self, path):
+    super().__init__()
+    self._file = _tensorflow().io.gfile.GFile(path, "rb")
+
+  def readable(self):
+    return True
+
+  def seekable(self):
+    return True
+
+  def readinto(self, buffer):
+    content = self._file.read(len(buffer))
+    buffer[:len(content)] = content
+    return len(content)
+
+  def seek(self, offset, whence=os.SEEK_SET):
+    self._file.seek(offset, whence)
+    return self._file.tell()
+
+  def tell(self):
+    return self._file.tell()
+
+  def close(self):
+    self._file.close()
+    super().close()
+
+
+def open_binary(path):
+  """Opens a file for reading.
+
+  Args:
+    path: str.
+
+  Returns:
+    binary file object, buffered.
+
+  Raises:
+    OSError: it cannot be opened; `filename` is set.
+  """
+  if "://" not in path:
+    return open(path, "rb")
+  tf = _tensorflow()
+  try:
+    if tf.io.gfile.isdir(path):
+      raise IsADirectoryError(21, "Is a directory", path)
+    tf.io.gfile.stat(path)  # GFile itself opens at the first read
+    return io.BufferedReader(_RemoteFile(path), _BUFFER_SIZE)
+  except tf.errors.OpError as error:
+    raise OSError(error.error_code, error.message.split("\n")[0],
+                  path) from error
+
+
+def read_bytes(path):
+  """Returns the content of a file; raises OSError."""
+  with open_binary(path) as reader:
+    return reader.read()
+
+
+def read_text(path):
+  """Returns the content of a UTF-8 file, without a byte order mark.
+
+  Line ends stay as they are.
+
+  Raises:
+    OSError: it cannot be opened.
+    InputError: it is not UTF-8.
+  """
+  try:
+    return read_bytes(path).decode("utf-8-sig")
+  except UnicodeDecodeError as error:
+    raise InputError("%s: not UTF-8 (%s)" % (path, error)) from error
+
+
+def read_json(path):
+  """Returns what a JSON file holds; raises OSError or InputError."""
+  try:
+    return json.loads(read_text(path))
+  except json.JSONDecodeError as error:
+    raise InputError("%s: not JSON (%s)" % (path, error)) from error
+
+
+@contextlib.contextmanager
+def whole_file(path):
+  """Makes a file that appears whole or not at all.
+
+  Args:
+    path: str; its folder exists.
+
+  Yields:
+    str, path to write to, which is renamed to `path` at the end.
+  """
+  gfile = _tensorflow().io.gfile
+  unfinished = path + ".tmp"
+  try:
+    yield unfinished
+    gfile.rename(unfinished, path, overwrite=True)
+  except BaseException:
+    if gfile.exists(unfinished):
+      gfile.remove(unfinished)
+    raise
+
+
+def write_bytes(path, content):
+  """Writes a file that appears whole or not at all."""
+  with whole_file(path) as unfinished:
+    with _tensorflow().io.gfile.GFile(unfinished, "wb") as writer:
+      writer.write(content)
+
+
+def write_text(path, text):
+  """Writes a UTF-8 file that appears whole or not at all."""
+  write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path, values):
+  """Writes a JSON file, in UTF-8, that appears whole or not at all."""
+  write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def make_folder(path):
+  """Makes a folder and those above it, where they do not exist.
+
+  Raises:
+    InputError: it cannot be made.
+  """
+  tf = _tensorflow()
+  try:
+    tf.io.gfile.makedirs(path)
+  except tf.errors.OpError as error:
+    raise InputError("%s cannot be made: %s" % (path, error.message)) from error
+
+
+@contextlib.contextmanager
+def whole_folder(path):
+  """Makes a folder that appears whole or not at all.
+
+  Args:
+    path: str.
+
+  Yields:
+    str, folder to write into, which is renamed to `path` at the end.
+
+  Raises:
+    InputError: it exists already.
+  """
+  gfile = _tensorflow().io.gfile
+  if gfile.exists(path):
+    raise InputError("%s exists already: remove it, or choose another "
+                     "--output_dir" % path)
+  unfinished = "%s.%d.tmp" % (path.rstrip("/"), os.getpid())
+  make_folder(unfinished)
+  try:
+    yield unfinished
+    gfile.rename(unfinished, path)
+  except BaseException:
+    gfile.rmtree(unfinished)
+    raise
+
+
+def is_same(path, other):
+  """Returns whether two paths are of one file."""
+  if "://" in path or "://" in other:
+    return path == other
+  return os.path.realpath(path) == os.path.realpath(other)
