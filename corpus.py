@@ -4,18 +4,28 @@ import codecs
 import collections
 import gzip
 import io
+import itertools
 import math
-import os
+import re
 
 import jieba
 import jieba.finalseg
 import numpy as np
+import tensorflow.compat.v1 as tf
 
+import filesystem
 import tokenization
 
 # A document's tokens: `ids` int32 [T]; where in [0, T) words begin, `words`
-# int32 [...], 0 first; where in (0, T) sentences begin, `sentences` int32.
-Document = collections.namedtuple("Document", ["ids", "words", "sentences"])
+# int32 [...], 0 first; where in (0, T) clauses and sentences begin, `clauses`
+# and `sentences` int32. Every sentence begins a clause.
+Document = collections.namedtuple(
+    "Document", ["ids", "words", "clauses", "sentences"])
+
+# What ends a clause, with closing marks; not as in 3.5, node.js, http://.
+_CLAUSE_END = re.compile(
+    r"(?:[，；：。！？…]|[,;:.!?](?! ?[0-9]|[A-Za-z/]))+"
+    r"[”’」』）》〉】〕)\]}]*")
 
 _CACHE_SIZE = 30000  # words; memory must not grow with the text
 LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
@@ -116,34 +126,41 @@ class Segmenter:
 
   def __init__(self, tokenizer, use_jieba):
     self._tokenizer = tokenizer
-    # Of a line: (ids, where words begin), two lists of int.
+    # Of a line: (ids, where words begin, where clauses end), lists of int.
     self.segment = self._by_jieba if use_jieba else self._by_spelling
     self._cutter = WordCutter() if use_jieba else None
     self._cache = {}
 
   def document(self, lines):
     """Returns the Document of a list of sentences."""
-    ids, words, sentences = [], [], []
+    ids, words, clauses, sentences = [], [], [], []
     for line in lines:
-      line_ids, line_words = self.segment(line)
-      if line_ids:
-        start = len(ids)
-        sentences.append(start)
-        ids += line_ids
-        words += [start + word for word in line_words]
+      start = len(ids)
+      line_ids, line_words, line_clauses = self.segment(line)
+      ids += line_ids
+      words += [start + word for word in line_words]
+      clauses += [start + clause for clause in line_clauses]
+      sentences.append(len(ids))
     return Document(np.array(ids, np.int32), np.array(words, np.int32),
-                    np.array(sentences[1:], np.int32))
+                    _inside(clauses + sentences, len(ids)),
+                    _inside(sentences, len(ids)))
 
   def _by_spelling(self, line):
     tokens = self._tokenizer.tokenize_plain(line)
-    return (self._tokenizer.convert_tokens_to_ids(tokens),
-            [i for i, token in enumerate(tokens)
-             if i == 0 or self._tokenizer.is_word_start(token)])
+    words = [i for i, token in enumerate(tokens)
+             if i == 0 or self._tokenizer.is_word_start(token)]
+    parts = [token.lstrip("#\u2581") for token in tokens]
+    for i in words:
+      parts[i] = " " + parts[i]
+    return (self._tokenizer.convert_tokens_to_ids(tokens), words,
+            _clause_ends(parts))
 
   def _by_jieba(self, line):
-    ids, words = [], []
+    ids, words, clauses = [], [], []
     word, start, joins = "", 0, False
-    for part in self._cutter.cut(self._tokenizer.clean(line)):
+    parts = self._cutter.cut(self._tokenizer.clean(line))
+    ends = set(_clause_ends(parts))
+    for number, part in enumerate(parts, 1):
       part_ids, joins_before, joins_after = (
           self._cache.get(part) or self._look_up(part))
       if joins and joins_before:
@@ -159,7 +176,9 @@ class Segmenter:
         words.append(start)
         ids += part_ids
       joins = joins_after
-    return ids, words
+      if number in ends:
+        clauses.append(len(ids))
+    return ids, words, clauses
 
   def _look_up(self, word):
     """Returns (ids, whether it joins to what is before, and after)."""
@@ -171,6 +190,18 @@ class Segmenter:
         tokenization.is_joined(word[0]), tokenization.is_joined(word[-1]))
     self._cache[word] = found
     return found
+
+
+def _clause_ends(parts):
+  """Returns how many of the parts of a text, from its start, end a clause."""
+  ends = {match.end() for match in _CLAUSE_END.finditer("".join(parts))}
+  return [number for number, end in enumerate(
+      itertools.accumulate(map(len, parts)), 1) if end in ends]
+
+
+def _inside(positions, total):
+  """Returns the positions inside (0, total), in order, int32."""
+  return np.array(sorted(set(positions) - {0, total}), np.int32)
 
 
 class TextReader:
@@ -217,10 +248,10 @@ class TextReader:
     A blank line ends a document, and so does the end of a file.
     """
     codecs.register_error("count", self._count_invalid)
-    sizes = [os.path.getsize(path) for path in self._paths]
+    sizes = [tf.io.gfile.stat(path).length for path in self._paths]
     self.counts["text_bytes"] = sum(sizes)
     for number, path in enumerate(self._paths):
-      with open(path, "rb") as raw:
+      with filesystem.open_binary(path) as raw:
         lines, size, is_new = [], 0, True
         for line in self._lines(gzip.open(raw) if path.endswith(".gz")
                                 else raw):

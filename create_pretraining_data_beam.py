@@ -16,13 +16,17 @@ import shlex
 
 import apache_beam as beam
 import jieba
+import numpy as np
+import tensorflow.compat.v1 as tf
 from absl import flags
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import corpus
 import create_pretraining_data as data
 import errors
+import filesystem
 import records
+import shards
 import tokenization
 
 FLAGS = flags.FLAGS
@@ -34,22 +38,30 @@ flags.DEFINE_string("pipeline_options", "", "Further options of the runner.")
 
 
 class MakeRecords(beam.DoFn):
-  """Turns (shard index, documents) into serialized records."""
+  """Turns (shard index, documents) into (bucket, serialized record) pairs."""
 
-  def __init__(self, segmenter, settings, user_dict):
-    self._segmenter = segmenter
-    self._settings = settings
+  def __init__(self, segmenter, settings, num_buckets, user_dict):
+    self._maker = shards.ShardMaker(segmenter, settings, num_buckets)
     self._user_dict = user_dict
 
   def setup(self):
     if self._user_dict:
-      jieba.load_userdict(self._user_dict)
-    self._maker = data.ShardMaker(self._segmenter, self._settings)
+      with filesystem.open_binary(self._user_dict) as reader:
+        jieba.load_userdict(reader)
 
   def process(self, shard):
     shard_index, texts = shard
-    return self._maker.serialized_records(texts, shard_index,
-                                          collections.Counter())
+    made, buckets = self._maker.serialized_records(texts, shard_index,
+                                                   collections.Counter())
+    return zip(buckets.tolist(), made)
+
+
+def shuffled(bucket, seed):
+  """Returns the records of (bucket, records) in random order."""
+  number, made = bucket
+  made = sorted(made)  # they come in any order
+  np.random.RandomState([seed, number]).shuffle(made)
+  return made
 
 
 def main():
@@ -57,9 +69,11 @@ def main():
   paths = records.expand_patterns(FLAGS.input_file, "input_file")
   tokenizer = tokenization.create_tokenizer(
       FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
-  make_records = MakeRecords(data.create_segmenter(FLAGS, tokenizer),
-                             data.create_settings(FLAGS, tokenizer),
-                             FLAGS.user_dict)
+  settings = data.create_settings(FLAGS, tokenizer)
+  make_records = MakeRecords(
+      data.create_segmenter(FLAGS, tokenizer), settings, shards.count_buckets(
+          sum(tf.io.gfile.stat(path).length for path in paths), settings,
+          FLAGS.num_output_shards), FLAGS.user_dict)
   options = PipelineOptions(
       shlex.split(FLAGS.pipeline_options), runner=FLAGS.runner)
   reader = corpus.TextReader(paths, FLAGS.shard_characters)
@@ -69,6 +83,8 @@ def main():
          | beam.FlatMap(lambda reader: enumerate(reader.shards()))
          | beam.Reshuffle()
          | beam.ParDo(make_records)
+         | beam.GroupByKey()
+         | beam.FlatMap(shuffled, settings.random_seed)
          | beam.io.WriteToTFRecord(
              os.path.join(FLAGS.output_dir, "part"),
              file_name_suffix=".tfrecord", num_shards=FLAGS.num_output_shards))

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import corpus
-import create_pretraining_data as data
+import create_pretraining_data
+import pretraining
 import records
 import tokenization
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VOCAB = str(ROOT / "albert_config" / "vocab.txt")
 TEXT = str(ROOT / "data" / "text_train.txt")
-
 
 
 def make_settings(tokenizer, **changes):
@@ -27,7 +27,8 @@ def make_settings(tokenizer, **changes):
       ngram=3, sentence_pair="sop", do_whole_word_mask=None,
       per_token_replacement=False, legacy_wwm_labels=False)
   options.update(changes)
-  return data.create_settings(types.SimpleNamespace(**options), tokenizer)
+  return create_pretraining_data.create_settings(
+      types.SimpleNamespace(**options), tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def documents(segmenter):
 
 def create(documents, index, settings, counts=None):
   counts = collections.Counter() if counts is None else counts
-  return list(data.create_records(documents, index, settings, counts))
+  return list(pretraining.create_records(documents, index, settings, counts))
 
 
 def original(record):
@@ -86,7 +87,7 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
     ("a b", ["a", "b"]),
 ])
 def test_words_are_jiebas(segmenter, tokenizer, line, words):
-  ids, begins = segmenter.segment(line)
+  ids, begins, _ = segmenter.segment(line)
   tokens = tokenizer.convert_ids_to_tokens(ids)
   assert tokens == tokenizer.tokenize(line)
   assert ["".join(tokens[begin:end]).replace("##", "") for begin, end in zip(
@@ -107,7 +108,7 @@ def test_ids_are_those_of_the_whole_line(segmenter, tokenizer, real_data):
   with open(path, encoding="utf-8") as reader:
     lines = [line for _, line in zip(range(20000), reader)][::5]
   for line in lines:
-    ids, begins = segmenter.segment(line)
+    ids, begins, _ = segmenter.segment(line)
     assert ids == tokenizer.convert_tokens_to_ids(
         tokenizer.tokenize_plain(line)), line
     assert begins == sorted(set(begins)) and begins[:1] == [0][:len(ids)]
@@ -118,35 +119,144 @@ def test_ids_are_those_of_the_whole_line(segmenter, tokenizer, real_data):
     assert len(words) >= len(begins)
 
 
-def test_pairs_lose_no_token(documents, tokenizer):
-  for length in (16, 64):
+def pairs_of(documents, index, settings, counts=None):
+  """Returns the pairs of a document."""
+  texts = [pretraining.prepare_text(document, settings.max_seq_length - 3)
+           for document in documents]
+  return list(pretraining.create_pairs(
+      texts, index, settings, np.random.RandomState(index),
+      collections.Counter() if counts is None else counts))
+
+
+@pytest.mark.parametrize("line, clauses", [
+    ("他说：“走吧，好不好？”然后，走了3.5公里；累……！",
+     ["他说：", "[UNK]走吧，", "好不好？[UNK]", "然后，", "走了3.5公里；",
+      "累[UNK][UNK]！"]),
+    ("去（很远的）地方。好", ["去（很远的）地方。", "好"]),
+    ("用node.js，在12:30 (today), http://a.cn。",
+     ["用node.js，", "在12:30(today),", "http://a.cn。"]),
+])
+def test_clauses(segmenter, tokenizer, line, clauses):
+  document = segmenter.document([line])
+  tokens = tokenizer.convert_ids_to_tokens(document.ids)
+  bounds = [0] + document.clauses.tolist() + [len(tokens)]
+  assert ["".join(tokens[begin:end]).replace("##", "")
+          for begin, end in zip(bounds, bounds[1:])] == clauses
+
+
+def test_clauses_of_sentencepiece(real_data):
+  tokenizer = tokenization.SentencePieceTokenizer(
+      str(real_data / "sentencepiece" / "30k-clean.model"))
+  document = corpus.Segmenter(tokenizer, use_jieba=False).document(
+      ["Yes (of 3.5 km), at 12:30; no!", "End."])
+  pieces = tokenizer.convert_ids_to_tokens(document.ids)
+  bounds = [0] + document.clauses.tolist() + [len(pieces)]
+  assert ["".join(pieces[begin:end]).replace("\u2581", " ").strip()
+          for begin, end in zip(bounds, bounds[1:])] == [
+              "yes (of 3.5 km),", "at 12:30;", "no!", "end."]
+
+
+def make_document(*sentences):
+  """Makes a Document of sentences: lists of clauses: lists of word lengths."""
+  words, clauses, ends, total = [], [], [], 0
+  for sentence in sentences:
+    ends.append(total)
+    for clause in sentence:
+      clauses.append(total)
+      for size in clause:
+        words.append(total)
+        total += size
+  return corpus.Document(*(np.array(values, np.int32) for values in (
+      range(1000, 1000 + total), words, clauses[1:], ends[1:])))
+
+
+def test_cuts_are_as_coarse_as_the_length_allows():
+  short, clauses = [[2] * 8], [[2] * 8] * 3
+  long_clause, long_word = [[2] * 25], [[40]]
+  document = make_document(short, clauses, long_clause, long_word)
+  # 16, 48, 50 and 40 tokens: only the second sentence is longer than 32 tokens
+  # and has clauses.
+  assert pretraining.find_cuts(document, 200).tolist() == [
+      0, 16, 32, 48, 64, 114, 154]
+  # A clause of more than a third of 120 is cut between words.
+  assert pretraining.find_cuts(document, 120).tolist() == [
+      0, 16, 32, 48] + list(range(64, 115, 2)) + [154]
+  # A word of more than half of 60 is cut anywhere.
+  assert pretraining.find_cuts(document, 60).tolist() == [
+      0, 16, 32, 48] + list(range(64, 115, 2)) + list(range(115, 155))
+
+
+def test_pairs_go_from_cut_to_cut(documents, tokenizer):
+  for length in (16, 64, 512):
     settings = make_settings(tokenizer, max_seq_length=length)
-    rng = np.random.RandomState(0)
     for index, document in enumerate(documents):
       counts = collections.Counter()
+      cuts = pretraining.find_cuts(document, length - 3)
       end = 0
-      for first, second, label in data.create_pairs(
-          documents, index, settings, rng, counts):
+      for first, second, label in pairs_of(documents, index, settings, counts):
         one, two = (second, first) if label else (first, second)
         assert one.document is two.document is document
-        assert one.start == end and one.end == two.start
+        # A single piece at the end of a document takes the one before it.
+        assert one.start == end or (
+            end == cuts[-2] and one.start == cuts[-3] and two.end == cuts[-1])
+        assert one.end == two.start
         assert one.start < one.end < two.end <= one.start + length - 3
-        assert one.start in document.words and two.start in document.words
-        sentences = document.sentences
-        inside = sentences[(sentences > one.start) & (sentences < two.end)]
-        assert not len(inside) or two.start in inside
+        assert {one.start, two.start, two.end} <= set(cuts)
         end = two.end
-      assert len(document.ids) - end == counts["dropped_tokens"]
-      assert end == len(document.ids) or end == document.words[-1]
+      assert end == len(document.ids) and not counts["dropped_tokens"]
 
 
-def test_a_word_longer_than_a_record_is_cut_not_lost(tokenizer):
-  ids = np.arange(1000, 1050, dtype=np.int32)
-  document = corpus.Document(ids, np.array([0]), np.array([], np.int32))
-  settings = make_settings(tokenizer, max_seq_length=13, short_seq_prob=0.0)
-  pairs = data.create_pairs([document], 0, settings, np.random.RandomState(0),
-                            collections.Counter())
-  assert [min(a.start, b.start) for a, b, _ in pairs] == [0, 10, 20, 30, 40]
+def test_a_single_sentence_makes_no_pair(tokenizer):
+  counts = collections.Counter()
+  document = make_document([[2] * 8])
+  assert not pairs_of([document], 0, make_settings(tokenizer), counts)
+  assert counts["dropped_tokens"] == 16
+
+
+def is_punctuation(tokenizer):
+  """Returns bool [V]."""
+  return np.array([
+      len(token) == 1 and tokenization.is_punctuation(token) for token in
+      tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))])
+
+
+@pytest.fixture(scope="module")
+def laws(segmenter, real_data):
+  """The hard case: two long texts with long sentences."""
+  path = str(real_data / "corpus" / "laws_zh.txt")
+  return [segmenter.document(sum(texts, [])) for _, texts in zip(
+      range(2), corpus.TextReader([path]).shards())]
+
+
+@pytest.mark.parametrize("sentence_pair", ["sop", "nsp"])
+@pytest.mark.parametrize("length", [64, 128])
+def test_ends_do_not_tell_the_order(laws, tokenizer, length, sentence_pair):
+  settings = make_settings(tokenizer, max_seq_length=length, short_seq_prob=0.0,
+                           sentence_pair=sentence_pair)
+  is_mark = is_punctuation(tokenizer)
+  ends, begins, labels, sizes, halves = [], [], [], [], []
+  for index in (0, 1) * 4:
+    for *segments, label in pairs_of(laws, index, settings):
+      ids = [s.document.ids[s.start:s.end] for s in segments]
+      ends.append([is_mark[part[-1]] for part in ids])
+      begins.append([is_mark[part[0]] for part in ids])
+      sizes.append(3 + sum(map(len, ids)))
+      halves.append([len(part) for part in ids])
+      labels.append(label)
+  labels, halves = np.array(labels), np.array(halves)
+  assert len(labels) > 10000
+  error = 2 / np.sqrt(len(labels))
+  for marks in (np.array(ends), np.array(begins)):
+    rules = [marks[:, 0], marks[:, 1]]
+    if sentence_pair == "sop":
+      # With two documents in a pair, that they differ in style tells the label.
+      rules += [marks[:, 0] & ~marks[:, 1], marks[:, 1] & ~marks[:, 0]]
+    for rule in rules:
+      assert abs((rule == labels).mean() - 0.5) < 0.012 + error
+  longer = halves[:, 0] > halves[:, 1]
+  assert abs((longer == labels).mean() - 0.5) < 0.02 + error
+  if sentence_pair == "sop":
+    assert np.mean(sizes) > {64: 0.88, 128: 0.92}[length] * length
 
 
 @pytest.mark.parametrize("masking", ["token", "word", "ngram"])
@@ -269,7 +379,7 @@ def test_legacy_labels(segmenter, tokenizer):
 def test_spelled_words():
   tokenizer = tokenization.WordPieceTokenizer(VOCAB)
   segmenter = corpus.Segmenter(tokenizer, use_jieba=False)
-  ids, begins = segmenter.segment("unbelievable story")
+  ids, begins, _ = segmenter.segment("unbelievable story")
   tokens = tokenizer.convert_ids_to_tokens(ids)
   assert len(tokens) > 2
   assert begins == [i for i, token in enumerate(tokens)
@@ -297,13 +407,13 @@ def test_ngrams_follow_the_papers_distribution(documents, tokenizer):
 
 def test_nsp_takes_the_second_half_from_another_document(documents, tokenizer):
   settings = make_settings(tokenizer, sentence_pair="nsp")
-  rng = np.random.RandomState(0)
   labels = []
   for index, document in enumerate(documents):
     end = 0
-    for first, second, label in data.create_pairs(
-        documents, index, settings, rng, collections.Counter()):
-      assert first.document is document and first.start == end
+    cuts = pretraining.find_cuts(document, settings.max_seq_length - 3)
+    for first, second, label in pairs_of(documents, index, settings):
+      assert first.document is document
+      assert first.start == end or first.start == cuts[-3]
       assert (second.document is document) == (not label)
       assert second.start < second.end
       end = first.end if label else second.end
@@ -328,6 +438,6 @@ def test_difficult_text(tmp_path, segmenter):
   pieces = documents[1:-1]
   assert "".join("".join(piece) for piece in pieces) == long_line
   assert all(line.endswith("，") for piece in pieces for line in piece[:-1])
-  ids, _ = segmenter.segment("😀")
+  ids, _, _ = segmenter.segment("😀")
   assert ids == [100]  # [UNK]
-  assert segmenter.segment("\ufffd") == ([], [])
+  assert segmenter.segment("\ufffd") == ([], [], [])

@@ -1,0 +1,317 @@
+"""Pretraining records: pairs whose order does not leak, and masked words."""
+
+import collections
+
+import numpy as np
+
+# A document and where it may be cut: `cuts` int [C], in order, from 0 to the
+# number of tokens; `weights` float [C], for each cut the sum over the pieces
+# before it (see create_pairs).
+Text = collections.namedtuple("Text", ["document", "cuts", "weights"])
+
+# Part of a document, tokens `start` to `end`.
+Segment = collections.namedtuple("Segment", ["document", "start", "end"])
+
+# How records are made: the flags of the same names, and the vocabulary as
+# arrays: `replacements` int32 [...], ids that may stand in for a masked token;
+# `inner_labels` int32 [V], the label of a token inside a word, mostly its id.
+Settings = collections.namedtuple("Settings", [
+    "max_seq_length", "max_predictions_per_seq", "masked_lm_prob",
+    "dupe_factor", "short_seq_prob", "random_seed", "masking", "ngram",
+    "sentence_pair", "per_token_replacement", "legacy_wwm_labels", "cls_id",
+    "sep_id", "mask_id", "replacements", "inner_labels"])
+
+# Tokens; a sentence that is not longer stays whole. The shorter the pieces of a
+# text, the less of a record is padding.
+LONG = 32
+
+
+def create_records(documents, shard_index, settings, counts):
+  """Makes the records of one shard, in random order.
+
+  They depend on the first three arguments alone.
+
+  Args:
+    documents: list of corpus.Document.
+    shard_index: int.
+    settings: Settings.
+    counts: collections.Counter, to count into.
+
+  Yields:
+    dicts, feature name -> array (see `records.pretraining_specs`).
+  """
+  rng = np.random.RandomState([settings.random_seed, shard_index])
+  documents = [document for document in documents if len(document.ids)]
+  texts = [prepare_text(document, settings.max_seq_length - 3)
+           for document in documents]
+  counts["text_tokens"] += sum(len(document.ids) for document in documents)
+  pairs = []
+  for _ in range(settings.dupe_factor):
+    for index in range(len(texts)):
+      pairs.extend(create_pairs(texts, index, settings, rng, counts))
+  for i in rng.permutation(len(pairs)):
+    first, second, label = pairs[i]
+    yield create_record(first, second, label, settings, rng, counts)
+
+
+def find_cuts(document, length):
+  """Returns where a document may be cut, whatever the cut is for.
+
+  Cuts are sentence boundaries. A sentence of more than LONG tokens may also be
+  cut between its clauses; a clause of more than LONG tokens and a third of
+  `length`, between its words; a word, anywhere. Whatever is more than half of
+  `length` is cut further, so that two neighbouring pieces always fit.
+
+  Args:
+    document: corpus.Document, not empty.
+    length: int, tokens of a pair at most.
+
+  Returns:
+    int [...], in order, from 0 to the number of tokens.
+  """
+  total = len(document.ids)
+  cuts = np.concatenate([[0], document.sentences, [total]])
+  for finer, limit in (
+      (document.clauses, min(LONG, length // 2)),
+      (document.words, max(length // 3, min(LONG, length // 2))),
+      (np.arange(total), length // 2)):
+    sizes = np.diff(cuts)
+    cuts = np.union1d(
+        cuts, finer[sizes[cuts.searchsorted(finer, "right") - 1] > limit])
+  return cuts
+
+
+def prepare_text(document, length):
+  """Returns the Text of a corpus.Document; `length` as for `find_cuts`."""
+  cuts = find_cuts(document, length)
+  sizes = np.diff(cuts)
+  return Text(document, cuts,
+              np.append(0, (sizes / (1 - sizes / length)).cumsum()))
+
+
+def create_pairs(texts, index, settings, rng, counts):
+  """Cuts a document into pairs of segments, one after the other.
+
+  A pair has as many pieces as fit into a record, or, with `short_seq_prob`,
+  into a random shorter length; it has at least two. How its segments begin and
+  end must not tell their order. A pair ends before the piece that the token at
+  a given distance is in, so a cut before a piece of s tokens is an end with
+  probability s / L, L being the length. The cut inside the pair is drawn among
+  those that are not ends with weight s / (1 - s / L), and so it is like an end.
+
+  Args:
+    texts: list of Text.
+    index: int, which of them to cut.
+    settings: Settings. With "sop" half of the pairs are swapped, with "nsp"
+      half get another document's text for a second segment; label 1 says so.
+    rng: np.random.RandomState.
+    counts: collections.Counter; "dropped_tokens" counts those of documents of a
+      single piece, which make no pair.
+
+  Yields:
+    (Segment, Segment, label).
+  """
+  document, cuts, _ = text = texts[index]
+  longest = settings.max_seq_length - 3  # [CLS], [SEP], [SEP]
+  first, last = 0, len(cuts) - 1
+  if last < 2:
+    counts["dropped_tokens"] += len(document.ids)
+    return
+  while first < last:
+    first = min(first, last - 2)  # a single piece left takes the one before it
+    length = longest
+    if rng.random_sample() < settings.short_seq_prob:
+      length = rng.randint(2, longest + 1)
+    start = cuts[first]
+    stop = max(cuts.searchsorted(start + length, "right") - 1, first + 2)
+    end = cuts[stop]
+    between = _draw_piece(text, first + 1, stop, rng)
+    middle = cuts[between]
+    one = Segment(document, start, middle)
+    two = Segment(document, middle, end)
+    label = rng.randint(2)
+    if settings.sentence_pair == "sop":
+      yield (two, one, 1) if label else (one, two, 0)
+    else:
+      other = None
+      if label and len(texts) > 1:
+        number = rng.randint(len(texts) - 1)
+        other = _random_segment(texts[number + (number >= index)],
+                                max(start + length, end) - middle, rng)
+      if other:
+        yield one, other, 1
+        stop = between  # the second half is still to come
+      else:
+        yield one, two, 0
+    first = stop
+
+
+def _draw_piece(text, first, stop, rng):
+  """Draws one of the pieces `first` to `stop` - 1, by their weights."""
+  low, high = text.weights[[first, stop]]
+  drawn = low + rng.random_sample() * (high - low)
+  return min(int(text.weights.searchsorted(drawn, "right")), stop) - 1
+
+
+def _random_segment(text, length, rng):
+  """Returns a Segment that begins where a second one may, of `length` at most.
+
+  Returns None where no piece is found that is so short.
+  """
+  for _ in range(100):
+    piece = _draw_piece(text, 0, len(text.cuts) - 1, rng)
+    start = text.cuts[piece]
+    stop = text.cuts.searchsorted(start + length, "right") - 1
+    if stop > piece:
+      return Segment(text.document, start, text.cuts[stop])
+  return None
+
+
+def _inside(positions, start, end):
+  """Returns those of the sorted `positions` inside (start, end)."""
+  return positions[positions.searchsorted(start + 1):
+                   positions.searchsorted(end)]
+
+
+def create_record(first, second, label, settings, rng, counts):
+  """Makes one record: joins two segments, masks, pads.
+
+  Args:
+    first: Segment.
+    second: Segment.
+    label: int, of the sentence task.
+    settings: Settings.
+    rng: np.random.RandomState.
+    counts: collections.Counter, to count into.
+
+  Returns:
+    dict, feature name -> array.
+  """
+  ids = np.zeros(settings.max_seq_length, np.int32)
+  segments = np.zeros(settings.max_seq_length, np.int32)
+  mask = np.zeros(settings.max_seq_length, np.int32)
+  ids[0] = settings.cls_id
+  end, begins, ends = 1, [], []  # of the words
+  for segment in (first, second):
+    start, end = end, end + int(segment.end - segment.start)
+    document = segment.document
+    ids[start:end] = document.ids[segment.start:segment.end]
+    ids[end] = settings.sep_id
+    # A cut word is a word of its own.
+    inner = _inside(document.words, segment.start, segment.end)
+    begins.append(start)
+    begins += (inner + (start - segment.start)).tolist()
+    ends += begins[len(ends) + 1:] + [end]
+    end += 1
+  segments[start:end] = 1
+  mask[:end] = 1
+
+  limit = min(settings.max_predictions_per_seq,
+              max(1, int(round((end - 3) * settings.masked_lm_prob))))
+  if settings.masking == "token":
+    begins = [i for begin, stop in zip(begins, ends)
+              for i in range(begin, stop)]
+    ends = [begin + 1 for begin in begins]
+  chosen = choose_words(begins, ends, limit, settings, rng, counts)
+  masked, positions, labels = mask_words(
+      ids, [(begins[word], ends[word]) for word in chosen], settings, rng)
+
+  counts["records"] += 1
+  counts["tokens"] += end
+  counts["words"] += len(begins)
+  counts["label_1"] += int(label)
+  counts["masked_tokens"] += len(positions)
+  counts["masked_words"] += len(chosen)
+  predictions = np.zeros([2, settings.max_predictions_per_seq], np.int32)
+  predictions[:, :len(positions)] = positions, labels
+  weights = np.zeros(settings.max_predictions_per_seq, np.float32)
+  weights[:len(positions)] = 1
+  return {
+      "input_ids": masked,
+      "input_mask": mask,
+      "segment_ids": segments,
+      "masked_lm_positions": predictions[0],
+      "masked_lm_ids": predictions[1],
+      "masked_lm_weights": weights,
+      "next_sentence_labels": np.array([label]),
+  }
+
+
+def choose_words(begins, ends, limit, settings, rng, counts):
+  """Draws the words to mask.
+
+  Words come in random order, each with the words after it that an n-gram takes:
+  n is drawn with p(n) = (1/n) / sum(1/k) (ALBERT, section 4.1), and a run that
+  meets a segment's end, a word chosen before, or the limit is clipped there. A
+  word that would exceed the limit is passed over.
+
+  Args:
+    begins, ends: lists of int, the tokens of each word.
+    limit: int, most tokens to choose.
+    settings: Settings.
+    rng: np.random.RandomState.
+    counts: collections.Counter; n-grams count as "drawn_N" and "placed_N",
+      and as "clipped" where these differ.
+
+  Returns:
+    list of int, the chosen words in order.
+  """
+  order = rng.permutation(len(begins)).tolist()
+  runs = None
+  if settings.masking == "ngram":
+    weights = 1.0 / np.arange(1, settings.ngram + 1)
+    runs = 1 + np.searchsorted(np.cumsum(weights / weights.sum())[:-1],
+                               rng.random_sample(len(order)), "right")
+  chosen = set()
+  for word in order:
+    if word in chosen or ends[word] - begins[word] > limit:
+      continue
+    run = 1 if runs is None else int(runs[word])
+    placed = 0
+    for follower in range(word, min(word + run, len(begins))):
+      size = ends[follower] - begins[follower]
+      if follower in chosen or size > limit or (
+          placed and begins[follower] != ends[follower - 1]):
+        break
+      chosen.add(follower)
+      limit -= size
+      placed += 1
+    if runs is not None:
+      counts["drawn_%d" % run] += 1
+      counts["placed_%d" % placed] += 1
+      counts["clipped"] += placed < run
+    if not limit:
+      break
+  return sorted(chosen)
+
+
+def mask_words(ids, words, settings, rng):
+  """Masks words: 80% become [MASK], 10% stay, 10% become random tokens.
+
+  Args:
+    ids: int [S].
+    words: list of (begin, end), in order.
+    settings: Settings.
+    rng: np.random.RandomState.
+
+  Returns:
+    (masked ids int [S], positions int [M], labels int [M]).
+  """
+  positions = np.array([i for begin, end in words for i in range(begin, end)],
+                       np.int32)
+  labels = ids[positions]
+  if settings.per_token_replacement:
+    draws = rng.random_sample(len(positions))
+  else:
+    draws = np.repeat(rng.random_sample(len(words)),
+                      [end - begin for begin, end in words])
+  random_ids = settings.replacements[
+      rng.randint(len(settings.replacements), size=len(positions))]
+  masked = ids.copy()
+  masked[positions] = np.where(draws < 0.8, settings.mask_id,
+                               np.where(draws < 0.9, labels, random_ids))
+  if settings.legacy_wwm_labels:
+    inner = np.ones(len(positions), np.bool_)
+    inner[np.searchsorted(positions, [begin for begin, _ in words])] = False
+    labels = np.where(inner, settings.inner_labels[labels], labels)
+  return masked, positions, labels
