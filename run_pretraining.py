@@ -8,6 +8,7 @@ from absl import flags
 
 import checkpoints
 import errors
+import modeling
 import outputs
 import records
 import training
@@ -98,7 +99,7 @@ def _hits(logits, labels):
 def main():
   errors.require_flags("bert_config_file", "output_dir")
   workers = training.start(FLAGS)
-  config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
+  config = modeling.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
   specs = records.pretraining_specs(FLAGS.max_seq_length,
                                     FLAGS.max_predictions_per_seq)
 
