@@ -149,8 +149,7 @@ class Runner:
       logging.info("%d steps of %d examples", self._num_train_steps, batch_size)
       # Files may have an order, by label or by difficulty, that reaches further
       # than a shuffle buffer.
-      examples = random.Random(options.random_seed).sample(
-          examples, len(examples))
+      random.Random(options.random_seed).shuffle(examples)
       self._train_split = Split(examples[workers.rank::workers.size],
                                 make_features)
 
