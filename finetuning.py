@@ -34,12 +34,11 @@ flags.DEFINE_float("warmup_proportion", 0.1,
                    "Share of the steps during which the rate rises.")
 flags.DEFINE_alias("predict_batch_size", "eval_batch_size")
 
-# The features of every fine-tuning record; tasks add their own. `number` is
-# where in its split an example is; it and `is_real_example` need not be made.
+# The features of every fine-tuning record; tasks add their own. `number`, the
+# place of an example in its split, is the Runner's.
 SPECS = (FeatureSpec("input_ids", "int", None),
          FeatureSpec("input_mask", "int", None),
          FeatureSpec("segment_ids", "int", None),
-         FeatureSpec("is_real_example", "int", 0),
          FeatureSpec("number", "int", 0))
 
 # A list of examples, and the function that makes the features of one: a dict,
@@ -240,7 +239,7 @@ class Runner:
     lengths = []
 
     def record(number, example):
-      row = dict(make_features(example), number=number, is_real_example=1)
+      row = dict(make_features(example), number=number)
       lengths.append(len(row["input_ids"]) // num_rows)
       return records.serialize(row, self._specs)
 
@@ -262,5 +261,4 @@ class Runner:
 
 def _loss_totals(features):
   """All losses of fine-tuning are means over the examples."""
-  return {"example_loss": tf.reduce_sum(
-      tf.cast(features["is_real_example"], tf.float32))}
+  return {"example_loss": tf.cast(tf.size(features["number"]), tf.float32)}

@@ -265,13 +265,13 @@ def _parse(serialized, specs, batched):
 
 def input_fn_builder(files, specs, is_training, max_length=None,
                      pad_to_max=False, seed=0, shuffle_buffer=10000,
-                     drop_remainder=False, keep_order=False, shard=(1, 0)):
+                     drop_remainder=False, shard=(1, 0)):
   """Makes an `input_fn` for TPUEstimator.
 
   Training repeats for ever in an order that depends on `seed` alone: give
   another one after a restart. Otherwise every record is read once. Examples
   with a feature of varying length are batched with others of like length and
-  padded to a multiple of 8, unless `pad_to_max` or `keep_order`.
+  padded to a multiple of 8, unless `pad_to_max`.
 
   Args:
     files: list of RecordFile.
@@ -282,8 +282,6 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     seed: int.
     shuffle_buffer: int, number of records to draw the next one from.
     drop_remainder: bool, drop a last batch that is not full.
-    keep_order: bool, batch examples in the order of the records, for
-      predictions.
     shard: (number of readers, number of this one): no record is read by two.
       Files are dealt out where there are enough, else records. Hosts of a TPU
       pod deal by themselves.
@@ -318,10 +316,10 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     dataset = dataset.map(
         lambda serialized: _parse(serialized, specs, batched=not varying),
         num_parallel_calls=os.cpu_count())
-    if varying and (pad_to_max or keep_order):
-      shapes = _padded_shapes(specs, max_length if pad_to_max else None)
-      dataset = dataset.padded_batch(batch_size, shapes,
-                                     drop_remainder=drop_remainder)
+    if varying and pad_to_max:
+      dataset = dataset.padded_batch(
+          batch_size, _padded_shapes(specs, max_length),
+          drop_remainder=drop_remainder)
     elif varying:
       ends = list(range(9, max_length + 1, 8)) + [max_length + 1]
       dataset = dataset.apply(tf.data.experimental.bucket_by_sequence_length(

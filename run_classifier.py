@@ -50,18 +50,18 @@ def classifier_head_builder(num_labels):
   def head(model, features):
     logits = heads.classifier_logits(model, num_labels or 1)  # [B, L]
     labels = features["label_ids"]
-    weights = tf.cast(features["is_real_example"], tf.float32)
     if num_labels:
       losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
           labels=labels, logits=logits)  # [B]
       hits = tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels)
-      shown = {"accuracy": (tf.cast(hits, tf.float32), weights)}
+      shown = {"accuracy": tf.cast(hits, tf.float32)}
     else:
       losses = tf.square(logits[:, 0] - labels)
       shown = {}
     return training.HeadOutput(
-        losses={"example_loss": tf.reduce_sum(losses * weights)},
-        metrics=dict(shown, example_loss=(losses, weights)),
+        losses={"example_loss": tf.reduce_sum(losses)},
+        metrics={name: (values, tf.ones_like(losses)) for name, values in
+                 dict(shown, example_loss=losses).items()},
         predictions={"logits": logits})
 
   return head

@@ -41,14 +41,13 @@ def choice_head(model, features):
   logits += -1e9 * (1.0 - tf.sequence_mask(
       features["num_choices"], NUM_CHOICES, tf.float32))
   labels = features["label"]
-  weights = tf.cast(features["is_real_example"], tf.float32)
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
       labels=labels, logits=logits)
   hits = tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels)
   return training.HeadOutput(
-      losses={"example_loss": tf.reduce_sum(losses * weights)},
-      metrics={"example_loss": (losses, weights),
-               "accuracy": (tf.cast(hits, tf.float32), weights)},
+      losses={"example_loss": tf.reduce_sum(losses)},
+      metrics={"example_loss": (losses, tf.ones_like(losses)),
+               "accuracy": (tf.cast(hits, tf.float32), tf.ones_like(losses))},
       predictions={"log_probabilities": tf.nn.log_softmax(logits)})
 
 

@@ -64,7 +64,7 @@ def independent_head(model, features):
   start, end = heads.span_logits(model)
   losses = (_cross_entropy(start, features["start"]) +
             _cross_entropy(end, features["end"])) / 2.0
-  return _output(features, losses, {"start": start, "end": end})
+  return _output(losses, {"start": start, "end": end})
 
 
 def _likeliest(logits, count):
@@ -89,18 +89,18 @@ def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
     start_scores, starts = _likeliest(beam.start, start_n_top)  # [B, K]
     starts = tf.minimum(starts, tf.shape(beam.start)[1] - 1)
     end_scores, ends = _likeliest(beam.end(starts), end_n_top)  # [B, K, L]
-    return _output(features, losses, {
+    return _output(losses, {
         "starts": starts, "start_scores": start_scores, "ends": ends,
         "end_scores": end_scores, "null": beam.unanswerable})
 
   return head
 
 
-def _output(features, losses, predictions):
-  weights = tf.cast(features["is_real_example"], tf.float32)
+def _output(losses, predictions):
   return training.HeadOutput(
-      losses={"example_loss": tf.reduce_sum(losses * weights)},
-      metrics={"example_loss": (losses, weights)}, predictions=predictions)
+      losses={"example_loss": tf.reduce_sum(losses)},
+      metrics={"example_loss": (losses, tf.ones_like(losses))},
+      predictions=predictions)
 
 
 def make_features(passages, window):

@@ -191,9 +191,13 @@ def test_files_beside_the_checkpoint(work, fine_tuned):
   other.write_bytes((ROOT / "albert_config" / "vocab.txt").read_bytes().replace(
       b"[unused7]", b"[unused0]"))
   _, log = succeed(*args, "--output_dir=%s" % (work / "contradicted"),
+                   "--early_stop_evals=2",
                    "--bert_config_file=%s" % (work / "dry.json"),
                    "--vocab_file=%s" % other)
   assert "attention_probs_dropout_prob 0.0, not 0.1" in log
+  assert ("without effect: --num_train_epochs without --do_train, "
+          "--max_train_examples without --do_train, --early_stop_evals without "
+          "--do_train\n") in log
   assert "other_vocab.txt differs from " in log
 
 
@@ -335,8 +339,12 @@ def test_clue_in_one_command(work, fine_tuned):
 
 
 def test_vectors(work, fine_tuned):
-  folder = fine_tuned[0] / "best"
-  (work / "texts.txt").write_text("今天会下雨吗\n好\n怎么办理银行卡\n",
+  folder = fine_tuned[0] / "cased"
+  shutil.copytree(str(fine_tuned[0] / "best"), str(folder))
+  task = json.loads((folder / "task.json").read_text())
+  (folder / "task.json").write_text(json.dumps(
+      dict(task, do_lower_case=False)))
+  (work / "texts.txt").write_text("今天会下雨吗\n好\nbank\nBANK\n",
                                   encoding="utf-8")
 
   def vectors(*args):
@@ -346,7 +354,8 @@ def test_vectors(work, fine_tuned):
     return np.load(str(work / "vectors.npy"))
 
   mean, cls = vectors(), vectors("--pooling=cls")
-  assert mean.shape == cls.shape == (3, 16)
+  assert mean.shape == cls.shape == (4, 16)
+  assert np.abs(mean[2] - mean[3]).max() > 1e-3  # the model is a cased one
   # Of the only token between [CLS] and [SEP], the mean says all.
   (work / "texts.txt").write_text("好\n", encoding="utf-8")
   np.testing.assert_allclose(vectors(), mean[1:2], atol=1e-5)

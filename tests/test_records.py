@@ -64,16 +64,6 @@ def test_batches_are_of_like_length(tmp_path):
     assert batch["input_ids"].shape == (4, 20)
 
 
-def test_predictions_keep_the_order(tmp_path):
-  lengths = [20, 1, 9, 3, 17, 2]
-  write(tmp_path / "a", lengths)
-  batches = read([tmp_path / "a"], 3, batch_size=2, is_training=False,
-                 keep_order=True)
-  assert [n for batch in batches for n in batch["number"]] == lengths
-  assert [batch["input_ids"].shape for batch in batches] == [
-      (2, 20), (2, 9), (2, 17)]
-
-
 def test_training_order_depends_on_the_seed(tmp_path):
   write(tmp_path / "a", range(1, 9))
   write(tmp_path / "b", range(9, 17))

@@ -49,7 +49,7 @@ def test_gold_answers_come_back_from_sentencepiece(real_data):
   (model,) = (real_data / "sentencepiece").glob("*.model")
   questions, found = through_windows(
       real_data / "squad2" / "dev-v2.0-small.json",
-      tokenization.create_tokenizer(None, str(model)))
+      tokenization.create_tokenizer(None, "file://%s" % model))
   assert [text for text in found if text] == [
       question.answers[0] for question in questions if question.answers]
 
