@@ -200,7 +200,7 @@ class Runner:
   def _input_fn(self, path, **kwargs):
     options = self._options
     return records.input_fn_builder(
-        [records.RecordFile(path)], self._specs,
+        [records.record_file(path)], self._specs,
         max_length=options.max_seq_length,
         pad_to_max=options.pad_to_max or options.use_tpu, **kwargs)
 
