@@ -299,7 +299,7 @@ def test_a_tpu_writes_its_summaries_on_the_host(tmp_path):
     step = tf.train.get_or_create_global_step()
     scalars = {"loss": tf.cast(step, tf.float32) / 8, "learning_rate":
                tf.constant(0.5)}
-    write, tensors = training._summary_host_call(scalars, options)
+    write, tensors = training._host_call(scalars, options)
     assert all(tensor.shape.as_list() == [1] for tensor in tensors)
     # The host sees the values of all replicas, one after the other.
     ops = write(*[tf.concat([tensor] * 8, 0) for tensor in tensors])
