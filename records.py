@@ -1,6 +1,5 @@
 """One writer, one parser and one `input_fn` for all tfrecord files."""
 
-import base64
 import collections
 import contextlib
 import functools
@@ -395,9 +394,7 @@ def _read_file(path, size, skip_corrupt):
           tf.strings.join([damage, " and are left out"]),
           output_stream=sys.stderr))
     else:
-      # Base64, because TF 1.15 escapes what is not ASCII.
-      report = tf.Assert(is_whole, [
-          tf.strings.join(["damage:", tf.io.encode_base64(damage)])])
+      report = tf.Assert(is_whole, [damage])
     with tf.control_dependencies([report]):
       return (count, good), tf.identity(batch)
 
@@ -415,14 +412,15 @@ def naming_damage():
   try:
     yield
   except tf.errors.InvalidArgumentError as error:
-    found = re.search(r"damage:([\w-]+)", error.message)
+    found = re.search(r"assertion failed: \[(.*: damaged after .*)\]",
+                      error.message)
     if not found:
       raise
-    text = found.group(1)
+    # TensorFlow escapes what it asserts, TF 1.15 all that is not ASCII.
+    damage = found.group(1).encode().decode("unicode_escape")
     raise InputError(
         "%s: make it again, or leave out its rest with --skip_corrupt_records"
-        % base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-    ) from error
+        % damage.encode("latin-1").decode()) from error
 
 
 def _padded_shapes(specs, max_length):
