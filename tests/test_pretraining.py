@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import os
 
 import numpy as np
 import pytest
