@@ -8,6 +8,7 @@ from absl import flags
 import checkpoints
 import errors
 import filesystem
+import modeling
 import outputs
 import records
 import training
@@ -124,7 +125,7 @@ def main():
        FLAGS.do_train, "--do_train", False),
       (["max_eval_steps", "eval_batch_size"], evaluates,
        "--do_eval or --eval_input_file", False)])
-  config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
+  config = modeling.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
   specs = records.pretraining_specs(FLAGS.max_seq_length,
                                     FLAGS.max_predictions_per_seq)
 
