@@ -46,12 +46,6 @@ SPECS = (FeatureSpec("input_ids", "int", None),
 # they would take many times the space of the texts.
 Split = collections.namedtuple("Split", ["examples", "make_features"])
 
-# Flags that do nothing where another one was not given.
-_DEPENDENT = (
-    ("do_train", ("num_train_epochs", "max_train_examples", "train_file",
-                  "warmup_proportion", "early_stop_evals", "metric_for_best")),
-    ("do_eval", ("dev_file", "early_stop_evals", "metric_for_best")),
-    ("do_predict", ("test_file",)))
 
 
 def start(options):
@@ -72,11 +66,13 @@ def start(options):
   workers = training.start(options)
   if not options.do_train:
     checkpoints.require_model(options)
-  idle = ["--%s without --%s" % (name, needed)
-          for needed, names in _DEPENDENT if not options[needed].value
-          for name in names if name in options and options[name].present]
-  if idle:
-    logging.warning("without effect: %s", ", ".join(idle))
+  training.warn_of_idle_flags(options, [
+      (["num_train_epochs", "max_train_examples", "warmup_proportion"],
+       options.do_train, "--do_train", False),
+      (["early_stop_evals"], options.do_train and options.do_eval,
+       "--do_train and --do_eval", True),
+      (["eval_batch_size"], options.do_eval or options.do_predict,
+       "--do_eval or --do_predict", False)])
   return workers, predictor.load_folder(
       checkpoints.latest_checkpoint(options.output_dir) or
       options.init_checkpoint, options, options.max_seq_length)
@@ -254,7 +250,7 @@ class Runner:
   def _input_fn(self, path, **kwargs):
     options = self._options
     return records.input_fn_builder(
-        [records.RecordFile(path)], self._specs,
+        [records.record_file(path)], self._specs,
         max_length=options.max_seq_length,
         pad_to_max=options.pad_to_max or options.use_tpu, **kwargs)
 

@@ -178,6 +178,11 @@ def main():
                         FLAGS.text_b_field, FLAGS.label_field, FLAGS.labels)
   task_name = FLAGS.task_name.lower()
   workers, model = finetuning.start(FLAGS)
+  training.warn_of_idle_flags(FLAGS, [
+      (["metric_for_best"], FLAGS.do_train and FLAGS.do_eval,
+       "--do_train and --do_eval", False),
+      (["skip_bad_rows"], FLAGS.do_train or FLAGS.do_eval,
+       "--do_train or --do_eval", False)])
   examples, labels = read_examples(
       task, finetuning.wanted_splits(FLAGS, workers), model.task.get("labels"))
   metric = FLAGS.metric_for_best or task.metric

@@ -240,6 +240,12 @@ def main():
   errors.require_flags("task_name", "output_dir")
   task = TASKS[FLAGS.task_name]
   workers, model = finetuning.start(FLAGS)
+  training.warn_of_idle_flags(FLAGS, [
+      (["train_file"], FLAGS.do_train, "--do_train", False),
+      (["dev_file"], FLAGS.do_eval, "--do_eval", False),
+      (["test_file"], FLAGS.do_predict, "--do_predict", False),
+      (["start_n_top", "end_n_top"], FLAGS.head == "beam", "--head=beam",
+       False)])
   passages = {name: read_passages(name + "_file", model.tokenizer)
               for name in finetuning.wanted_splits(FLAGS, workers)}
   files = finetuning.prepare_output_dir(

@@ -191,13 +191,11 @@ def test_files_beside_the_checkpoint(work, fine_tuned):
   other.write_bytes((ROOT / "albert_config" / "vocab.txt").read_bytes().replace(
       b"[unused7]", b"[unused0]"))
   _, log = succeed(*args, "--output_dir=%s" % (work / "contradicted"),
-                   "--early_stop_evals=2",
                    "--bert_config_file=%s" % (work / "dry.json"),
                    "--vocab_file=%s" % other)
   assert "attention_probs_dropout_prob 0.0, not 0.1" in log
-  assert ("without effect: --num_train_epochs without --do_train, "
-          "--max_train_examples without --do_train, --early_stop_evals without "
-          "--do_train\n") in log
+  assert ("without --do_train, there is no effect of --num_train_epochs, "
+          "--max_train_examples\n") in log
   assert "other_vocab.txt differs from " in log
 
 
@@ -386,6 +384,8 @@ def test_bad_input(work):
   expect("train.txt:2: expected 3 columns", "--data_dir=%s" % bad)
   expect("--metric_for_best=pearson does not go with 2 labels",
          "--metric_for_best=pearson")
+  expect("without --do_train and --do_eval, there is no effect of "
+         "--early_stop_evals", "--early_stop_evals=2")
   (work / "other_size.json").write_text(json.dumps(
       dict(scripting.SIZES, vocab_size=30000)))
   expect("vocabulary has 21128 entries, but .* vocab_size 30000",

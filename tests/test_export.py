@@ -283,7 +283,7 @@ def test_damaged_checkpoint(model, tmp_path):
   (source / "model.ckpt-7.index").write_bytes(b"")
   fail("model.ckpt-7 cannot be read, it is damaged or not whole", *arguments)
   (source / "checkpoint").write_bytes(b"")
-  fail("checkpoint does not name a checkpoint", *arguments)
+  fail("model.ckpt-7 cannot be read, it is damaged or not whole", *arguments)
   assert os.listdir(str(tmp_path)) == ["source"]
 
 
