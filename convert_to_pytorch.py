@@ -34,7 +34,7 @@ flags.adopt_module_key_flags(tokenization)
 for _name in ("bert_config_file", "init_checkpoint", "output_dir"):
   flags.declare_key_flag(_name)
 flags.DEFINE_string("pytorch_dir", None, "Folder of transformers to convert to "
-                    "a checkpoint, in place of --init_checkpoint.")
+                    "a checkpoint, instead of --init_checkpoint.")
 
 _ALBERT_BLOCK = {
     "attention_1/self/query": "attention.query",

@@ -196,7 +196,7 @@ def describe(checkpoint, config):
   if config:
     lines += _compare(saved, config)
   else:
-    lines.append("no configuration beside it: the number of heads%s is not "
+    lines.append("no configuration next to it: the number of heads%s is not "
                  "known from weights" % (
                      "" if len(layers) > 1 else " and of layers"))
   return lines
@@ -259,7 +259,7 @@ def to_tflite(graph, signature, int8):
       del node.input[1:]
   converter = tf.lite.TFLiteConverter(
       frozen, list(graph.inputs_of(signature).values()), list(tensors.values()))
-  # TensorFlow 1.15 converts by a program that lies beside python.
+  # TensorFlow 1.15 converts with a program in the folder of python.
   os.environ["PATH"] = os.pathsep.join(
       [os.path.dirname(sys.executable), os.environ.get("PATH", "")])
   if int8:

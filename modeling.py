@@ -610,7 +610,7 @@ class AlbertModel:
       probs = probabilities(query, key, mask_bias)
       probs_gradient = dropout(
           tf.matmul(gradient, value, transpose_b=True), example)
-      # The sum of probs * probs_gradient, but over D in place of S.
+      # The sum of probs * probs_gradient, but over D instead of S.
       mean = tf.reduce_sum(gradient * context, -1, keepdims=True)
       scores_gradient = probs * (probs_gradient - mean)
       return (tf.matmul(scores_gradient, key),

@@ -76,8 +76,8 @@ def read_examples(task_name, data_dir, split):
     list of Example, at least one.
 
   Raises:
-    InputError: there are no files, one of them is malformed, or an id stands
-      there twice.
+    InputError: there are no files, one of them is malformed, or an id occurs
+      twice.
   """
   examples, ids = [], set()
   for path, example in READERS[task_name](data_dir, split):
@@ -95,7 +95,7 @@ def read_examples(task_name, data_dir, split):
       raise InputError("%s: question %s has no choice %s" % (
           path, example.id, "ABCD"[example.answer]))
     if example.id in ids:
-      raise InputError("%s: the id %s stands there twice" % (path, example.id))
+      raise InputError("%s: the id %s occurs twice" % (path, example.id))
     ids.add(example.id)
     examples.append(example)
   if not examples:

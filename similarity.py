@@ -122,11 +122,11 @@ def define_flags():
   flags.DEFINE_string("model_dir", "output/lcqmc/best",
                       "Folder with a checkpoint that run_classifier.py made.")
   flags.DEFINE_string("input_file", None,
-                      "Pairs, one a line, parted by a tab; default, where no "
+                      "Pairs, one a line, separated by a tab; default, if no "
                       "two sentences are given: standard input.")
   flags.DEFINE_string("output_file", None,
-                      "Score, judgement and pair, one a line, parted by tabs; "
-                      "default: standard output.")
+                      "Score, judgement and pair, one a line, separated by "
+                      "tabs; default: standard output.")
   flags.DEFINE_bool("benchmark", False,
                     "Score the pairs one by one and show how long each takes.")
 
@@ -136,7 +136,7 @@ def main(sentences):
     pairs = [tuple(sentences)]
   elif sentences:
     raise InputError("give two sentences, or none and pairs by --input_file or "
-                     "on standard input, one a line, parted by a tab")
+                     "on standard input, one a line, separated by a tab")
   else:
     pairs = read_pairs(FLAGS.input_file)
   similarity = BertSim(FLAGS.model_dir)

@@ -34,7 +34,7 @@ def read_questions(path):
     list of Question, at least one.
 
   Raises:
-    InputError: the file is no such JSON, or an id stands there twice.
+    InputError: the file is no such JSON, or an id occurs twice.
   """
   questions, ids = [], set()
   try:
@@ -42,7 +42,7 @@ def read_questions(path):
     for question in _cmrc(content) if isinstance(content, list) else (
         _squad(content)):
       if question.id in ids:
-        raise InputError("%s: the id %s stands there twice" % (
+        raise InputError("%s: the id %s occurs twice" % (
             path, question.id))
       ids.add(question.id)
       questions.append(question)
@@ -116,7 +116,7 @@ class Passages:
       tokens of each question's passage stand in it.
 
   Raises:
-    InputError: no token of a passage fits beside the longest question, or
+    InputError: no token of a passage fits next to the longest question, or
       windows would not move on.
   """
 

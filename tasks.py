@@ -32,7 +32,7 @@ class Task(collections.namedtuple("Task", [
       numbers (regression).
     files: dict, "train" / "dev" / "test" -> file names to look for, in order.
       `.json` and `.jsonl` hold one JSON object a line, all others columns
-      parted by tabs.
+      separated by tabs.
     columns: names of the columns of a tab-separated file without a header,
       None where there always is one.
     keep: function of a row, False for those that are no examples.
@@ -310,8 +310,8 @@ def _read_columns(task, path, is_test):
     if len(cells) == len(expected):
       yield number, dict(zip(expected, cells))
     else:
-      yield number, ValueError("expected %d columns parted by tabs (%s), found "
-                               "%d" % (len(names), ", ".join(names),
+      yield number, ValueError("expected %d columns separated by tabs (%s), "
+                               "found %d" % (len(names), ", ".join(names),
                                        len(cells)))
 
 

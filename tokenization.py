@@ -11,7 +11,7 @@ from errors import InputError
 
 flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
 flags.DEFINE_string("spm_model_file", None,
-                    "SentencePiece model, in place of --vocab_file.")
+                    "SentencePiece model, instead of --vocab_file.")
 flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

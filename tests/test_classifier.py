@@ -17,6 +17,7 @@ import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, results, succeed
 
+import checkpoints
 from similarity import BertSim
 
 PAIRS = ROOT / "data" / "pairs"
@@ -108,6 +109,10 @@ def test_two_runs_of_a_seed_are_equal(work, fine_tuned):
       for name in ("pairs", "again", "other")]
   np.testing.assert_allclose(same, weights, atol=1e-6)
   assert np.abs(other - weights).max() > 1e-3
+  _, log = succeed(*classify(work, "again", "--do_train",
+                             "--num_train_epochs=2"))
+  assert "going on from step 8 of file://%s" % (work / "again") in log
+  assert checkpoints.start_step(str(work / "again")) == 16
 
 
 def test_padding_changes_no_prediction(work, fine_tuned):

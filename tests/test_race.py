@@ -118,7 +118,7 @@ ROW = {"question": "b", "choice": ["a", "b"], "answer": "a"}
     ([[["a"], [dict(ROW, question=None)], "c"]],
      "question d-c-0 has something else than text"),
     ([[["a"], [ROW], "c"], [["b"], [ROW], "c"]],
-     "the id d-c-0 stands there twice"),
+     "the id d-c-0 occurs twice"),
 ])
 def test_broken_files_are_named(tmp_path, content, message):
   if content:

@@ -143,7 +143,7 @@ def squad(*questions, context="c"):
     ("{", "not JSON"),
     ({}, "not SQuAD's .*: 'data', after 0 question"),
     (squad(), "has no questions"),
-    (squad(QUESTION, QUESTION), "the id a stands there twice"),
+    (squad(QUESTION, QUESTION), "the id a occurs twice"),
     (squad(QUESTION, context=None), "question a has something else than text"),
     (squad(dict(QUESTION, question=None)), "question a has something else"),
     (squad(dict(QUESTION, answers=[{"text": 5}])), "question a has something"),
