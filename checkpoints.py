@@ -38,13 +38,8 @@ def find_checkpoint(init_checkpoint):
   """
   path = init_checkpoint
   if tf.io.gfile.isdir(path):
-    # Released models may lack the file that names the newest one, and in what
-    # was moved it may name another place.
-    names = fnmatch.filter(tf.io.gfile.listdir(path), "*.index")
-    newest = max(names, default="", key=lambda name: int(
-        re.search(r"[0-9]*\.index$", name).group()[:-6] or -1))
-    path = latest_checkpoint(path) or newest and os.path.join(
-        path, newest[:-len(".index")])
+    # Released models need not be named for a step.
+    path = latest_checkpoint(path, "*")
   if not path or not tf.io.gfile.exists(path + ".index"):
     raise InputError("--init_checkpoint: no checkpoint at %s" % init_checkpoint)
   return path
@@ -166,10 +161,18 @@ def write_checkpoint(folder, name, weights):
   name_newest(folder, name)
 
 
-def name_newest(folder, name):
+def name_newest(folder, *names):
+  """Writes the file `checkpoint`.
+
+  Args:
+    folder: str.
+    names: of its checkpoints, the newest last.
+  """
   # TensorFlow's own way to write this file gets a relative folder wrong.
-  filesystem.write_text(os.path.join(folder, "checkpoint"),
-             'model_checkpoint_path: "%s"\n' % name)
+  filesystem.write_text(
+      os.path.join(folder, "checkpoint"),
+      'model_checkpoint_path: "%s"\n' % names[-1] + "".join(
+          'all_model_checkpoint_paths: "%s"\n' % name for name in names))
 
 
 def check_fits(checkpoint, wanted):
@@ -199,21 +202,65 @@ def misfits(saved, wanted):
       yield name, saved.get(name, "nothing"), wanted.get(name, "nothing")
 
 
-def latest_checkpoint(folder):
-  """Returns the newest whole checkpoint of a folder, or None."""
-  try:
-    return tf.train.latest_checkpoint(folder)
-  except tf.errors.NotFoundError:  # the folder that it named is gone
+def whole_checkpoints(folder, pattern="*-[0-9]*"):
+  """Returns the names of a folder's checkpoints that lack no part.
+
+  Args:
+    folder: str.
+    pattern: str, glob of names; by default those that training gives.
+
+  Returns:
+    list of str, those of the greatest steps last.
+  """
+  if not tf.io.gfile.isdir(folder):
+    return []
+  files = set(tf.io.gfile.listdir(folder))
+  shards = [re.match(r"(.*)\.data-\d{5}-of-(\d{5})$", name) for name in files]
+  names = {match.group(1) for match in filter(None, shards) if all(
+      "%s.data-%05d-of-%s" % (match.group(1), number, match.group(2)) in files
+      for number in range(int(match.group(2))))}
+  return sorted(
+      (name for name in fnmatch.filter(names, pattern)
+       if name + ".index" in files),
+      key=lambda name: (int(re.search("[0-9]*$", name).group() or -1), name))
+
+
+def latest_checkpoint(folder, pattern="*-[0-9]*"):
+  """Returns the newest whole checkpoint of a folder, or None.
+
+  It is the one that the file `checkpoint` names, if that is whole and in the
+  folder, else the one of the greatest step.
+
+  Args:
+    folder: str.
+    pattern: str, glob of names; by default those that training gives.
+  """
+  names = whole_checkpoints(folder, pattern)
+  if not names:
     return None
-  except ValueError as error:
-    raise InputError("%s/checkpoint does not name a checkpoint" % folder
-                     ) from error
+  try:
+    state = tf.train.get_checkpoint_state(folder)
+  except ValueError:  # the file is empty
+    state = None
+  named = state and os.path.basename(state.model_checkpoint_path)
+  return os.path.join(folder, named if named in names else names[-1])
+
+
+def name_whole_checkpoints(folder):
+  """Makes the file `checkpoint`, which Estimators go by, name what is whole."""
+  path = os.path.join(folder, "checkpoint")
+  latest = latest_checkpoint(folder)
+  if latest:
+    names = whole_checkpoints(folder)
+    name_newest(folder, *names[:names.index(os.path.basename(latest)) + 1])
+  elif tf.io.gfile.exists(path):
+    tf.io.gfile.remove(path)
 
 
 def newest_finite_checkpoint(folder):
   """Returns the newest checkpoint without a NaN or infinity, or "none"."""
-  state = tf.train.get_checkpoint_state(folder)
-  for path in reversed(state.all_model_checkpoint_paths if state else []):
+  for name in reversed(whole_checkpoints(folder)):
+    path = os.path.join(folder, name)
     reader = tf.train.load_checkpoint(path)
     if all(np.all(np.isfinite(reader.get_tensor(name)))
            for name in reader.get_variable_to_shape_map()):
@@ -223,7 +270,9 @@ def newest_finite_checkpoint(folder):
 
 def remove_unfinished_checkpoints(folder):
   """Removes what writing a checkpoint left behind when it was killed."""
-  for path in tf.io.gfile.glob(os.path.join(folder, "model.ckpt-*temp*")):
+  for name in fnmatch.filter(tf.io.gfile.listdir(folder),
+                             "model.ckpt-*temp*"):
+    path = os.path.join(folder, name)
     if tf.io.gfile.isdir(path):
       tf.io.gfile.rmtree(path)
     else:

@@ -10,6 +10,7 @@ embeddings and shared layers are written once per layer, which is not undone.
 """
 
 import base64
+import io
 import json
 import os
 import re
@@ -23,8 +24,9 @@ import errors
 import filesystem
 import heads
 import modeling
+import predictor
 import tokenization
-import training
+import training  # noqa: F401 - defines flags that are used here
 from errors import InputError
 
 FLAGS = flags.FLAGS
@@ -32,7 +34,7 @@ flags.adopt_module_key_flags(tokenization)
 for _name in ("bert_config_file", "init_checkpoint", "output_dir"):
   flags.declare_key_flag(_name)
 flags.DEFINE_string("pytorch_dir", None, "Folder of transformers to convert to "
-                    "a checkpoint, in place of --init_checkpoint.")
+                    "a checkpoint, instead of --init_checkpoint.")
 
 _ALBERT_BLOCK = {
     "attention_1/self/query": "attention.query",
@@ -280,10 +282,10 @@ def unigram_tokenizer(model_file, do_lower_case):
   TensorFlow allows.
   """
   import sentencepiece
+  content = filesystem.read_bytes(model_file)
   model = sentencepiece.SentencePieceProcessor()
-  model.Load(model_file)
-  with open(model_file, "rb") as reader:
-    normalizer_spec = _protobuf_field(reader.read(), 3)
+  model.LoadFromSerializedProto(content)
+  normalizer_spec = _protobuf_field(content, 3)
   charsmap = _protobuf_field(normalizer_spec, 2)
   vocab = [(model.IdToPiece(i), model.GetScore(i))
            for i in range(model.GetPieceSize())]
@@ -344,23 +346,27 @@ def safetensors_numpy():
   return safetensors.numpy
 
 
-def write_pytorch_folder(folder, config, weights, tokenizer, labels):
-  """Writes configuration, weights and tokenizer as transformers read them."""
-  theirs, state = to_pytorch(config, weights)
+def write_pytorch_folder(folder, model):
+  """Writes a predictor.Model as transformers read it."""
+  config, tokenizer = model.config, model.tokenizer
+  theirs, state = to_pytorch(config, checkpoints.read_weights(model.checkpoint))
+  labels = model.task.get("labels")
   if labels:
     theirs["id2label"] = {str(i): label for i, label in enumerate(labels)}
     theirs["label2id"] = {label: i for i, label in enumerate(labels)}
   theirs.update(pad_token_id=tokenizer.pad_id, bos_token_id=tokenizer.cls_id,
                 eos_token_id=tokenizer.sep_id)
+  spm_model_file = model.files.get("spm.model")
   files = {"config.json": theirs, "tokenizer_config.json": tokenizer_settings(
-      "Albert" if FLAGS.spm_model_file else "Bert", tokenizer.do_lower_case,
+      "Albert" if spm_model_file else "Bert", tokenizer.do_lower_case,
       config.max_position_embeddings)}
-  if FLAGS.spm_model_file:
-    tf.io.gfile.copy(FLAGS.spm_model_file, os.path.join(folder, "spiece.model"))
-    files["tokenizer.json"] = unigram_tokenizer(FLAGS.spm_model_file,
+  if spm_model_file:
+    tf.io.gfile.copy(spm_model_file, os.path.join(folder, "spiece.model"))
+    files["tokenizer.json"] = unigram_tokenizer(spm_model_file,
                                                 tokenizer.do_lower_case)
   else:
-    tf.io.gfile.copy(FLAGS.vocab_file, os.path.join(folder, "vocab.txt"))
+    tf.io.gfile.copy(model.files["vocab.txt"],
+                     os.path.join(folder, "vocab.txt"))
   for name, content in files.items():
     filesystem.write_text(os.path.join(folder, name), json.dumps(
         content, ensure_ascii=False, indent=2) + "\n")
@@ -373,20 +379,20 @@ def read_pytorch_folder(path):
   """Returns (dict of config.json, dict of parameter name -> array)."""
   config, weights, pickled = [os.path.join(path, name) for name in (
       "config.json", "model.safetensors", "pytorch_model.bin")]
-  if not os.path.exists(config):
+  if not tf.io.gfile.exists(config):
     raise InputError("%s has no config.json" % path)
   theirs = filesystem.read_json(config)
   if not isinstance(theirs, dict):
     raise InputError("%s: not a model's configuration" % config)
-  if os.path.exists(weights):
-    read = safetensors_numpy().load_file
-  elif os.path.exists(pickled):
+  if tf.io.gfile.exists(weights):
+    read = safetensors_numpy().load
+  elif tf.io.gfile.exists(pickled):
     weights, read = pickled, _read_pickled
   else:
     raise InputError("%s has neither model.safetensors nor pytorch_model.bin"
                      % path)
   try:
-    return theirs, read(weights)
+    return theirs, read(filesystem.read_bytes(weights))
   except InputError:
     raise
   except Exception as error:  # each library has its own
@@ -394,12 +400,14 @@ def read_pytorch_folder(path):
         weights, str(error).split("\n")[0])) from error
 
 
-def _read_pickled(path):
+def _read_pickled(content):
   try:
     import torch
   except ImportError as error:
-    raise InputError("%s needs PyTorch: pip install torch" % path) from error
-  state = torch.load(path, map_location="cpu", weights_only=True)
+    raise InputError("pytorch_model.bin needs PyTorch: pip install torch"
+                    ) from error
+  state = torch.load(io.BytesIO(content), map_location="cpu",
+                     weights_only=True)
   return {name: value.detach().float().numpy() for name, value in state.items()}
 
 
@@ -418,7 +426,8 @@ def from_folder():
       raise InputError("%s has %d labels, the classifier %d" % (
           source, len(labels), len(weights["output_bias"])))
     path = os.path.join(source, "tokenizer_config.json")
-    settings = filesystem.read_json(path) if os.path.exists(path) else {}
+    settings = filesystem.read_json(path) if (
+        tf.io.gfile.exists(path)) else {}
     files["task.json"] = {
         "labels": [labels[key] for key in sorted(labels, key=int)],
         "max_seq_length": config.max_position_embeddings,
@@ -430,33 +439,25 @@ def from_folder():
           content, ensure_ascii=False, indent=2) + "\n")
     for name, new_name in (("vocab.txt", "vocab.txt"),
                            ("spiece.model", "spm.model")):
-      if os.path.exists(os.path.join(source, name)):
+      if tf.io.gfile.exists(os.path.join(source, name)):
         tf.io.gfile.copy(os.path.join(source, name),
                          os.path.join(folder, new_name))
 
 
 def to_folder():
   """Writes --init_checkpoint as a folder of transformers."""
-  training.take_files_beside_checkpoint(FLAGS)
-  errors.require_flags("bert_config_file")
-  checkpoint = checkpoints.find_checkpoint(FLAGS.init_checkpoint)
-  task = checkpoints.read_task(FLAGS.init_checkpoint)
-  tokenizer = tokenization.create_tokenizer(
-      FLAGS.vocab_file, FLAGS.spm_model_file,
-      task.get("do_lower_case", FLAGS.do_lower_case))
-  config = training.load_config(FLAGS.bert_config_file, None, tokenizer)
-  saved = checkpoints.saved_shapes(checkpoint)
-  known = dict(_variables(config, saved.get("output_weights", [0])[0]))
-  checkpoints.check_fits(checkpoint, {
+  model = predictor.load_folder(FLAGS.init_checkpoint, FLAGS)
+  saved = checkpoints.saved_shapes(model.checkpoint)
+  known = dict(_variables(model.config, saved.get("output_weights", [0])[0]))
+  checkpoints.check_fits(model.checkpoint, {
       name: shape for name, shape in known.items()
       if name in saved or name.startswith("bert/")})
   unknown = sorted(set(saved) - set(known))
   if unknown:
     raise InputError("%s: transformers have no counterpart of %s" % (
-        checkpoint, ", ".join(unknown)))
+        model.checkpoint, ", ".join(unknown)))
   with filesystem.whole_folder(FLAGS.output_dir) as folder:
-    write_pytorch_folder(folder, config, checkpoints.read_weights(checkpoint),
-                         tokenizer, task.get("labels"))
+    write_pytorch_folder(folder, model)
 
 
 def main():

@@ -33,7 +33,7 @@ import heads
 import modeling
 import predictor
 import tokenization
-import training
+import training  # noqa: F401 - defines flags that are used here
 from errors import InputError
 
 FLAGS = flags.FLAGS
@@ -196,7 +196,7 @@ def describe(checkpoint, config):
   if config:
     lines += _compare(saved, config)
   else:
-    lines.append("no configuration beside it: the number of heads%s is not "
+    lines.append("no configuration next to it: the number of heads%s is not "
                  "known from weights" % (
                      "" if len(layers) > 1 else " and of layers"))
   return lines
@@ -259,7 +259,7 @@ def to_tflite(graph, signature, int8):
       del node.input[1:]
   converter = tf.lite.TFLiteConverter(
       frozen, list(graph.inputs_of(signature).values()), list(tensors.values()))
-  # TensorFlow 1.15 converts by a program that lies beside python.
+  # TensorFlow 1.15 converts with a program in the folder of python.
   os.environ["PATH"] = os.pathsep.join(
       [os.path.dirname(sys.executable), os.environ.get("PATH", "")])
   if int8:
@@ -267,22 +267,12 @@ def to_tflite(graph, signature, int8):
   return converter.convert()
 
 
-def collect_files(folder):
-  """Copies what belongs to the model into a folder, under its usual names.
-
-  Returns:
-    list of their paths.
-  """
-  sources = {
-      "config.json": FLAGS.bert_config_file, "spm.model": FLAGS.spm_model_file,
-      "vocab.txt": None if FLAGS.spm_model_file else FLAGS.vocab_file,
-      "task.json": checkpoints.path_beside(FLAGS.init_checkpoint,
-                                           ["task.json"])}
+def copy_files(files, folder):
+  """Copies files, name -> path, to a folder; returns their paths there."""
   paths = []
-  for name, source in sources.items():
-    if source:
-      paths.append(os.path.join(folder, name))
-      tf.io.gfile.copy(source, paths[-1])
+  for name, source in files.items():
+    paths.append(os.path.join(folder, name))
+    tf.io.gfile.copy(source, paths[-1])
   return paths
 
 
@@ -292,10 +282,10 @@ def main():
             if FLAGS[name].value]
   if len(wanted) != 1:
     raise InputError("give one of --inspect, --strip, --saved_model, --tflite")
-  training.take_files_beside_checkpoint(FLAGS)
   checkpoint = checkpoints.find_checkpoint(FLAGS.init_checkpoint)
-  config = training.load_config(FLAGS.bert_config_file) if (
-      FLAGS.bert_config_file) else None
+  files = predictor.find_files(FLAGS.init_checkpoint, FLAGS)
+  config = modeling.load_config(files["config.json"]) if (
+      "config.json" in files) else None
   description = describe(checkpoint, config)
   if FLAGS.inspect:
     print("\n".join(description))
@@ -303,29 +293,25 @@ def main():
   errors.require_flags("output_dir")
   checkpoints.read_task(FLAGS.init_checkpoint)
   if not FLAGS.strip:
-    errors.require_flags("bert_config_file")
-    tokenizer = tokenization.create_tokenizer(
-        FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
-    config = training.load_config(
-        FLAGS.bert_config_file, FLAGS.max_seq_length if FLAGS.tflite else None,
-        tokenizer)
+    predictor.load_folder(FLAGS.init_checkpoint, FLAGS,
+                          FLAGS.max_seq_length if FLAGS.tflite else None)
   with filesystem.whole_folder(FLAGS.output_dir) as folder:
     if FLAGS.strip:
       if config:
         checkpoints.check_fits(checkpoint, encoder_variables(config))
-      collect_files(folder)
+      copy_files(files, folder)
       checkpoints.write_checkpoint(folder, os.path.basename(checkpoint),
                                checkpoints.read_weights(checkpoint))
     elif FLAGS.saved_model:
       graph = Graph(config, checkpoint)
       with tempfile.TemporaryDirectory() as temporary:
-        save_model(graph, folder, collect_files(temporary))
+        save_model(graph, folder, copy_files(files, temporary))
     else:
       graph = Graph(config, checkpoint, FLAGS.batch_size, FLAGS.max_seq_length,
                     FLAGS.max_predictions_per_seq)
       content = to_tflite(graph, FLAGS.signature or default_signature(graph),
                           FLAGS.int8)
-      collect_files(folder)
+      copy_files(files, folder)
       with tf.io.gfile.GFile(os.path.join(folder, "model.tflite"),
                              "wb") as writer:
         writer.write(content)

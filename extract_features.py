@@ -7,17 +7,17 @@ One text a line; row i of the NumPy array, float32 [number of lines, H], is the
 vector of line i.
 """
 
-import os
+import io
 
 import numpy as np
 from absl import flags, logging
 
-import checkpoints
 import errors
+import filesystem
 import heads
 import predictor
 import tokenization
-import training
+import training  # noqa: F401 - defines flags that are used here
 from errors import InputError
 
 FLAGS = flags.FLAGS
@@ -38,22 +38,20 @@ flags.DEFINE_integer("max_seq_length", 512,
 
 def main():
   errors.require_flags("init_checkpoint", "input_file", "output_file")
-  training.take_files_beside_checkpoint(FLAGS)
-  errors.require_flags("bert_config_file")
-  tokenizer = tokenization.create_tokenizer(
-      FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
-  config = training.load_config(FLAGS.bert_config_file, None, tokenizer)
-  with open(FLAGS.input_file, encoding="utf-8", errors="replace") as reader:
-    texts = [(line.rstrip("\r\n"), None) for line in reader]
+  model = predictor.load_folder(FLAGS.init_checkpoint, FLAGS)
+  with filesystem.open_binary(FLAGS.input_file) as reader:
+    texts = [(line.decode("utf-8", "replace").rstrip("\r\n"), None)
+             for line in reader]
   if not texts:
     raise InputError("%s: has no texts" % FLAGS.input_file)
   vectors = predictor.Predictor(
-      config, tokenizer, checkpoints.find_checkpoint(FLAGS.init_checkpoint),
-      lambda model: heads.sentence_vectors(model, FLAGS.pooling, FLAGS.layer),
+      model.config, model.tokenizer, model.checkpoint,
+      lambda encoder: heads.sentence_vectors(encoder, FLAGS.pooling,
+                                             FLAGS.layer),
       FLAGS.max_seq_length).predict(texts)
-  with open(FLAGS.output_file + ".tmp", "wb") as writer:
-    np.save(writer, vectors)
-  os.replace(FLAGS.output_file + ".tmp", FLAGS.output_file)
+  content = io.BytesIO()
+  np.save(content, vectors)
+  filesystem.write_bytes(FLAGS.output_file, content.getvalue())
   logging.info("%s: %d vectors of %d", FLAGS.output_file, *vectors.shape)
 
 

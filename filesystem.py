@@ -181,8 +181,12 @@ def whole_folder(path):
     raise
 
 
+def resolve(path):
+  """Returns the one path that all names of a local file stand for."""
+  path = path[len("file://"):] if path.startswith("file://") else path
+  return path if "://" in path else os.path.realpath(path)
+
+
 def is_same(path, other):
   """Returns whether two paths are of one file."""
-  if "://" in path or "://" in other:
-    return path == other
-  return os.path.realpath(path) == os.path.realpath(other)
+  return resolve(path) == resolve(other)

@@ -1,14 +1,18 @@
 """What all fine-tuning scripts share, from features to the best checkpoint."""
 
+import collections
+import itertools
 import os
+import random
 import time
 
 import tensorflow.compat.v1 as tf
+import tqdm
 from absl import flags, logging
 
 import checkpoints
-import errors
 import outputs
+import predictor
 import records
 import tokenization
 import training
@@ -20,18 +24,28 @@ flags.adopt_module_key_flags(tokenization)
 flags.DEFINE_bool("do_predict", False,
                   "Whether to predict the test file with the best checkpoint.")
 flags.DEFINE_bool("pad_to_max", False,
-                  "Pad all examples to --max_seq_length, as on a TPU, in place "
-                  "of batching those of like length.")
+                  "Pad all examples to --max_seq_length, as on a TPU, instead "
+                  "of batching those of similar length.")
 flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.")
+flags.DEFINE_integer("max_train_examples", None,
+                     "Use at most so many training examples, or questions, the "
+                     "first of the files.")
 flags.DEFINE_float("warmup_proportion", 0.1,
                    "Share of the steps during which the rate rises.")
 flags.DEFINE_alias("predict_batch_size", "eval_batch_size")
 
-# The features of every fine-tuning record; tasks add their own.
+# The features of every fine-tuning record; tasks add their own. `number`, the
+# place of an example in its split, is the Runner's.
 SPECS = (FeatureSpec("input_ids", "int", None),
          FeatureSpec("input_mask", "int", None),
          FeatureSpec("segment_ids", "int", None),
-         FeatureSpec("is_real_example", "int", 0))
+         FeatureSpec("number", "int", 0))
+
+# A list of examples, and the function that makes the features of one: a dict,
+# name -> value or list. Features are made when they are written; in memory,
+# they would take many times the space of the texts.
+Split = collections.namedtuple("Split", ["examples", "make_features"])
+
 
 
 def start(options):
@@ -41,7 +55,8 @@ def start(options):
     options: flags.
 
   Returns:
-    (distribution.Workers, tokenizer, AlbertConfig)
+    (distribution.Workers, predictor.Model): the model that training goes on
+    from, or begins with, or that is evaluated.
 
   Raises:
     InputError: a flag is missing, or does not fit the others.
@@ -51,36 +66,48 @@ def start(options):
   workers = training.start(options)
   if not options.do_train:
     checkpoints.require_model(options)
-  training.take_files_beside_checkpoint(options)
-  errors.require_flags("bert_config_file")
-  tokenizer = tokenization.create_tokenizer(
-      options.vocab_file, options.spm_model_file, options.do_lower_case)
-  config = training.load_config(options.bert_config_file,
-                                options.max_seq_length, tokenizer)
-  return workers, tokenizer, config
+  training.warn_of_idle_flags(options, [
+      (["num_train_epochs", "max_train_examples", "warmup_proportion"],
+       options.do_train, "--do_train", False),
+      (["early_stop_evals"], options.do_train and options.do_eval,
+       "--do_train and --do_eval", True),
+      (["eval_batch_size"], options.do_eval or options.do_predict,
+       "--do_eval or --do_predict", False)])
+  return workers, predictor.load_folder(
+      checkpoints.latest_checkpoint(options.output_dir) or
+      options.init_checkpoint, options, options.max_seq_length)
 
 
-def prepare_output_dir(options, workers, config, description):
+def wanted_splits(options, workers):
+  """Returns the names of the splits that this process reads."""
+  return [name for name, wanted in (
+      ("train", options.do_train),
+      ("dev", options.do_eval and not workers.rank),
+      ("test", options.do_predict and not workers.rank)) if wanted]
+
+
+def prepare_output_dir(options, workers, model, description):
   """Puts what describes the model into the output folder, by rank 0.
 
   Args:
     options: flags.
     workers: distribution.Workers.
-    config: AlbertConfig.
+    model: predictor.Model.
     description: dict for `task.json`, to which the tokenizer's is added.
 
   Returns:
-    names of the files to keep beside the best checkpoint.
+    names of the files to keep next to the best checkpoint.
   """
-  tokenizer_file = (options.spm_model_file, "spm.model") if (
-      options.spm_model_file) else (options.vocab_file, "vocab.txt")
+  tokenizer_file = next(name for name in ("spm.model", "vocab.txt")
+                        if name in model.files)
   description = dict(description, max_seq_length=options.max_seq_length,
-                     do_lower_case=options.do_lower_case)
+                     do_lower_case=model.tokenizer.do_lower_case)
   if not workers.rank:
     outputs.prepare_output_dir(
-        options, {"config.json": config.to_dict(), "task.json": description},
-        [tokenizer_file])
-  return ["config.json", "task.json", tokenizer_file[1]]
+        options, {"config.json": model.config.to_dict(),
+                  "task.json": description},
+        [(model.files[tokenizer_file], tokenizer_file)])
+  return ["config.json", "task.json", tokenizer_file]
 
 
 class Runner:
@@ -92,120 +119,142 @@ class Runner:
     config: AlbertConfig.
     head: function of (model, features); see training.model_fn_builder.
     specs: list of FeatureSpec.
-    num_train_examples: int, or None for no training.
+    splits: dict, name -> Split; see wanted_splits. Every process gets all of
+      "train", which is taken out, and reads its share.
 
   Raises:
     InputError: there are fewer training examples than a batch takes.
   """
 
-  def __init__(self, options, workers, config, head, specs,
-               num_train_examples=None):
+  def __init__(self, options, workers, config, head, specs, splits):
     self._options = options
-    self._workers = workers
     self._specs = list(specs)
-    batch_size = options.train_batch_size * workers.size
-    self._num_train_steps = int(
-        (num_train_examples or 0) * options.num_train_epochs / batch_size)
-    if num_train_examples is not None:
-      if not self._num_train_steps:
+    self._splits = splits
+    self._paths = {}  # of the record files, once they are written
+    self._num_train_steps = 0
+    if options.do_train:
+      examples, make_features = splits.pop("train")
+      batch_size = options.train_batch_size * workers.size
+      self._num_train_steps = int(
+          len(examples) * options.num_train_epochs / batch_size)
+      if not self._num_train_steps or len(examples) < workers.size:
         raise InputError(
             "%d training examples are less than one batch of %d" % (
-                num_train_examples, batch_size))
+                len(examples), batch_size))
       logging.info("%d steps of %d examples", self._num_train_steps, batch_size)
+      # Files may have an order, by label or by difficulty, that reaches further
+      # than a shuffle buffer.
+      random.Random(options.random_seed).shuffle(examples)
+      self._train_split = Split(examples[workers.rank::workers.size],
+                                make_features)
+
+    def numbered_head(model, features):
+      output = head(model, features)
+      return output._replace(predictions=dict(
+          output.predictions, number=features["number"]))
+
+    self._leads = not workers.rank
     self._estimator = training.create_estimator(
         options, training.model_fn_builder(
-            config, options, head, _loss_totals, self._num_train_steps,
+            config, options, numbered_head, _loss_totals, self._num_train_steps,
             int(self._num_train_steps * options.warmup_proportion)),
         options.eval_batch_size)
 
-  def run(self, train_features, evaluate, metric, files, write_test):
+  def run(self, evaluate, metric, files, write_test):
     """Does what --do_train, --do_eval and --do_predict ask for.
 
     Args:
-      train_features: list of dict, name -> values.
       evaluate: function of a checkpoint path, or None, that returns results.
       metric: str, name among the results; the greater, the better.
-      files: names of files of the output folder to keep beside the best
+      files: names of files of the output folder to keep next to the best
         checkpoint.
       write_test: function of a checkpoint path, or None, that predicts the test
         file and writes what it finds.
     """
     options = self._options
-    leads = not self._workers.rank
     if options.do_train:
       evaluator = None
-      if options.do_eval and leads:
+      if options.do_eval and self._leads:
         evaluator = outputs.Evaluator(
             options.output_dir, evaluate,
             outputs.BestRule(metric, higher_is_better=True), files,
             options.early_stop_evals)
-      self._train(train_features, evaluator)
-    elif options.do_eval and leads:
+      self._train(evaluator)
+    elif options.do_eval and self._leads:
       outputs.evaluate_and_write(options.output_dir, evaluate)
-    if options.do_predict and leads:
+    if options.do_predict and self._leads:
       best = os.path.join(options.output_dir, "best")
       checkpoint = (checkpoints.latest_checkpoint(best) or
                     checkpoints.latest_checkpoint(options.output_dir))
       logging.info("predicting with %s", checkpoint or options.init_checkpoint)
       write_test(checkpoint)
 
-  def _train(self, features, evaluator):
-    path = self._write("train", features)
+  def _train(self, evaluator):
+    path = self._write("train", *self._train_split)
+    self._train_split = None  # from here on, the file is all that is needed
 
     def input_fn_at(step):
       return self._input_fn(
           path, is_training=True, drop_remainder=True,
-          seed=self._options.random_seed + step,
-          shard=(self._workers.size, self._workers.rank))
+          seed=self._options.random_seed + step)
 
     training.train_and_evaluate(self._estimator, self._options, input_fn_at,
                                 self._num_train_steps, evaluator)
 
-  def predict(self, name, features, checkpoint):
-    """Predicts, shortest examples first.
+  def predict(self, name, checkpoint):
+    """Predicts a split, in batches of examples of similar length.
 
     Args:
-      name: str, of the record file to write.
-      features: list of dict, name -> values.
+      name: str, of the split.
       checkpoint: str, or None for --init_checkpoint.
 
     Returns:
-      list of dict, name -> array; in the order of `features`.
+      list of dict, name -> array; in the order of the examples.
     """
-    order = sorted(range(len(features)),
-                   key=lambda i: len(features[i]["input_ids"]))
-    rows = [features[i] for i in order]
-    if self._options.use_tpu:  # all its batches are full
-      empty = {spec.name: 0 if spec.length == 0 else [0] * (spec.rows or 1)
-               for spec in self._specs}
-      rows += [empty] * (-len(rows) % self._options.eval_batch_size)
-    input_fn = self._input_fn(
-        self._write(name, rows), is_training=False, keep_order=True,
-        drop_remainder=self._options.use_tpu)
-    found, started = [None] * len(order), None
-    for i, prediction in zip(order, self._estimator.predict(
-        input_fn, checkpoint_path=checkpoint)):
+    examples, make_features = self._splits[name]
+    if name not in self._paths:
+      # All batches of a TPU are full.
+      padding = -len(examples) % self._options.eval_batch_size if (
+          self._options.use_tpu) else 0
+      self._paths[name] = self._write(
+          name, examples + examples[-1:] * padding, make_features)
+    input_fn = self._input_fn(self._paths[name], is_training=False,
+                              drop_remainder=self._options.use_tpu)
+    found, started = {}, None
+    for prediction in self._estimator.predict(
+        input_fn, checkpoint_path=checkpoint):
       started = started or time.time()  # the model is built and loaded
-      found[i] = prediction
-    logging.info("%d examples predicted, %.1f a second", len(order),
-                 len(order) / (time.time() - started))
-    return found
+      found[int(prediction["number"])] = prediction
+    logging.info("%d examples predicted, %.1f a second", len(examples),
+                 len(examples) / (time.time() - started))
+    return [found[number] for number in range(len(examples))]
 
-  def _write(self, name, features):
+  def _write(self, name, examples, make_features):
+    """Writes the records of a split; returns the path of the file."""
+    num_rows = self._specs[0].rows or 1
+    lengths = []
+
+    def record(number, example):
+      row = dict(make_features(example), number=number)
+      lengths.append(len(row["input_ids"]) // num_rows)
+      return records.serialize(row, self._specs)
+
     path = os.path.join(self._estimator.model_dir, name + ".tf_record")
-    records.write_records(
-        path, (records.serialize(row, self._specs) for row in features))
+    records.write_records(path, itertools.starmap(
+        record, enumerate(tqdm.tqdm(examples, name, disable=None))))
+    longest = self._options.max_seq_length
+    logging.info("%s: %.1f%% of the examples fill --max_seq_length=%d", name,
+                 100.0 * lengths.count(longest) / len(lengths), longest)
     return path
 
   def _input_fn(self, path, **kwargs):
     options = self._options
     return records.input_fn_builder(
-        [records.RecordFile(path)], self._specs,
+        [records.record_file(path)], self._specs,
         max_length=options.max_seq_length,
         pad_to_max=options.pad_to_max or options.use_tpu, **kwargs)
 
 
 def _loss_totals(features):
   """All losses of fine-tuning are means over the examples."""
-  return {"example_loss": tf.reduce_sum(
-      tf.cast(features["is_real_example"], tf.float32))}
+  return {"example_loss": tf.cast(tf.size(features["number"]), tf.float32)}

@@ -11,11 +11,12 @@ Dimensions in comments:
 
 import collections
 import functools
-import json
 import math
 
 import tensorflow.compat.v1 as tf
+from absl import logging
 
+import filesystem
 from errors import InputError
 
 # One mode on TF 1.15 and 2.15, set here because every graph passes through.
@@ -128,9 +129,9 @@ class AlbertConfig:
   @classmethod
   def from_json_file(cls, path):
     """Reads a configuration; an InputError names the file."""
+    values = filesystem.read_json(path)
     try:
-      with open(path, encoding="utf-8") as reader:
-        return cls.from_dict(json.load(reader))
+      return cls.from_dict(values)
     except (ValueError, TypeError) as error:
       raise InputError("%s: %s" % (path, error)) from error
 
@@ -289,6 +290,37 @@ BlockScopes = collections.namedtuple("BlockScopes", [
     "attention",  # has query, key, value
     "attention_output", "attention_norm",
     "intermediate", "output", "output_norm"])
+
+
+def load_config(path, max_seq_length=None, tokenizer=None):
+  """Reads a configuration and says what it stands for.
+
+  Args:
+    path: str, JSON file.
+    max_seq_length: int, sequence length the model must allow.
+    tokenizer: whose ids the embedding table must hold.
+
+  Returns:
+    AlbertConfig.
+
+  Raises:
+    InputError: something does not fit.
+  """
+  config = AlbertConfig.from_json_file(path)
+  logging.info(
+      "%s: %s layout, %d layers of %d, %s, sharing %s", path, config.layout,
+      config.num_hidden_layers, config.hidden_size, config.ln_type,
+      config.parameter_sharing if config.layout == "albert_zh" else
+      "within %d group(s)" % config.num_hidden_groups)
+  if max_seq_length and max_seq_length > config.max_position_embeddings:
+    raise InputError("--max_seq_length %d is more than the %d positions of %s"
+                     % (max_seq_length, config.max_position_embeddings, path))
+  if tokenizer and tokenizer.vocab_size != config.vocab_size:
+    raise InputError(
+        "the vocabulary has %d entries, but %s says vocab_size %d: use the "
+        "vocabulary the model was made with" % (
+            tokenizer.vocab_size, path, config.vocab_size))
+  return config
 
 
 class AlbertModel:
@@ -578,7 +610,7 @@ class AlbertModel:
       probs = probabilities(query, key, mask_bias)
       probs_gradient = dropout(
           tf.matmul(gradient, value, transpose_b=True), example)
-      # The sum of probs * probs_gradient, but over D in place of S.
+      # The sum of probs * probs_gradient, but over D instead of S.
       mean = tf.reduce_sum(gradient * context, -1, keepdims=True)
       scores_gradient = probs * (probs_gradient - mean)
       return (tf.matmul(scores_gradient, key),

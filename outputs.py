@@ -5,7 +5,9 @@ import csv
 import datetime
 import io
 import json
+import math
 import os
+import re
 import shlex
 import sys
 
@@ -30,9 +32,14 @@ def prepare_output_dir(options, descriptions, files=()):
     files: list of (path, name) to copy there, such as the vocabulary.
 
   Raises:
-    InputError: the folder has checkpoints of another description.
+    InputError: the folder has checkpoints of another description, or a name
+      that TensorFlow takes for a pattern.
   """
+  if re.search(r"[][*?]", options.output_dir):
+    raise InputError("--output_dir: TensorFlow finds no checkpoint in a folder "
+                     "with one of [ ] * ? in its name: %s" % options.output_dir)
   filesystem.make_folder(options.output_dir)
+  checkpoints.name_whole_checkpoints(options.output_dir)
   for name, description in descriptions.items():
     path = os.path.join(options.output_dir, name)
     text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
@@ -48,16 +55,17 @@ def prepare_output_dir(options, descriptions, files=()):
         datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S"),
         " ".join(map(shlex.quote, [sys.executable] + sys.argv))))
   for source, name in files:
-    target = os.path.join(options.output_dir, name)
-    if os.path.abspath(source) != os.path.abspath(target):
-      tf.io.gfile.copy(source, target, overwrite=True)
+    # Whole before it is written: the two may be one file.
+    filesystem.write_bytes(os.path.join(options.output_dir, name),
+                           filesystem.read_bytes(source))
 
 
 class Evaluator:
   """Evaluates checkpoints, keeps the best one, says when to stop early.
 
-  Everything is remembered in `eval_history.tsv` of the output folder, so that
-  a restart knows what the best has been.
+  All evaluations are remembered in `eval_history.tsv` of the output folder, so
+  that a restart knows them; an evaluation with other metrics leaves cells of it
+  empty. The best checkpoint is the one in `best`.
 
   Args:
     output_dir: str.
@@ -77,6 +85,35 @@ class Evaluator:
     self._files = files
     self._early_stop_evals = early_stop_evals
     self._history_path = os.path.join(output_dir, "eval_history.tsv")
+    self._best_dir = os.path.join(output_dir, "best")
+
+  def go_on_from(self, step):
+    """Forgets what was evaluated at later steps, whose weights are gone.
+
+    A best checkpoint of a later step gives way to the best one of those that
+    are still there.
+
+    Args:
+      step: int, global step that training goes on from.
+    """
+    history = self._history()
+    kept = [row for row in history if int(row["global_step"]) <= step]
+    if kept != history:
+      logging.warning("%s: %d evaluations after step %d no longer count",
+                      self._history_path, len(history) - len(kept), step)
+      self._write_history(kept)
+    best = checkpoints.latest_checkpoint(self._best_dir)
+    if checkpoints.step_of(best) <= step:
+      return
+    logging.warning("%s is later than step %d and is removed", best, step)
+    tf.io.gfile.rmtree(self._best_dir)
+    there = {checkpoints.step_of(name): os.path.join(self._output_dir, name)
+             for name in checkpoints.whole_checkpoints(self._output_dir)}
+    rows = [row for row in kept if int(row["global_step"]) in there]
+    if rows:
+      checkpoint = there[int(max(rows, key=self._score)["global_step"])]
+      keep_best(self._output_dir, checkpoint, self._evaluate_fn(checkpoint),
+                self._files)
 
   def evaluate(self, step):
     """Evaluates the newest checkpoint unless the history has it already.
@@ -88,33 +125,34 @@ class Evaluator:
     if any(int(row["global_step"]) == step for row in history):
       return
     results = evaluate_and_write(self._output_dir, self._evaluate_fn)
-    if not history or self._is_better(results, self._best(history)):
-      keep_best(self._output_dir, results, self._files)
-    self._append(history, results)
+    best = read_results(os.path.join(self._best_dir, "eval_results.txt"))
+    if self._score(results) > self._score(best):
+      keep_best(self._output_dir,
+                checkpoints.latest_checkpoint(self._output_dir), results,
+                self._files)
+    self._write_history(history + [results])
 
   def should_stop(self):
     """Returns whether too many evaluations brought nothing better."""
     history = self._history()
     if not self._early_stop_evals or not history:
       return False
-    best = self._best(history)
+    best = max(history, key=self._score)
     stop = len(history) - 1 - history.index(best) >= self._early_stop_evals
     if stop:
       logging.info("stopping early: no better %s than %s of step %s in %d "
-                   "evaluations", self._rule.metric, best[self._rule.metric],
-                   best["global_step"], self._early_stop_evals)
+                   "evaluations", self._rule.metric,
+                   best.get(self._rule.metric), best["global_step"],
+                   self._early_stop_evals)
     return stop
 
-  def _best(self, history):
-    best = history[0]
-    for row in history[1:]:
-      if self._is_better(row, best):
-        best = row
-    return best
-
-  def _is_better(self, row, other):
-    new, old = (float(r[self._rule.metric]) for r in (row, other))
-    return new > old if self._rule.higher_is_better else new < old
+  def _score(self, results):
+    """Returns a number that is greater for better results."""
+    # As the history has it, where numbers have fewer digits.
+    score = float(str(results.get(self._rule.metric, "")) or "nan")
+    if math.isnan(score):
+      return -math.inf
+    return score if self._rule.higher_is_better else -score
 
   def _history(self):
     if not tf.io.gfile.exists(self._history_path):
@@ -122,11 +160,11 @@ class Evaluator:
     text = filesystem.read_text(self._history_path)
     return list(csv.DictReader(io.StringIO(text), delimiter="\t"))
 
-  def _append(self, history, results):
-    names = ["global_step"] + sorted(set(results) - {"global_step"})
-    rows = [[row[name] for name in names] for row in history + [results]]
+  def _write_history(self, rows):
+    names = ["global_step"] + sorted(set().union(*rows) - {"global_step"})
+    table = [names] + [[row.get(name, "") for name in names] for row in rows]
     filesystem.write_text(self._history_path, "".join(
-        "\t".join(map(str, row)) + "\n" for row in [names] + rows))
+        "\t".join(map(str, row)) + "\n" for row in table))
 
 
 def evaluate_and_write(output_dir, evaluate_fn):
@@ -148,32 +186,30 @@ def evaluate_and_write(output_dir, evaluate_fn):
   return results
 
 
-def keep_best(output_dir, results, files=()):
-  """Copies the newest checkpoint of `output_dir` to `output_dir/best`.
+def keep_best(output_dir, checkpoint, results, files=()):
+  """Copies a checkpoint of `output_dir` to `output_dir/best`.
 
   Whatever moment it is interrupted at, `best/checkpoint` names a whole one.
 
   Args:
     output_dir: str.
-    results: dict, written beside it as `eval_results.txt`.
+    checkpoint: str, its path.
+    results: dict, written next to it as `eval_results.txt`.
     files: names of files of `output_dir` to copy too.
   """
   best = os.path.join(output_dir, "best")
   tf.io.gfile.makedirs(best)
-  checkpoint = checkpoints.latest_checkpoint(output_dir)
   name = os.path.basename(checkpoint)
-  for path in tf.io.gfile.glob(checkpoint + ".*"):
-    if not path.endswith(".meta"):
-      tf.io.gfile.copy(path, os.path.join(best, os.path.basename(path)),
-                       overwrite=True)
-  for path in files:
-    tf.io.gfile.copy(os.path.join(output_dir, path), os.path.join(best, path),
+  parts = [part for part in tf.io.gfile.listdir(output_dir)
+           if part.startswith(name + ".") and not part.endswith(".meta")]
+  for part in parts + list(files):
+    tf.io.gfile.copy(os.path.join(output_dir, part), os.path.join(best, part),
                      overwrite=True)
   checkpoints.name_newest(best, name)
   write_results(os.path.join(best, "eval_results.txt"), results)
-  for path in tf.io.gfile.glob(os.path.join(best, "model.ckpt-*")):
-    if not os.path.basename(path).startswith(name + "."):
-      tf.io.gfile.remove(path)
+  for part in tf.io.gfile.listdir(best):
+    if part.startswith("model.ckpt-") and not part.startswith(name + "."):
+      tf.io.gfile.remove(os.path.join(best, part))
 
 
 def short(value):

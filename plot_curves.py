@@ -83,7 +83,9 @@ def read_history(folder):
   rows = list(csv.DictReader(io.StringIO(filesystem.read_text(path)),
                              delimiter="\t"))
   try:
-    return {tag: {int(row["global_step"]): float(row[tag]) for row in rows}
+    # An evaluation may have had other metrics.
+    return {tag: {int(row["global_step"]): float(row[tag]) for row in rows
+                  if row[tag] != ""}
             for tag in PANELS if rows and tag in rows[0]}
   except (KeyError, TypeError, ValueError) as error:
     raise InputError("%s is no history of evaluations: %r" % (
@@ -155,8 +157,9 @@ def main():
   draw(figure, {name: (read_scalars(folder), read_history(folder))
                 for name, folder in zip(names, FLAGS.runs)},
        FLAGS.unigram_entropy, FLAGS.smoothing)
-  figure.savefig(FLAGS.output + ".tmp", format="png")
-  os.replace(FLAGS.output + ".tmp", FLAGS.output)
+  png = io.BytesIO()
+  figure.savefig(png, format="png")
+  filesystem.write_bytes(FLAGS.output, png.getvalue())
   logging.info("made %s", FLAGS.output)
 
 

@@ -1,12 +1,13 @@
 """A model that stays warm and predicts texts of any number and length."""
 
-import json
-import os
+import collections
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import logging
 
 import checkpoints
+import filesystem
 import heads
 import modeling
 import tokenization
@@ -67,9 +68,8 @@ class Predictor:
     Returns:
       float32 array [number of texts, ...], in their order.
     """
-    packed = [tokenization.pack_pair(
-        self._tokenizer, self._ids(a), None if b is None else self._ids(b),
-        self._max_seq_length) for a, b in texts]
+    packed = [tokenization.encode_texts(
+        self._tokenizer, a, b, self._max_seq_length) for a, b in texts]
     # Those of like length go together, so that little is padding.
     order = sorted(range(len(packed)), key=lambda i: len(packed[i][0]))
     found = None
@@ -88,33 +88,92 @@ class Predictor:
       found[batch] = values
     return np.zeros([0], np.float32) if found is None else found
 
-  def _ids(self, text):
-    return self._tokenizer.convert_tokens_to_ids(self._tokenizer.tokenize(text))
+
+# What a model is used with.
+#   config: AlbertConfig.
+#   tokenizer: of tokenization.py.
+#   checkpoint: str, or None where there is none.
+#   task: dict of task.json, empty without one.
+#   files: see find_files.
+Model = collections.namedtuple(
+    "Model", ["config", "tokenizer", "checkpoint", "task", "files"])
 
 
-def load_folder(folder):
-  """Reads what run_classifier.py keeps beside its best checkpoint.
+def load_folder(checkpoint, options=None, max_seq_length=None):
+  """Loads what is next to a checkpoint, such as the `best` of a fine-tuning.
 
   Args:
-    folder: str, such as the `best` folder of a fine-tuning run.
+    checkpoint: str, path of a checkpoint or of a folder with some, or None.
+    options: flags, absl.flags.FlagValues, or None. Flags that were given win;
+      a warning says where they contradict what is next to the checkpoint.
+    max_seq_length: int, sequence length that the model must allow, or None.
 
   Returns:
-    (AlbertConfig, tokenizer, checkpoint, dict of task.json)
+    Model.
 
   Raises:
-    InputError: something is not there.
+    InputError: something is missing, or does not fit the rest.
   """
-  checkpoint = checkpoints.latest_checkpoint(folder)
-  if not checkpoint:
-    raise InputError("%s has no checkpoint: fine-tune one with "
-                     "run_classifier.py" % folder)
-  with open(os.path.join(folder, "task.json"), encoding="utf-8") as reader:
-    task = json.load(reader)
-  spm_model_file = os.path.join(folder, "spm.model")
-  if not os.path.exists(spm_model_file):
-    spm_model_file = None
+  files = find_files(checkpoint, options)
+  task = checkpoints.read_task(checkpoint) if checkpoint else {}
+  do_lower_case = task.get("do_lower_case", True)
+  if options is not None and not options["do_lower_case"].using_default_value:
+    if "do_lower_case" in task and do_lower_case != options.do_lower_case:
+      logging.warning("--do_lower_case is %s, but %s says %s",
+                      options.do_lower_case, files["task.json"], do_lower_case)
+    do_lower_case = options.do_lower_case
+  if "config.json" not in files:
+    raise InputError("--bert_config_file is needed: there is no configuration "
+                     "next to the checkpoint")
   tokenizer = tokenization.create_tokenizer(
-      os.path.join(folder, "vocab.txt"), spm_model_file, task["do_lower_case"])
-  config = modeling.AlbertConfig.from_json_file(
-      os.path.join(folder, "config.json"))
-  return config, tokenizer, checkpoint, task
+      files.get("vocab.txt"), files.get("spm.model"), do_lower_case)
+  config = modeling.load_config(files["config.json"], max_seq_length, tokenizer)
+  return Model(config, tokenizer,
+               checkpoint and checkpoints.find_checkpoint(checkpoint), task,
+               files)
+
+
+def find_files(checkpoint, options=None):
+  """Finds the files of a model; see load_folder.
+
+  Returns:
+    dict, name in an output folder -> path: "config.json", "task.json" and
+    "vocab.txt" or "spm.model", those that there are.
+  """
+  found = {name: checkpoints.path_beside(checkpoint, patterns)
+           for name, patterns in (
+               ("config.json", ["config.json", "albert_config*.json",
+                                "bert_config*.json"]),
+               ("task.json", ["task.json"]), ("vocab.txt", ["vocab*.txt"]),
+               ("spm.model", ["*.model"]))}
+  given = dict.fromkeys(found) if options is None else {
+      "config.json": options.bert_config_file, "task.json": None,
+      "vocab.txt": options.vocab_file, "spm.model": options.spm_model_file}
+  for name, warn in (("config.json", _warn_of_other_config),
+                     ("vocab.txt", _warn_of_other_content),
+                     ("spm.model", _warn_of_other_content)):
+    if given[name] and found[name]:
+      warn(given[name], found[name])
+  # One tokenizer, and what was given before what was found.
+  tokenizers = [(name, source[name]) for source, name in (
+      (given, "spm.model"), (given, "vocab.txt"), (found, "vocab.txt"),
+      (found, "spm.model")) if source[name]]
+  files = [(name, given[name] or found[name])
+           for name in ("config.json", "task.json")] + tokenizers[:1]
+  return {name: path for name, path in files if path}
+
+
+def _warn_of_other_config(given, found):
+  asked, there = [modeling.AlbertConfig.from_json_file(path).to_dict()
+                  for path in (given, found)]
+  keys = sorted(key for key in set(asked) | set(there)
+                if asked.get(key) != there.get(key))
+  if keys:
+    logging.warning("%s differs from %s next to the checkpoint: %s", given,
+                    found, ", ".join("%s %s, not %s" % (
+                        key, asked.get(key), there.get(key)) for key in keys))
+
+
+def _warn_of_other_content(given, found):
+  if filesystem.read_bytes(given) != filesystem.read_bytes(found):
+    logging.warning("%s differs from %s next to the checkpoint", given, found)

@@ -1,12 +1,14 @@
 """Questions with choices: RACE's and C3's files, and their features."""
 
+import array
 import collections
 import functools
-import glob
-import json
 import os
 import re
 
+import tensorflow.compat.v1 as tf
+
+import filesystem
 import tokenization
 from errors import InputError
 
@@ -22,8 +24,11 @@ Example = collections.namedtuple(
 def read_race(data_dir, split):
   """Reads RACE: `split`/{middle,high}/*.txt, each one article in JSON."""
   for part in ("middle", "high"):
-    for path in sorted(glob.glob(os.path.join(data_dir, split, part, "*.txt"))):
-      article = _load(path)
+    folder = os.path.join(data_dir, split, part)
+    paths = tf.io.gfile.glob(os.path.join(folder, "*.txt")) if (
+        tf.io.gfile.isdir(folder)) else []
+    for path in sorted(paths):
+      article = filesystem.read_json(path)
       try:
         questions, options = article["questions"], article["options"]
         letters = article.get("answers") or [None] * len(questions)
@@ -45,26 +50,20 @@ def read_c3(data_dir, split):
   for part in ("d", "m"):
     for pattern in ("%s-%s.json", "c3-%s-%s.json"):
       path = os.path.join(data_dir, pattern % (part, split))
-      if not os.path.exists(path):
+      if not tf.io.gfile.exists(path):
         continue
+      content = filesystem.read_json(path)
       try:
-        for lines, questions, name in _load(path):
+        for lines, questions, name in content:
+          passage = "\n".join(lines)
           for number, row in enumerate(questions):
             answer = row.get("answer")
             yield path, Example(
                 row.get("id", "%s-%s-%d" % (part, name, number)), part,
-                "\n".join(lines), row["question"], row["choice"],
+                passage, row["question"], row["choice"],
                 row["choice"].index(answer) if answer else None)
       except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError("%s: not C3's layout: %s" % (path, error)) from error
-
-
-def _load(path):
-  try:
-    with open(path, encoding="utf-8-sig") as reader:
-      return json.load(reader)
-  except ValueError as error:
-    raise InputError("%s: not JSON (%s)" % (path, error)) from error
 
 
 READERS = {"race": read_race, "c3": read_c3}
@@ -77,8 +76,8 @@ def read_examples(task_name, data_dir, split):
     list of Example, at least one.
 
   Raises:
-    InputError: there are no files, one of them is malformed, or an id stands
-      there twice.
+    InputError: there are no files, one of them is malformed, or an id occurs
+      twice.
   """
   examples, ids = [], set()
   for path, example in READERS[task_name](data_dir, split):
@@ -96,7 +95,7 @@ def read_examples(task_name, data_dir, split):
       raise InputError("%s: question %s has no choice %s" % (
           path, example.id, "ABCD"[example.answer]))
     if example.id in ids:
-      raise InputError("%s: the id %s stands there twice" % (path, example.id))
+      raise InputError("%s: the id %s occurs twice" % (path, example.id))
     ids.add(example.id)
     examples.append(example)
   if not examples:
@@ -112,20 +111,24 @@ def fill_in(question, choice):
   return "%s %s" % (question, choice)
 
 
-def make_features(examples, tokenizer, max_seq_length, max_query_length):
-  """Returns what is written for each question, a list of dict."""
+def feature_maker(tokenizer, max_seq_length, max_query_length):
+  """Returns the function that makes the features of an Example, a dict."""
   def tokenize(text):
     return tokenizer.convert_tokens_to_ids(tokenizer.tokenize_plain(text))
 
-  cached = functools.lru_cache(maxsize=16)(tokenize)
-  features = []
-  for example in examples:
+  # Shuffled, the questions about a passage are far from each other.
+  @functools.lru_cache(maxsize=None)
+  def passage_ids(passage):
+    return array.array("i", tokenize(passage)[:max_seq_length])
+
+  def make_features(example):
     packed = []
     for choice in example.choices:
       query = tokenize(fill_in(example.question, choice))[-max_query_length:]
       room = max(0, max_seq_length - len(query) - 3)
       packed.append(tokenization.pack_pair(
-          tokenizer, cached(example.passage)[:room], query, max_seq_length))
+          tokenizer, passage_ids(example.passage)[:room].tolist(), query,
+          max_seq_length))
     length = max(len(ids) for ids, _ in packed)
     packed += [([], [])] * (NUM_CHOICES - len(packed))  # absent choices
     rows = {name: [] for name in ("input_ids", "input_mask", "segment_ids")}
@@ -134,7 +137,7 @@ def make_features(examples, tokenizer, max_seq_length, max_query_length):
       rows["input_ids"] += ids + padding
       rows["input_mask"] += [1] * len(ids) + padding
       rows["segment_ids"] += segments + padding
-    features.append(dict(
-        rows, num_choices=len(example.choices), label=example.answer or 0,
-        is_real_example=1))
-  return features
+    return dict(rows, num_choices=len(example.choices),
+                label=example.answer or 0)
+
+  return make_features

@@ -1,29 +1,40 @@
 """One writer, one parser and one `input_fn` for all tfrecord files."""
 
 import collections
+import contextlib
 import functools
-import json
+import itertools
 import multiprocessing.pool
 import os
+import re
+import sys
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 import tqdm
 from absl import logging
 
+import filesystem
 from errors import InputError
 
 # A feature of a record. `dtype` is "int" or "float". `length` is the number of
 # values: an int, None for a length that varies (padded with 0 in a batch), or 0
 # for a scalar. `rows`, if given, is into how many rows of equal, varying length
-# the values are parted.
+# the values are separated.
 FeatureSpec = collections.namedtuple(
     "FeatureSpec", ["name", "dtype", "length", "rows"])
 FeatureSpec.__new__.__defaults__ = (None,)
 
-# A record file and how many of its records to read, -1 for all of them.
-RecordFile = collections.namedtuple("RecordFile", ["path", "limit"])
-RecordFile.__new__.__defaults__ = (-1,)
+# A record file and its size in bytes.
+RecordFile = collections.namedtuple("RecordFile", ["path", "size"])
+
+# What reading a file found: the first record or None, how many there are, their
+# bytes, the file's bytes, and what is wrong with the file, or None.
+_Scan = collections.namedtuple(
+    "_Scan", ["first", "count", "good", "size", "error"])
+
+_THREADS = 32  # most of their time is spent on waiting for a file system
+_READ_RECORDS = 64  # at once, of one file
 
 
 def pretraining_specs(max_seq_length, max_predictions_per_seq):
@@ -54,7 +65,9 @@ def expand_patterns(patterns, flag):
   """
   paths = []
   for pattern in filter(None, (p.strip() for p in patterns.split(","))):
-    found = tf.io.gfile.glob(pattern)
+    # A file's own name may have brackets.
+    found = [pattern] if tf.io.gfile.exists(pattern) else (
+        tf.io.gfile.glob(pattern))
     if not found:
       raise InputError("--%s: no file matches %s" % (flag, pattern))
     paths.extend(found)
@@ -112,25 +125,28 @@ def write_records(path, records):
   Returns:
     int, number of records.
   """
-  temporary = path + ".tmp"
   count = 0
-  with tf.io.TFRecordWriter(temporary) as writer:
-    for record in records:
-      writer.write(record)
-      count += 1
-  tf.io.gfile.rename(temporary, path, overwrite=True)
+  with filesystem.whole_file(path) as unfinished:
+    with tf.io.TFRecordWriter(unfinished) as writer:
+      for record in records:
+        writer.write(record)
+        count += 1
   return count
 
 
-def check_records(paths, specs, skip_corrupt=False):
-  """Reads all files once and compares them with what the model will read.
+def record_file(path):
+  """Returns the RecordFile of a path."""
+  return RecordFile(path, tf.io.gfile.stat(path).length)
 
-  TensorFlow's own error does not name the file, days into a training.
+
+def check_records(paths, specs, skip_corrupt=False, read_all=False):
+  """Compares record files with what the model will read.
 
   Args:
     paths: list of str.
     specs: list of FeatureSpec.
     skip_corrupt: bool, leave out the rest of a damaged file.
+    read_all: bool, read all records, instead of the first one of each file.
 
   Returns:
     list of RecordFile.
@@ -140,47 +156,65 @@ def check_records(paths, specs, skip_corrupt=False):
       or has one of another length.
   """
   files = []
-  with multiprocessing.pool.ThreadPool(os.cpu_count()) as pool:
-    for path, (first, count, size, error) in zip(paths, tqdm.tqdm(
-        pool.imap(_scan, paths), "checking records", len(paths),
-        disable=None, leave=False)):
-      if error and not skip_corrupt:
-        raise InputError(
-            "%s: not a readable tfrecord file after %d records (%s): make it "
-            "again, or leave out its rest with --skip_corrupt_records" % (
-                path, count, error))
-      if error:
-        logging.warning(
-            "%s: damaged after %d records, the rest is left out: %d of %d "
-            "bytes (%s)", path, count, _file_size(path) - size,
-            _file_size(path), error)
-      elif not count:
-        raise InputError("%s: has no records" % path)
-      if count:
-        _check_record(path, first, specs)
-        files.append(RecordFile(path, count if error else -1))
+  scans = _in_threads(
+      functools.partial(_scan, limit=None if read_all else 1), paths)
+  for path, scan in zip(paths, tqdm.tqdm(
+      scans, "checking records", len(paths), disable=None, leave=False)):
+    if scan.error and not skip_corrupt:
+      raise InputError(
+          "%s: not a readable tfrecord file after %d records (%s): make it "
+          "again, or leave out its rest with --skip_corrupt_records" % (
+              path, scan.count, scan.error))
+    if scan.error:
+      logging.warning(
+          "%s: damaged after %d records, the rest is left out: %d of %d "
+          "bytes (%s)", path, scan.count, scan.size - scan.good, scan.size,
+          scan.error)
+    elif not scan.count:
+      raise InputError("%s: has no records" % path)
+    if scan.count:
+      _check_record(path, scan.first, specs)
+      files.append(RecordFile(path, scan.size))
   if not files:
     raise InputError("%s: no readable record in any file" % ", ".join(paths))
   return files
 
 
-def _scan(path):
-  """Returns (first record, records, bytes of them, what ended them or None)."""
-  first, count, size = None, 0, 0
+def count_batches(files, batch_size):
+  """Returns the number of full batches, which takes reading all files.
+
+  Raises:
+    InputError: there is none.
+  """
+  count = sum(scan.count for scan in _in_threads(
+      _scan, [file.path for file in files]))
+  if count < batch_size:
+    raise InputError("%s: %d records are less than one batch of %d" % (
+        ", ".join(file.path for file in files), count, batch_size))
+  return count // batch_size
+
+
+def _in_threads(function, paths):
+  """Yields the results of a function that mostly waits, in order."""
+  with multiprocessing.pool.ThreadPool(min(len(paths), _THREADS)) as pool:
+    yield from pool.imap(function, paths)
+
+
+def _scan(path, limit=None):
+  """Reads a file, or its first `limit` records; returns a _Scan."""
+  first, count, good, error = None, 0, 0, None
+  size = record_file(path).size
   try:
-    for record in tf.io.tf_record_iterator(path):
+    for record in itertools.islice(tf.io.tf_record_iterator(path), limit):
       first = first or record
       count += 1
-      size += 16 + len(record)  # length and two checksums
-  except Exception as error:  # what it raises differs between TF releases
-    return first, count, size, str(error).split("\n")[0]
+      good += 16 + len(record)  # length and two checksums
+  except Exception as exception:  # what it raises differs between TF releases
+    error = str(exception).split("\n")[0]
   # A file that ends inside the head of a record is no error to TensorFlow.
-  cut = size < _file_size(path)
-  return first, count, size, "cut off inside a record" if cut else None
-
-
-def _file_size(path):
-  return tf.io.gfile.stat(path).length
+  if not error and count != limit and good < size:
+    error = "cut off inside a record"
+  return _Scan(first, count, good, size, error)
 
 
 def _check_record(path, record, specs):
@@ -208,8 +242,7 @@ def read_description(path):
   for candidate in (path + ".json",
                     os.path.join(os.path.dirname(path), "records.json")):
     if tf.io.gfile.exists(candidate):
-      with tf.io.gfile.GFile(candidate) as reader:
-        return json.loads(reader.read())
+      return filesystem.read_json(candidate)
   return None
 
 
@@ -230,10 +263,9 @@ def check_descriptions(paths, expected):
   for key, value in expected.items():
     if value is not None:
       found[key] = value, "this run"
-  for path in paths:
-    description = read_description(path) or {}
+  for path, description in zip(paths, _in_threads(read_description, paths)):
     for key in expected:
-      if key in description:
+      if key in (description or {}):
         value, source = found.setdefault(key, (description[key], path))
         if value != description[key]:
           raise InputError("%s was made with %s %s, but %s has %s" % (
@@ -265,13 +297,13 @@ def _parse(serialized, specs, batched):
 
 def input_fn_builder(files, specs, is_training, max_length=None,
                      pad_to_max=False, seed=0, shuffle_buffer=10000,
-                     drop_remainder=False, keep_order=False, shard=(1, 0)):
+                     drop_remainder=False, shard=(1, 0), skip_corrupt=False):
   """Makes an `input_fn` for TPUEstimator.
 
   Training repeats for ever in an order that depends on `seed` alone: give
   another one after a restart. Otherwise every record is read once. Examples
   with a feature of varying length are batched with others of like length and
-  padded to a multiple of 8, unless `pad_to_max` or `keep_order`.
+  padded to a multiple of 8, unless `pad_to_max`.
 
   Args:
     files: list of RecordFile.
@@ -282,11 +314,12 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     seed: int.
     shuffle_buffer: int, number of records to draw the next one from.
     drop_remainder: bool, drop a last batch that is not full.
-    keep_order: bool, batch examples in the order of the records, for
-      predictions.
     shard: (number of readers, number of this one): no record is read by two.
       Files are dealt out where there are enough, else records. Hosts of a TPU
       pod deal by themselves.
+    skip_corrupt: bool, leave out the rest of a damaged file and say so on the
+      standard error output of the process that reads it; otherwise reading it
+      is an error: see `naming_damage`.
 
   Returns:
     function of `params` (which has "batch_size") that returns a dataset of
@@ -301,12 +334,12 @@ def input_fn_builder(files, specs, is_training, max_length=None,
       _, reader, readers, _ = params["context"].current_input_fn_deployment()
     own = files[reader::readers] if len(files) >= readers else files
     dataset = tf.data.Dataset.from_tensor_slices(
-        ([file.path for file in own], [file.limit for file in own]))
+        ([file.path for file in own],
+         np.array([file.size for file in own], np.int64)))
     if is_training:
       dataset = dataset.shuffle(len(own), seed=seed)
     dataset = dataset.interleave(
-        lambda path, limit: tf.data.TFRecordDataset(path).take(
-            tf.cast(limit, tf.int64)),
+        functools.partial(_read_file, skip_corrupt=skip_corrupt),
         cycle_length=min(len(own), 16),
         num_parallel_calls=min(len(own), os.cpu_count()))
     if len(files) < readers:
@@ -318,10 +351,10 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     dataset = dataset.map(
         lambda serialized: _parse(serialized, specs, batched=not varying),
         num_parallel_calls=os.cpu_count())
-    if varying and (pad_to_max or keep_order):
-      shapes = _padded_shapes(specs, max_length if pad_to_max else None)
-      dataset = dataset.padded_batch(batch_size, shapes,
-                                     drop_remainder=drop_remainder)
+    if varying and pad_to_max:
+      dataset = dataset.padded_batch(
+          batch_size, _padded_shapes(specs, max_length),
+          drop_remainder=drop_remainder)
     elif varying:
       ends = list(range(9, max_length + 1, 8)) + [max_length + 1]
       dataset = dataset.apply(tf.data.experimental.bucket_by_sequence_length(
@@ -334,6 +367,57 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     return dataset.prefetch(4).with_options(options)
 
   return input_fn
+
+
+def _read_file(path, size, skip_corrupt):
+  """Returns a dataset of a file's records, which notices damage.
+
+  Args:
+    path: string scalar tensor.
+    size: int64 scalar tensor, of the file in bytes.
+    skip_corrupt: bool; see `input_fn_builder`.
+  """
+  def check(so_far, batch):
+    count, good = so_far
+    count += tf.size(batch, out_type=tf.int64)
+    good += tf.reduce_sum(16 + tf.cast(tf.strings.length(batch), tf.int64))
+    is_whole = tf.logical_or(tf.size(batch) > 0, good >= size)
+    damage = tf.strings.join([
+        path, ": damaged after ", tf.as_string(count), " records, ",
+        tf.as_string(size - good), " of ", tf.as_string(size),
+        " bytes cannot be read"])
+    if skip_corrupt:
+      report = tf.cond(is_whole, tf.no_op, lambda: tf.print(
+          tf.strings.join([damage, " and are left out"]),
+          output_stream=sys.stderr))
+    else:
+      report = tf.Assert(is_whole, [damage])
+    with tf.control_dependencies([report]):
+      return (count, good), tf.identity(batch)
+
+  # An error ends the file without a word; the empty batch marks its end.
+  return tf.data.TFRecordDataset(path).apply(
+      tf.data.experimental.ignore_errors()).batch(_READ_RECORDS).concatenate(
+          tf.data.Dataset.from_tensors(tf.constant([], tf.string))).apply(
+              tf.data.experimental.scan(
+                  (np.int64(0), np.int64(0)), check)).unbatch()
+
+
+@contextlib.contextmanager
+def naming_damage():
+  """Makes an InputError of the error that ends reading at a damaged file."""
+  try:
+    yield
+  except tf.errors.InvalidArgumentError as error:
+    found = re.search(r"assertion failed: \[(.*: damaged after .*)\]",
+                      error.message)
+    if not found:
+      raise
+    # TensorFlow escapes what it asserts, TF 1.15 all that is not ASCII.
+    damage = found.group(1).encode().decode("unicode_escape")
+    raise InputError(
+        "%s: make it again, or leave out its rest with --skip_corrupt_records"
+        % damage.encode("latin-1").decode()) from error
 
 
 def _padded_shapes(specs, max_length):

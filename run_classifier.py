@@ -3,11 +3,9 @@
 import collections
 import json
 import os
-import random
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-import tqdm
 from absl import flags, logging
 
 import checkpoints
@@ -32,16 +30,15 @@ flags.DEFINE_string("text_a_field", None, "Column or JSON key of the text, "
 flags.DEFINE_string("text_b_field", None, "Of the second text of a pair.")
 flags.DEFINE_string("label_field", None, "Of the label.")
 flags.DEFINE_list("labels", None, "The labels, for a task that takes them from "
-                  "the training file.")
+                  "the training file or the fine-tuned model.")
 flags.DEFINE_bool("skip_bad_rows", False,
-                  "Leave out bad rows of the files and count them.")
+                  "Leave out and count the bad rows of the training and dev "
+                  "files; in the test file, they are errors.")
 flags.DEFINE_enum("metric_for_best", None, metrics.METRICS,
                   "What the best checkpoint is best by; default: as the task "
                   "is judged.")
 flags.DEFINE_integer("max_seq_length", 128,
                      "Most tokens of an example; longer ones are truncated.")
-flags.DEFINE_integer("max_train_examples", None,
-                     "Use only so many examples, the first of the file.")
 
 
 def classifier_head_builder(num_labels):
@@ -53,85 +50,73 @@ def classifier_head_builder(num_labels):
   def head(model, features):
     logits = heads.classifier_logits(model, num_labels or 1)  # [B, L]
     labels = features["label_ids"]
-    weights = tf.cast(features["is_real_example"], tf.float32)
     if num_labels:
       losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
           labels=labels, logits=logits)  # [B]
       hits = tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels)
-      shown = {"accuracy": (tf.cast(hits, tf.float32), weights)}
+      shown = {"accuracy": tf.cast(hits, tf.float32)}
     else:
       losses = tf.square(logits[:, 0] - labels)
       shown = {}
     return training.HeadOutput(
-        losses={"example_loss": tf.reduce_sum(losses * weights)},
-        metrics=dict(shown, example_loss=(losses, weights)),
+        losses={"example_loss": tf.reduce_sum(losses)},
+        metrics={name: (values, tf.ones_like(losses)) for name, values in
+                 dict(shown, example_loss=losses).items()},
         predictions={"logits": logits})
 
   return head
 
 
-class Split:
-  """The examples of a split, as ids.
+def feature_maker(tokenizer):
+  """Returns the function that makes the features of an example."""
+  def make_features(example_and_target):
+    example, target = example_and_target
+    input_ids, segment_ids = tokenization.encode_texts(
+        tokenizer, example.text_a, example.text_b, FLAGS.max_seq_length)
+    return {"input_ids": input_ids, "input_mask": [1] * len(input_ids),
+            "segment_ids": segment_ids, "label_ids": target}
 
-  Attributes:
-    examples: list of tasks.InputExample.
-    targets: list of int or float, what their labels stand for.
-    features: list of dict, what is written for each.
+  return make_features
+
+
+def read_examples(task, names, known_labels):
+  """Reads splits, and finds out what the labels are.
+
+  Args:
+    task: tasks.Task.
+    names: list of str, the splits.
+    known_labels: list of str, those of the model, or None.
+
+  Returns:
+    (dict, name -> list of tasks.InputExample; list of labels)
   """
-
-  def __init__(self, name, examples, labels, tokenizer):
-    self.examples = examples
-    self.targets = tasks.label_ids(examples, labels, name)
-    self.features = []
-    truncated = 0
-    for example, target in zip(
-        tqdm.tqdm(examples, name, disable=None), self.targets):
-      ids = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
-             for text in (example.text_a, example.text_b) if text is not None]
-      input_ids, segment_ids = tokenization.pack_pair(
-          tokenizer, ids[0], ids[1] if len(ids) > 1 else None,
-          FLAGS.max_seq_length)
-      truncated += 1 + sum(len(x) + 1 for x in ids) > len(input_ids)
-      self.features.append({
-          "input_ids": input_ids, "input_mask": [1] * len(input_ids),
-          "segment_ids": segment_ids, "label_ids": target,
-          "is_real_example": 1})
-    counts = collections.Counter(
-        example.label for example in examples if example.label is not None)
-    logging.info(
-        "%s: %d examples, %.1f%% of them truncated to %d tokens%s", name,
-        len(examples), 100.0 * truncated / len(examples), FLAGS.max_seq_length,
-        "; labels: " + ", ".join(
-            "%s %d" % item for item in counts.most_common(20)) if (
-                labels and counts) else "")
-
-
-def read_splits(task, tokenizer):
-  """Reads what is asked for: (dict of Split, labels)."""
+  labels = task.labels
+  if labels is None and not FLAGS.do_train:
+    labels = known_labels
+  task = task._replace(labels=labels)
   examples = {
       name: tasks.read_examples(
           task, tasks.find_file(task, FLAGS.data_dir, name), name == "test",
           FLAGS.skip_bad_rows)
-      for name, wanted in (
-          ("train", FLAGS.do_train or task.labels is None),
-          ("dev", FLAGS.do_eval), ("test", FLAGS.do_predict)) if wanted}
-  labels = task.labels
+      for name in {*names, *(["train"] if labels is None else [])}}
   if labels is None:
     labels = sorted({example.label for example in examples["train"]})
-  for name in {"train", "dev"} & set(examples):
-    absent = set(labels) - {example.label for example in examples[name]}
-    if absent:
-      logging.warning("%s has no example of %d label(s): %s", name,
-                      len(absent), ", ".join(sorted(absent)))
-  if not FLAGS.do_train:
-    examples.pop("train", None)
-  else:
+  if FLAGS.do_train:
     examples["train"] = examples["train"][:FLAGS.max_train_examples]
-    # Labels may drift from a file's beginning to its end, further than a
-    # shuffle buffer sees.
-    random.Random(FLAGS.random_seed).shuffle(examples["train"])
-  return {name: Split(name, found, labels, tokenizer)
-          for name, found in examples.items()}, labels
+  return {name: examples[name] for name in names}, labels
+
+
+def report_examples(name, examples, labels):
+  """Logs how many examples of each label there are."""
+  counts = collections.Counter(
+      example.label for example in examples if example.label is not None)
+  logging.info("%s: %d examples%s", name, len(examples), "; labels: " +
+               ", ".join("%s %d" % item for item in counts.most_common(20))
+               if labels and counts else "")
+  absent = sorted(set(labels) - set(counts))
+  if absent and counts:
+    logging.warning("%s has no example of %d label(s): %s", name, len(absent),
+                    ", ".join(absent))
 
 
 def log_softmax(logits):
@@ -172,19 +157,16 @@ def write_predictions(task_name, examples, logits, labels):
   logging.info("%s: the label of each id", path)
 
 
-def check_labels_of_checkpoint(labels):
-  """Tells where --init_checkpoint was fine-tuned for other labels.
+def check_labels(model, labels):
+  """Warns where the checkpoint was fine-tuned for other labels.
 
   Raises:
     InputError: and there is no training to change that.
   """
-  path = checkpoints.path_beside(FLAGS.init_checkpoint, ["task.json"])
-  if not path:
-    return
-  known = filesystem.read_json(path).get("labels")
+  known = model.task.get("labels")
   if known is not None and known != labels:
     message = "%s says that the checkpoint knows the labels %s, not %s" % (
-        path, ", ".join(known), ", ".join(labels))
+        model.files["task.json"], ", ".join(known), ", ".join(labels))
     if not FLAGS.do_train:
       raise InputError(message)
     logging.warning(message)
@@ -195,42 +177,51 @@ def main():
   task = tasks.get_task(FLAGS.task_name, FLAGS.text_a_field,
                         FLAGS.text_b_field, FLAGS.label_field, FLAGS.labels)
   task_name = FLAGS.task_name.lower()
-  workers, tokenizer, config = finetuning.start(FLAGS)
-  splits, labels = read_splits(task, tokenizer)
+  workers, model = finetuning.start(FLAGS)
+  training.warn_of_idle_flags(FLAGS, [
+      (["metric_for_best"], FLAGS.do_train and FLAGS.do_eval,
+       "--do_train and --do_eval", False),
+      (["skip_bad_rows"], FLAGS.do_train or FLAGS.do_eval,
+       "--do_train or --do_eval", False)])
+  examples, labels = read_examples(
+      task, finetuning.wanted_splits(FLAGS, workers), model.task.get("labels"))
   metric = FLAGS.metric_for_best or task.metric
   if (metric in ("pearson", "spearman")) != task.is_regression or (
       metric == "f1" and len(labels) != 2):
     raise InputError("--metric_for_best=%s does not go with %s" % (
         metric, "numbers" if task.is_regression else
         "%d labels" % len(labels)))
-  check_labels_of_checkpoint(labels)
+  check_labels(model, labels)
+  targets = {name: tasks.label_ids(found, labels, name)
+             for name, found in examples.items()}
+  for name, found in examples.items():
+    report_examples(name, found, labels)
   files = finetuning.prepare_output_dir(
-      FLAGS, workers, config, {"task_name": task_name, "labels": labels})
+      FLAGS, workers, model, {"task_name": task_name, "labels": labels})
+  make_features = feature_maker(model.tokenizer)
   runner = finetuning.Runner(
-      FLAGS, workers, config, classifier_head_builder(len(labels)),
+      FLAGS, workers, model.config, classifier_head_builder(len(labels)),
       finetuning.SPECS + (
           FeatureSpec("label_ids", "int" if labels else "float", 0),),
-      len(splits["train"].examples) if FLAGS.do_train else None)
+      {name: finetuning.Split(list(zip(found, targets[name])), make_features)
+       for name, found in examples.items()})
 
   def predict(name, checkpoint):
-    return np.array([row["logits"] for row in runner.predict(
-        name, splits[name].features, checkpoint)])
+    return np.array([row["logits"] for row in runner.predict(name, checkpoint)])
 
   def evaluate(checkpoint):
-    results, report = score(predict("dev", checkpoint), splits["dev"].targets,
-                            labels)
+    results, report = score(predict("dev", checkpoint), targets["dev"], labels)
     if report:
       filesystem.write_text(os.path.join(FLAGS.output_dir, "eval_report.txt"),
-                         report)
+                            report)
     return dict(results, global_step=checkpoints.step_of(checkpoint))
 
   def write_test(checkpoint):
-    write_predictions(task_name, splits["test"].examples,
-                      predict("test", checkpoint), labels)
+    write_predictions(task_name, examples["test"], predict("test", checkpoint),
+                      labels)
 
-  runner.run(splits["train"].features if FLAGS.do_train else [], evaluate,
-             "eval_" + metric, files + ["eval_report.txt"] * bool(labels),
-             write_test)
+  runner.run(evaluate, "eval_" + metric,
+             files + ["eval_report.txt"] * bool(labels), write_test)
 
 
 if __name__ == "__main__":

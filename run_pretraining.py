@@ -1,13 +1,14 @@
 """Pretrains ALBERT: masked LM and sentence order."""
 
 import functools
-import os
 
 import tensorflow.compat.v1 as tf
 from absl import flags
 
 import checkpoints
 import errors
+import filesystem
+import modeling
 import outputs
 import records
 import training
@@ -32,12 +33,20 @@ flags.DEFINE_integer("num_warmup_steps", 12500, "Steps of rising rate.")
 flags.DEFINE_integer("max_eval_steps", None,
                      "Batches to evaluate at most; all by default.")
 flags.DEFINE_float("sentence_loss_weight", 1.0,
-                   "Weight of the sentence-order loss.")
+                   "Weight of the sentence-order loss; 0 leaves what only "
+                   "this loss trains as it is: the pooler and its head.")
 flags.DEFINE_integer("shuffle_buffer", 10000,
                      "Records to draw the next one from.")
 flags.DEFINE_bool("skip_corrupt_records", False,
                   "Whether to leave out the rest of a damaged record file.")
+flags.DEFINE_bool("check_records", False,
+                  "Whether to read all records before training, to find "
+                  "damaged files; otherwise they are found when they are met.")
 FLAGS.set_default("optimizer", "lamb")
+FLAGS.set_default("learning_rate", 1.56e-4)
+FLAGS["learning_rate"].help = (
+    "Peak learning rate. The default is that of LAMB for the default batch: "
+    "the 0.00176 published for 4096 examples, times sqrt(32 / 4096).")
 
 
 def pretraining_head(model, features, sentence_loss_weight):
@@ -65,12 +74,12 @@ def pretraining_head(model, features, sentence_loss_weight):
   order_losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
       labels=order_labels, logits=order_logits)  # [B]
   order_weights = tf.ones_like(order_losses)
+  losses = {"masked_lm_loss": tf.reduce_sum(lm_losses * lm_weights)}
+  if sentence_loss_weight:  # a gradient of 0 would let weights decay
+    losses["sentence_order_loss"] = (
+        sentence_loss_weight * tf.reduce_sum(order_losses))
   return training.HeadOutput(
-      losses={
-          "masked_lm_loss": tf.reduce_sum(lm_losses * lm_weights),
-          "sentence_order_loss":
-              sentence_loss_weight * tf.reduce_sum(order_losses),
-      },
+      losses=losses,
       metrics={
           "masked_lm_loss": (lm_losses, lm_weights),
           "masked_lm_accuracy": (_hits(lm_logits, lm_labels), lm_weights),
@@ -95,10 +104,28 @@ def _hits(logits, labels):
                  tf.float32)
 
 
+def eval_steps(options, files):
+  """Returns how many batches to evaluate, None for all there are."""
+  if not options.use_tpu:
+    return options.max_eval_steps
+  # A TPU must know, and all its batches are full.
+  batches = records.count_batches(files, options.eval_batch_size)
+  return min(batches, options.max_eval_steps or batches)
+
+
 def main():
   errors.require_flags("bert_config_file", "output_dir")
   workers = training.start(FLAGS)
-  config = training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
+  evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_input_file)
+  training.warn_of_idle_flags(FLAGS, [
+      (["early_stop_evals"], FLAGS.do_train and FLAGS.eval_input_file,
+       "--do_train and --eval_input_file", True),
+      (["export_dir"], FLAGS.do_train, "--do_train", True),
+      (["num_train_steps", "num_warmup_steps", "shuffle_buffer"],
+       FLAGS.do_train, "--do_train", False),
+      (["max_eval_steps", "eval_batch_size"], evaluates,
+       "--do_eval or --eval_input_file", False)])
+  config = modeling.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
   specs = records.pretraining_specs(FLAGS.max_seq_length,
                                     FLAGS.max_predictions_per_seq)
 
@@ -109,17 +136,17 @@ def main():
         "vocab_size": config.vocab_size, "vocab_file_sha256": None,
         "spm_model_file_sha256": None, "max_seq_length": FLAGS.max_seq_length,
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq})
-    return records.check_records(paths, specs, FLAGS.skip_corrupt_records)
+    return records.check_records(paths, specs, FLAGS.skip_corrupt_records,
+                                 FLAGS.check_records)
 
   train_files = record_files("input_file") if FLAGS.do_train else []
   # BERT's script evaluates --input_file; ours too where nothing is held out.
   eval_flag = ("eval_input_file" if FLAGS.eval_input_file or FLAGS.do_train
                else "input_file")
-  evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_input_file)
   eval_files = record_files(eval_flag) if evaluates else []
+  trained = {filesystem.resolve(file.path) for file in train_files}
   for file in eval_files:
-    if os.path.realpath(file.path) in {
-        os.path.realpath(other.path) for other in train_files}:
+    if filesystem.resolve(file.path) in trained:
       raise InputError("--eval_input_file: %s is a training file" % file.path)
   if not train_files and not eval_files:
     raise InputError("nothing to do: give --do_train or --do_eval")
@@ -134,10 +161,13 @@ def main():
       loss_totals, FLAGS.num_train_steps, FLAGS.num_warmup_steps)
   estimator = training.create_estimator(FLAGS, model_fn)
   eval_input_fn = records.input_fn_builder(
-      eval_files, specs, is_training=False, drop_remainder=FLAGS.use_tpu)
+      eval_files, specs, is_training=False, drop_remainder=FLAGS.use_tpu,
+      skip_corrupt=FLAGS.skip_corrupt_records)
+  steps = eval_steps(FLAGS, eval_files) if eval_files else None
 
+  @records.naming_damage()
   def evaluate(checkpoint):
-    results = estimator.evaluate(eval_input_fn, steps=FLAGS.max_eval_steps,
+    results = estimator.evaluate(eval_input_fn, steps=steps,
                                  checkpoint_path=checkpoint)
     results["loss"] = (
         results["masked_lm_loss"] +
@@ -149,7 +179,8 @@ def main():
       return records.input_fn_builder(
           train_files, specs, is_training=True, drop_remainder=True,
           seed=FLAGS.random_seed + step, shuffle_buffer=FLAGS.shuffle_buffer,
-          shard=(workers.size, workers.rank))
+          shard=(workers.size, workers.rank),
+          skip_corrupt=FLAGS.skip_corrupt_records)
 
     evaluator = outputs.Evaluator(
         FLAGS.output_dir, evaluate,

@@ -13,7 +13,7 @@ import filesystem
 import finetuning
 import heads
 import training
-from race_data import NUM_CHOICES, make_features, read_examples
+from race_data import NUM_CHOICES, feature_maker, read_examples
 from records import FeatureSpec
 
 FLAGS = flags.FLAGS
@@ -26,8 +26,6 @@ flags.DEFINE_integer("max_seq_length", 512,
 flags.DEFINE_integer("max_query_length", 128,
                      "Most tokens of question and choice; of more, the end is "
                      "kept, and the passage gives way in any case.")
-flags.DEFINE_integer("max_train_examples", None,
-                     "Use only so many questions, the first of the files.")
 
 _SPECS = tuple(spec if spec.length == 0 else spec._replace(rows=NUM_CHOICES)
                for spec in finetuning.SPECS) + (
@@ -43,14 +41,13 @@ def choice_head(model, features):
   logits += -1e9 * (1.0 - tf.sequence_mask(
       features["num_choices"], NUM_CHOICES, tf.float32))
   labels = features["label"]
-  weights = tf.cast(features["is_real_example"], tf.float32)
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
       labels=labels, logits=logits)
   hits = tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels)
   return training.HeadOutput(
-      losses={"example_loss": tf.reduce_sum(losses * weights)},
-      metrics={"example_loss": (losses, weights),
-               "accuracy": (tf.cast(hits, tf.float32), weights)},
+      losses={"example_loss": tf.reduce_sum(losses)},
+      metrics={"example_loss": (losses, tf.ones_like(losses)),
+               "accuracy": (tf.cast(hits, tf.float32), tf.ones_like(losses))},
       predictions={"log_probabilities": tf.nn.log_softmax(logits)})
 
 
@@ -82,37 +79,32 @@ def write_predictions(examples, log_probabilities):
 
 def main():
   errors.require_flags("task_name", "data_dir", "output_dir")
-  workers, tokenizer, config = finetuning.start(FLAGS)
-  examples = {split: read_examples(FLAGS.task_name, FLAGS.data_dir, split)
-              for split, wanted in (
-                  ("train", FLAGS.do_train), ("dev", FLAGS.do_eval),
-                  ("test", FLAGS.do_predict)) if wanted}
-  if FLAGS.do_train:
-    examples["train"] = examples["train"][:FLAGS.max_train_examples]
-  features = {split: make_features(found, tokenizer, FLAGS.max_seq_length,
-                                   FLAGS.max_query_length)
-              for split, found in examples.items()}
-  for split, found in examples.items():
-    logging.info("%s: %d questions", split, len(found))
+  workers, model = finetuning.start(FLAGS)
+  make_features = feature_maker(model.tokenizer, FLAGS.max_seq_length,
+                                FLAGS.max_query_length)
+  splits = {name: finetuning.Split(
+      read_examples(FLAGS.task_name, FLAGS.data_dir, name)[
+          :FLAGS.max_train_examples if name == "train" else None],
+      make_features) for name in finetuning.wanted_splits(FLAGS, workers)}
+  for name, split in splits.items():
+    logging.info("%s: %d questions", name, len(split.examples))
   files = finetuning.prepare_output_dir(
-      FLAGS, workers, config, {"task_name": FLAGS.task_name})
+      FLAGS, workers, model, {"task_name": FLAGS.task_name})
   runner = finetuning.Runner(
-      FLAGS, workers, config, choice_head, _SPECS,
-      len(examples["train"]) if FLAGS.do_train else None)
+      FLAGS, workers, model.config, choice_head, _SPECS, splits)
 
-  def predict(split, checkpoint):
-    return np.array([row["log_probabilities"] for row in runner.predict(
-        split, features[split], checkpoint)])
+  def predict(name, checkpoint):
+    return np.array([row["log_probabilities"]
+                     for row in runner.predict(name, checkpoint)])
 
   def evaluate(checkpoint):
-    return dict(score(examples["dev"], predict("dev", checkpoint)),
+    return dict(score(splits["dev"].examples, predict("dev", checkpoint)),
                 global_step=checkpoints.step_of(checkpoint))
 
   def write_test(checkpoint):
-    write_predictions(examples["test"], predict("test", checkpoint))
+    write_predictions(splits["test"].examples, predict("test", checkpoint))
 
-  runner.run(features.get("train"), evaluate, "eval_accuracy", files,
-             write_test)
+  runner.run(evaluate, "eval_accuracy", files, write_test)
 
 
 if __name__ == "__main__":

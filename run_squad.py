@@ -1,6 +1,7 @@
 """Fine-tunes ALBERT to extract answers: SQuAD 1.1 and 2.0, CMRC2018, DRCD."""
 
 import collections
+import functools
 import json
 import os
 
@@ -47,8 +48,6 @@ flags.DEFINE_integer("doc_stride", 128,
 flags.DEFINE_integer("n_best_size", 20, "Answers per question to write.")
 flags.DEFINE_integer("start_n_top", 5, "Beam head: starts to try.")
 flags.DEFINE_integer("end_n_top", 5, "Beam head: ends to try for each.")
-flags.DEFINE_integer("max_train_examples", None,
-                     "Use only so many questions, the first of the file.")
 
 _SPECS = finetuning.SPECS + (
     FeatureSpec("answer_mask", "int", None), FeatureSpec("start", "int", 0),
@@ -65,7 +64,7 @@ def independent_head(model, features):
   start, end = heads.span_logits(model)
   losses = (_cross_entropy(start, features["start"]) +
             _cross_entropy(end, features["end"])) / 2.0
-  return _output(features, losses, {"start": start, "end": end})
+  return _output(losses, {"start": start, "end": end})
 
 
 def _likeliest(logits, count):
@@ -90,32 +89,29 @@ def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
     start_scores, starts = _likeliest(beam.start, start_n_top)  # [B, K]
     starts = tf.minimum(starts, tf.shape(beam.start)[1] - 1)
     end_scores, ends = _likeliest(beam.end(starts), end_n_top)  # [B, K, L]
-    return _output(features, losses, {
+    return _output(losses, {
         "starts": starts, "start_scores": start_scores, "ends": ends,
         "end_scores": end_scores, "null": beam.unanswerable})
 
   return head
 
 
-def _output(features, losses, predictions):
-  weights = tf.cast(features["is_real_example"], tf.float32)
+def _output(losses, predictions):
   return training.HeadOutput(
-      losses={"example_loss": tf.reduce_sum(losses * weights)},
-      metrics={"example_loss": (losses, weights)}, predictions=predictions)
+      losses={"example_loss": tf.reduce_sum(losses)},
+      metrics={"example_loss": (losses, tf.ones_like(losses))},
+      predictions=predictions)
 
 
-def make_features(passages):
-  """Returns what is written for each window, a list of dict."""
-  features = []
-  for window in passages.windows:
-    length = len(window.input_ids)
-    start, end = passages.targets(window)
-    mask = [1] + [0] * (window.offset - 1) + [1] * window.count + [0]
-    features.append({
-        "input_ids": window.input_ids, "input_mask": [1] * length,
-        "segment_ids": window.segment_ids, "answer_mask": mask[:length],
-        "start": start, "end": end, "is_real_example": 1})
-  return features
+def make_features(passages, window):
+  """Returns the features of a window, a dict."""
+  input_ids = passages.input_ids(window)
+  start, end = passages.targets(window)
+  return {
+      "input_ids": input_ids, "input_mask": [1] * len(input_ids),
+      "segment_ids": [0] * window.offset + [1] * (window.count + 1),
+      "answer_mask": [1] + [0] * (window.offset - 1) + [1] * window.count + [0],
+      "start": start, "end": end}
 
 
 def candidates(prediction, n_best_size):
@@ -243,41 +239,48 @@ def read_passages(flag, tokenizer):
 def main():
   errors.require_flags("task_name", "output_dir")
   task = TASKS[FLAGS.task_name]
-  workers, tokenizer, config = finetuning.start(FLAGS)
-  train, dev, test = [
-      read_passages(flag, tokenizer) if wanted else None for flag, wanted in (
-          ("train_file", FLAGS.do_train), ("dev_file", FLAGS.do_eval),
-          ("test_file", FLAGS.do_predict))]
+  workers, model = finetuning.start(FLAGS)
+  training.warn_of_idle_flags(FLAGS, [
+      (["train_file"], FLAGS.do_train, "--do_train", False),
+      (["dev_file"], FLAGS.do_eval, "--do_eval", False),
+      (["test_file"], FLAGS.do_predict, "--do_predict", False),
+      (["start_n_top", "end_n_top"], FLAGS.head == "beam", "--head=beam",
+       False)])
+  passages = {name: read_passages(name + "_file", model.tokenizer)
+              for name in finetuning.wanted_splits(FLAGS, workers)}
   files = finetuning.prepare_output_dir(
-      FLAGS, workers, config,
+      FLAGS, workers, model,
       {"task_name": FLAGS.task_name, "head": FLAGS.head})
   head = independent_head if FLAGS.head == "independent" else (
       beam_head_builder(task.has_unanswerable, FLAGS.start_n_top,
                         FLAGS.end_n_top))
-  runner = finetuning.Runner(FLAGS, workers, config, head, _SPECS,
-                             len(train.windows) if train else None)
+  runner = finetuning.Runner(
+      FLAGS, workers, model.config, head, _SPECS,
+      {name: finetuning.Split(found.windows,
+                              functools.partial(make_features, found))
+       for name, found in passages.items()})
+  passages.pop("train", None)  # the runner keeps it until it is written
 
-  def predict(name, passages, checkpoint):
-    return answer(passages, runner.predict(
-        name, make_features(passages), checkpoint), FLAGS.n_best_size,
-                  FLAGS.max_answer_length)
+  def predict(name, checkpoint):
+    return answer(passages[name], runner.predict(name, checkpoint),
+                  FLAGS.n_best_size, FLAGS.max_answer_length)
 
   def evaluate(checkpoint):
-    best, null_odds = predict("dev", dev, checkpoint)
-    results, predictions = judge(task, dev.questions, best, null_odds)
+    best, null_odds = predict("dev", checkpoint)
+    results, predictions = judge(task, passages["dev"].questions, best,
+                                 null_odds)
     write_answers("dev_", predictions, best, null_odds)
     return dict(results, global_step=checkpoints.step_of(checkpoint))
 
   def write_test(checkpoint):
-    best, null_odds = predict("test", test, checkpoint)
+    best, null_odds = predict("test", checkpoint)
     predictions = {key: texts[0][0] for key, texts in best.items()}
     if task.has_unanswerable:
       predictions = with_nulls(predictions, null_odds,
                                null_threshold(checkpoint))
     write_answers("", predictions, best, null_odds)
 
-  runner.run(make_features(train) if train else [], evaluate, "eval_f1", files,
-             write_test)
+  runner.run(evaluate, "eval_f1", files, write_test)
 
 
 def null_threshold(checkpoint):

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
+import checkpoints
 import errors
 import filesystem
 import heads
@@ -43,19 +44,22 @@ class BertSim:
     Raises:
       InputError: the folder has no such model.
     """
-    config, tokenizer, checkpoint, task = predictor.load_folder(self._model_dir)
-    labels = task.get("labels", [])
+    if not checkpoints.latest_checkpoint(self._model_dir):
+      raise InputError("%s has no checkpoint: fine-tune one with "
+                       "run_classifier.py" % self._model_dir)
+    model = predictor.load_folder(self._model_dir)
+    labels = model.task.get("labels", [])
     if "1" not in labels:
       raise InputError("%s: the labels %s are not those of a similarity task"
                        % (self._model_dir, ", ".join(labels)))
 
-    def scores(model):
-      logits = heads.classifier_logits(model, len(labels))
+    def scores(encoder):
+      logits = heads.classifier_logits(encoder, len(labels))
       return tf.nn.softmax(logits)[:, labels.index("1")]
 
     self._predictor = predictor.Predictor(
-        config, tokenizer, checkpoint, scores, task["max_seq_length"],
-        self._batch_size)
+        model.config, model.tokenizer, model.checkpoint, scores,
+        model.task["max_seq_length"], self._batch_size)
 
   def predict_sentences(self, pairs):
     """Scores pairs.
@@ -73,7 +77,7 @@ class BertSim:
 
 
 def read_pairs(path):
-  """Reads pairs parted by a tab.
+  """Reads pairs separated by a tab.
 
   Args:
     path: str, or None for standard input.
@@ -85,12 +89,14 @@ def read_pairs(path):
     InputError: a line has other than two sentences; the message names it.
   """
   pairs = []
-  with open(path, "rb") if path else sys.stdin.buffer as reader:
+  with filesystem.open_binary(path) if path else (
+      sys.stdin.buffer) as reader:
     for number, line in enumerate(reader, 1):
       pair = line.decode("utf-8", "replace").rstrip("\r\n").split("\t")
       if len(pair) != 2:
-        raise InputError("%s:%d: expected two sentences parted by a tab, found "
-                         "%d" % (path or "standard input", number, len(pair)))
+        raise InputError("%s:%d: expected two sentences separated by a tab, "
+                         "found %d" % (path or "standard input", number,
+                                       len(pair)))
       pairs.append(tuple(pair))
   return pairs
 
@@ -116,11 +122,11 @@ def define_flags():
   flags.DEFINE_string("model_dir", "output/lcqmc/best",
                       "Folder with a checkpoint that run_classifier.py made.")
   flags.DEFINE_string("input_file", None,
-                      "Pairs, one a line, parted by a tab; default, where no "
+                      "Pairs, one a line, separated by a tab; default, if no "
                       "two sentences are given: standard input.")
   flags.DEFINE_string("output_file", None,
-                      "Score, judgement and pair, one a line, parted by tabs; "
-                      "default: standard output.")
+                      "Score, judgement and pair, one a line, separated by "
+                      "tabs; default: standard output.")
   flags.DEFINE_bool("benchmark", False,
                     "Score the pairs one by one and show how long each takes.")
 
@@ -130,7 +136,7 @@ def main(sentences):
     pairs = [tuple(sentences)]
   elif sentences:
     raise InputError("give two sentences, or none and pairs by --input_file or "
-                     "on standard input, one a line, parted by a tab")
+                     "on standard input, one a line, separated by a tab")
   else:
     pairs = read_pairs(FLAGS.input_file)
   similarity = BertSim(FLAGS.model_dir)

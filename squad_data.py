@@ -1,10 +1,11 @@
 """Questions about passages: files, windows of tokens, and back to the text."""
 
 import collections
-import json
 
+import numpy as np
 from absl import logging
 
+import filesystem
 from errors import InputError
 
 # A question. `answers`: list of str, empty if the passage has none, None if the
@@ -13,14 +14,14 @@ from errors import InputError
 Question = collections.namedtuple(
     "Question", ["id", "text", "context", "answers", "start"])
 
-# A question with as much of its passage as fits.
+# A question with as much of its passage as fits: [CLS] question [SEP] passage
+# [SEP].
 #   number: int, which question.
-#   input_ids, segment_ids: lists of int; [CLS] question [SEP] passage [SEP].
-#   offset: int, place in `input_ids` of the first passage token.
+#   offset: int, place in the window of the first passage token.
 #   first: int, which token of the passage that is.
 #   count: int, passage tokens in this window.
-Window = collections.namedtuple("Window", [
-    "number", "input_ids", "segment_ids", "offset", "first", "count"])
+Window = collections.namedtuple(
+    "Window", ["number", "offset", "first", "count"])
 
 
 def read_questions(path):
@@ -33,24 +34,21 @@ def read_questions(path):
     list of Question, at least one.
 
   Raises:
-    InputError: the file is no such JSON, or an id stands there twice.
+    InputError: the file is no such JSON, or an id occurs twice.
   """
   questions, ids = [], set()
   try:
-    with open(path, encoding="utf-8-sig") as reader:
-      content = json.load(reader)
+    content = filesystem.read_json(path)
     for question in _cmrc(content) if isinstance(content, list) else (
         _squad(content)):
       if question.id in ids:
-        raise InputError("%s: the id %s stands there twice" % (
+        raise InputError("%s: the id %s occurs twice" % (
             path, question.id))
       ids.add(question.id)
       questions.append(question)
   except (AttributeError, KeyError, TypeError) as error:
     raise InputError("%s: not SQuAD's or CMRC2018's layout: %s, after %d "
                      "question(s)" % (path, error, len(questions))) from error
-  except (json.JSONDecodeError, UnicodeDecodeError) as error:
-    raise InputError("%s: not JSON (%s)" % (path, error)) from error
   if not questions:
     raise InputError("%s: has no questions" % path)
   return questions
@@ -114,11 +112,11 @@ class Passages:
   Attributes:
     questions: as given.
     windows: list of Window, those of a question in a row.
-    spans: list of list of (start, end): where the tokens of each question's
-      passage stand in it.
+    spans: list of int array [passage tokens, 2], start and end: where the
+      tokens of each question's passage stand in it.
 
   Raises:
-    InputError: no token of a passage fits beside the longest question, or
+    InputError: no token of a passage fits next to the longest question, or
       windows would not move on.
   """
 
@@ -128,36 +126,48 @@ class Passages:
       raise InputError("--doc_stride must be at least 1, not %d" % doc_stride)
     self.questions = questions
     self.windows, self.spans = [], []
+    self._tokenizer = tokenizer
+    # Arrays, of which the questions of a passage share one.
+    self._queries, self._passages = [], []
     cut, tokens_of = 0, {}
     for number, question in enumerate(questions):
       if question.context not in tokens_of:  # they come in a row
         tokens, spans = tokenizer.tokenize_with_offsets(question.context)
         tokens_of = {question.context: (
-            tokenizer.convert_tokens_to_ids(tokens), spans)}
+            np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32),
+            np.array(spans, np.int32).reshape([-1, 2]))}
       ids, spans = tokens_of[question.context]
-      self.spans.append(spans)
-      query = tokenizer.convert_tokens_to_ids(
-          tokenizer.tokenize_plain(question.text))
+      query = np.array(tokenizer.convert_tokens_to_ids(
+          tokenizer.tokenize_plain(question.text)), np.int32)
       cut += len(query) > max_query_length
-      head = [tokenizer.cls_id] + query[:max_query_length] + [tokenizer.sep_id]
-      room = max_seq_length - len(head) - 1
+      query = query[:max_query_length]
+      self.spans.append(spans)
+      self._passages.append(ids)
+      self._queries.append(query)
+      offset = len(query) + 2
+      room = max_seq_length - offset - 1
       if room < 1:
         raise InputError(
             "question %s: its %d tokens leave no room for the passage: raise "
             "--max_seq_length or lower --max_query_length" % (
-                question.id, len(head) - 2))
+                question.id, len(query)))
       first = 0
       while True:
-        part = ids[first:first + room]
         self.windows.append(Window(
-            number, head + part + [tokenizer.sep_id],
-            [0] * len(head) + [1] * (len(part) + 1), len(head), first,
-            len(part)))
+            number, offset, first, len(ids[first:first + room])))
         if first + room >= len(ids):
           break
         first += min(doc_stride, room)
     if cut:
       logging.info("%d question(s) cut to %d tokens", cut, max_query_length)
+
+  def input_ids(self, window):
+    """Returns the ids of a window, a list."""
+    passage = self._passages[window.number][
+        window.first:window.first + window.count]
+    return ([self._tokenizer.cls_id] + self._queries[window.number].tolist() +
+            [self._tokenizer.sep_id] + passage.tolist() +
+            [self._tokenizer.sep_id])
 
   def answer_tokens(self, number):
     """Returns (first, last) token of a question's first answer, or None."""
@@ -165,9 +175,9 @@ class Passages:
     if question.start is None:
       return None
     end = question.start + len(question.answers[0])
-    inside = [i for i, (first, last) in enumerate(self.spans[number])
-              if last > question.start and first < end]
-    return (inside[0], inside[-1]) if inside else None
+    first, last = self.spans[number].T
+    inside = np.flatnonzero((last > question.start) & (first < end))
+    return (int(inside[0]), int(inside[-1])) if len(inside) else None
 
   def targets(self, window):
     """Returns the places of the answer in a window's ids.

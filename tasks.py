@@ -7,8 +7,10 @@ import collections
 import json
 import os
 
+import tensorflow.compat.v1 as tf
 from absl import logging
 
+import filesystem
 from errors import InputError
 
 # `text_b` is None for a single text, `label` where a test set has none; `id` is
@@ -30,7 +32,7 @@ class Task(collections.namedtuple("Task", [
       numbers (regression).
     files: dict, "train" / "dev" / "test" -> file names to look for, in order.
       `.json` and `.jsonl` hold one JSON object a line, all others columns
-      parted by tabs.
+      separated by tabs.
     columns: names of the columns of a tab-separated file without a header,
       None where there always is one.
     keep: function of a row, False for those that are no examples.
@@ -170,7 +172,7 @@ def find_file(task, data_dir, split):
   """
   paths = [os.path.join(data_dir, name) for name in task.files[split]]
   for path in paths:
-    if os.path.exists(path):
+    if tf.io.gfile.exists(path):
       return path
   raise InputError("no %s file: put %s in place, or change --data_dir" % (
       split, " or ".join(paths)))
@@ -182,9 +184,9 @@ def read_examples(task, path, is_test=False, skip_bad_rows=False):
   Args:
     task: Task.
     path: str.
-    is_test: bool, whether labels may be missing.
-    skip_bad_rows: bool, whether to pass over rows that are no good, and count
-      them, in place of raising an error.
+    is_test: bool, whether it is a file to predict, where labels may be missing.
+    skip_bad_rows: bool, whether to leave out and count bad rows instead of
+      raising an error; a file to predict must have an answer for every row.
 
   Returns:
     list of InputExample, at least one.
@@ -202,7 +204,7 @@ def read_examples(task, path, is_test=False, skip_bad_rows=False):
         examples.append(_make_example(task, row, len(examples), is_test))
     except ValueError as error:
       message = "%s:%d: %s" % (path, number, error)
-      if not skip_bad_rows:
+      if is_test or not skip_bad_rows:
         raise InputError(message) from error
       bad.append(message)
   if bad:
@@ -248,7 +250,7 @@ def _find(where, row):
 
 def _read_lines(path):
   """Yields (line number, text or ValueError) of lines that are not blank."""
-  with open(path, "rb") as reader:
+  with filesystem.open_binary(path) as reader:
     for number, line in enumerate(reader, 1):
       try:
         line = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -308,8 +310,8 @@ def _read_columns(task, path, is_test):
     if len(cells) == len(expected):
       yield number, dict(zip(expected, cells))
     else:
-      yield number, ValueError("expected %d columns parted by tabs (%s), found "
-                               "%d" % (len(names), ", ".join(names),
+      yield number, ValueError("expected %d columns separated by tabs (%s), "
+                               "found %d" % (len(names), ", ".join(names),
                                        len(cells)))
 
 

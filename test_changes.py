@@ -83,7 +83,7 @@ def test_parameter_counts():
     total = count(tf.trainable_variables())
     assert total == with_heads, (size, total)
     print("{:8s} {:14,} {:14,} {:>7s}".format(size, encoder, total, paper))
-  print("The paper rounds. Only its 235M lies further off than rounding: the "
+  print("The paper rounds. Only its 235M differs by more than rounding: the "
         "sizes it states (H 4096,\nFFN 16384, E 128, one set of layer "
         "variables) make the figure above.")
 

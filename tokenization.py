@@ -6,11 +6,12 @@ import unicodedata
 
 from absl import flags
 
+import filesystem
 from errors import InputError
 
 flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
 flags.DEFINE_string("spm_model_file", None,
-                    "SentencePiece model, in place of --vocab_file.")
+                    "SentencePiece model, instead of --vocab_file.")
 flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -34,12 +35,7 @@ def load_vocab(vocab_file):
   Raises:
     InputError: the file is empty, is not UTF-8, or lists a token twice.
   """
-  try:
-    with open(vocab_file, encoding="utf-8", newline="\n") as reader:
-      tokens = reader.read().split("\n")
-  except UnicodeDecodeError as error:
-    raise InputError("%s: not a UTF-8 vocabulary (%s)" % (
-        vocab_file, error)) from error
+  tokens = filesystem.read_text(vocab_file).split("\n")
   if tokens[-1] == "":
     tokens.pop()
   if not tokens:
@@ -261,11 +257,9 @@ class SentencePieceTokenizer(_Tokenizer):
   def __init__(self, model_file, do_lower_case=True):
     # Only this tokenizer needs the package.
     import sentencepiece
-    with open(model_file, "rb"):
-      pass  # a missing file gets Python's message, not a C++ one
     self._model = sentencepiece.SentencePieceProcessor()
     try:
-      self._model.Load(model_file)
+      self._model.LoadFromSerializedProto(filesystem.read_bytes(model_file))
     except RuntimeError as error:
       raise InputError("%s: not a SentencePiece model (%s)" % (
           model_file, str(error).split("\n")[0])) from error
@@ -393,3 +387,21 @@ def pack_pair(tokenizer, ids_a, ids_b, max_seq_length):
     input_ids += ids_b + [tokenizer.sep_id]
     segment_ids += [1] * (len(ids_b) + 1)
   return input_ids, segment_ids
+
+
+def encode_texts(tokenizer, text_a, text_b, max_seq_length):
+  """Packs the ids of one or two texts; see `pack_pair`.
+
+  Args:
+    tokenizer: where tokens and ids come from.
+    text_a: str.
+    text_b: str, or None.
+    max_seq_length: int, maximum number of ids; longer pairs are truncated.
+
+  Returns:
+    (input_ids, segment_ids), two lists of the same length, not padded.
+  """
+  ids_a, ids_b = [
+      None if text is None else tokenizer.convert_tokens_to_ids(
+          tokenizer.tokenize(text)) for text in (text_a, text_b)]
+  return pack_pair(tokenizer, ids_a, ids_b, max_seq_length)

@@ -22,6 +22,7 @@ import distribution
 import heads
 import modeling
 import optimization
+import records
 from errors import InputError
 from lamb_optimizer import LAMB
 from optimization import AdamW
@@ -46,7 +47,7 @@ flags.DEFINE_integer("gradient_accumulation_steps", 1,
                      "less memory, the same step.")
 flags.DEFINE_bool("recompute_grads", False,
                   "Whether to compute each layer again in the backward pass "
-                  "in place of keeping what it computed: less memory.")
+                  "instead of keeping what it computed: less memory.")
 flags.DEFINE_integer("eval_batch_size", 32, "Examples per evaluation batch.")
 flags.DEFINE_enum("optimizer", "adamw", ["adamw", "lamb"], "Optimizer.")
 flags.DEFINE_float("learning_rate", 5e-5, "Peak learning rate.")
@@ -106,11 +107,50 @@ def start(options):
                      "--gradient_accumulation_steps %d" % (
                          options.train_batch_size,
                          options.gradient_accumulation_steps))
+  warn_of_idle_flags(options, _idle_flags(options))
   keep_freed_memory()
   if options.use_xla:  # read when the first session starts
     os.environ["TF_XLA_FLAGS"] = (
         os.environ.get("TF_XLA_FLAGS", "") + " --tf_xla_cpu_global_jit")
   return workers
+
+
+def _idle_flags(options):
+  """Returns the rules of warn_of_idle_flags that all scripts share."""
+  return [
+      (["train_batch_size", "gradient_accumulation_steps", "recompute_grads",
+        "optimizer", "learning_rate", "poly_power", "weight_decay_rate",
+        "save_checkpoints_steps", "keep_checkpoint_max", "use_horovod"],
+       options.do_train, "--do_train", False),
+      (["tpu_name"], options.use_tpu, "--use_tpu", True),
+      (["tpu_zone", "gcp_project", "num_tpu_cores", "iterations_per_loop"],
+       options.use_tpu, "--use_tpu", False),
+      # Elsewhere it scales the loss, and computes in single precision.
+      (["use_fp16"], not options.use_fp16 or
+       tf.config.experimental.list_physical_devices("GPU"), "a GPU", False)]
+
+
+def warn_of_idle_flags(options, rules):
+  """Tells of flags that were given and do nothing.
+
+  Args:
+    options: flags.
+    rules: list of (names of flags, whether they do something, what that takes,
+      whether they are an error if not, because what was asked for would not
+      happen).
+
+  Raises:
+    InputError: there is such an error.
+  """
+  for names, is_met, need, is_error in rules:
+    given = ["--" + name for name in names
+             if options[name].present and options[name].value]
+    if given and not is_met:
+      message = "without %s, there is no effect of %s" % (
+          need, ", ".join(given))
+      if is_error:
+        raise InputError(message)
+      logging.warning(message)
 
 
 def keep_freed_memory():
@@ -125,81 +165,6 @@ def keep_freed_memory():
     return
   mallopt(-4, 0)  # M_MMAP_MAX
   mallopt(-1, -1)  # M_TRIM_THRESHOLD
-
-
-def take_files_beside_checkpoint(options):
-  """Takes configuration and vocabulary from beside the checkpoint.
-
-  They are those of --output_dir, once it has a checkpoint, or else of
-  --init_checkpoint. Flags that were given count; where they contradict what
-  lies there, a warning says so.
-
-  Args:
-    options: flags.
-  """
-  checkpoint = options.init_checkpoint
-  if options.output_dir:
-    checkpoint = (checkpoints.latest_checkpoint(options.output_dir) or
-                  checkpoint)
-  config, vocab, model = [checkpoints.path_beside(checkpoint, patterns)
-                          for patterns in (
-      ["config.json", "albert_config*.json", "bert_config*.json"],
-      ["vocab*.txt"], ["*.model"])]
-  if config and options.bert_config_file:
-    asked, there = [modeling.AlbertConfig.from_json_file(path).to_dict()
-                    for path in (options.bert_config_file, config)]
-    keys = sorted(key for key in set(asked) | set(there)
-                  if asked.get(key) != there.get(key))
-    if keys:
-      logging.warning("--bert_config_file says otherwise than %s beside the "
-                      "checkpoint: %s", config, ", ".join(
-                          "%s %s, not %s" % (key, asked.get(key),
-                                             there.get(key)) for key in keys))
-  options.bert_config_file = options.bert_config_file or config
-  asked = options.vocab_file or options.spm_model_file
-  there = model if options.spm_model_file else vocab
-  if asked and there and _content(asked) != _content(there):
-    logging.warning("%s is another vocabulary than %s beside the checkpoint",
-                    asked, there)
-  if not asked:
-    options.vocab_file = vocab
-    options.spm_model_file = None if vocab else model
-
-
-def _content(path):
-  with tf.io.gfile.GFile(path, "rb") as reader:
-    return reader.read()
-
-
-def load_config(path, max_seq_length=None, tokenizer=None):
-  """Reads a configuration and says what it stands for.
-
-  Args:
-    path: str, JSON file.
-    max_seq_length: int, sequence length the model must allow.
-    tokenizer: whose ids the embedding table must hold.
-
-  Returns:
-    AlbertConfig.
-
-  Raises:
-    InputError: something does not fit.
-  """
-  config = modeling.AlbertConfig.from_json_file(path)
-  logging.info(
-      "%s: %s layout, %d layers of %d, %s, sharing %s", path, config.layout,
-      config.num_hidden_layers, config.hidden_size, config.ln_type,
-      config.parameter_sharing if config.layout == "albert_zh" else
-      "within %d group(s)" % config.num_hidden_groups)
-  if max_seq_length and max_seq_length > config.max_position_embeddings:
-    raise InputError("--max_seq_length %d is more than the %d positions of %s"
-                     % (max_seq_length, config.max_position_embeddings, path))
-  if tokenizer and tokenizer.vocab_size != config.vocab_size:
-    raise InputError(
-        "the vocabulary has %d entries, but %s says vocab_size %d: use the "
-        "vocabulary the model was made with" % (
-            tokenizer.vocab_size, path, config.vocab_size))
-  return config
 
 
 def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
@@ -281,8 +246,7 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
     if options.use_tpu:
       return tf.estimator.tpu.TPUEstimatorSpec(
           tf.estimator.ModeKeys.TRAIN, loss=loss, train_op=train_op,
-          scaffold_fn=scaffold_fn, host_call=_summary_host_call(
-              scalars, options))
+          scaffold_fn=scaffold_fn, host_call=_host_call(scalars, options))
     for name, scalar in scalars.items():
       tf.summary.scalar(name, scalar)
     with tf.control_dependencies([train_op]):
@@ -353,20 +317,32 @@ def _total_loss(output, totals):
                    for name, loss in output.losses.items()])
 
 
-def _summary_host_call(scalars, options):
-  """Returns a TPU's host call that writes scalars where the host can."""
+def _host_call(scalars, options):
+  """Returns a TPU's host call, which writes scalars and keeps them to log."""
   def write(step, *values):
     step = tf.reduce_max(step)
     # The host gets one value from each replica; all are the same.
+    values = [tf.reduce_mean(value) for value in values]
     writer = summary_v2.create_file_writer(options.output_dir)
     with writer.as_default(), summary_v2.record_if(
         tf.equal(step % options.log_steps, 0)):
       for name, value in zip(scalars, values):
-        summary_v2.scalar(name, tf.reduce_mean(value), step)
-    return tf.summary.all_v2_summary_ops()
+        summary_v2.scalar(name, value, step)
+    return tf.summary.all_v2_summary_ops() + [
+        _keep(name, value) for name, value in zip(scalars, values)]
 
   step = tf.train.get_global_step()
   return write, [tf.reshape(x, [1]) for x in [step] + list(scalars.values())]
+
+
+def _keep(name, value):
+  """Keeps a scalar on the host; returns the op that does."""
+  kept = tf.get_variable(
+      "host_call/" + name, [], initializer=tf.zeros_initializer(),
+      trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES])
+  tf.add_to_collection(
+      _PROGRESS, tf.identity(kept.read_value(), name="progress/" + name))
+  return kept.assign(value)
 
 
 def create_estimator(options, model_fn, predict_batch_size=8):
@@ -414,6 +390,7 @@ def create_estimator(options, model_fn, predict_batch_size=8):
       predict_batch_size=predict_batch_size)
 
 
+@records.naming_damage()
 def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
                        evaluator=None):
   """Trains to `num_train_steps`; evaluates at every saved checkpoint.
@@ -429,7 +406,7 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
     evaluator: outputs.Evaluator, or None.
 
   Raises:
-    InputError: the loss is not finite.
+    InputError: the loss is not finite, or a record file is damaged.
   """
   workers = distribution.get_workers(options.use_horovod, options.use_tpu)
   step = checkpoints.start_step(options.output_dir) if not workers.rank else 0
@@ -439,6 +416,8 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
     evaluator = None
   else:
     checkpoints.remove_unfinished_checkpoints(options.output_dir)
+  if evaluator:
+    evaluator.go_on_from(step)
   if step >= num_train_steps:
     logging.info("%s: already at step %d of %d, nothing to train",
                  options.output_dir, step, num_train_steps)
@@ -453,29 +432,28 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
     stop = distribution.broadcast(int(stop))
   if stop:
     return
-  if not options.use_tpu:
+  # One program at a time runs on a TPU: leave training to evaluate, and only
+  # then.
+  leaves = bool(options.use_tpu and evaluator)
+  while step < num_train_steps and not (leaves and should_stop()):
+    end = min(step + options.save_checkpoints_steps,
+              num_train_steps) if leaves else num_train_steps
     estimator.train(
-        train_input_fn_at(step), max_steps=num_train_steps,
+        train_input_fn_at(step), max_steps=end,
         hooks=_hooks(options, workers, num_train_steps, evaluator, should_stop))
-    return
-  # One program at a time runs on a TPU: leave training to evaluate.
-  while step < num_train_steps and not should_stop():
-    input_fn = train_input_fn_at(step)
-    step = min(step + options.save_checkpoints_steps, num_train_steps)
-    try:
-      estimator.train(input_fn, max_steps=step)
-    except tf.estimator.NanLossDuringTrainingError as error:
-      raise _not_finite("nan", step, options.output_dir) from error
-    if evaluator:
+    step = end
+    if leaves:
       evaluator.evaluate(step)
 
 
 def _hooks(options, workers, num_train_steps, evaluator, should_stop):
-  """Returns the hooks of training on CPUs and GPUs, in the order they run."""
+  """Returns the hooks of training, in the order they run."""
   progress = ProgressHook(num_train_steps, options.log_steps,
                           options.train_batch_size * workers.size,
                           options.output_dir)
   hooks = [progress]
+  if options.use_tpu:  # its estimator saves by itself
+    return hooks
   if not workers.rank:
     hooks.append(tf.train.CheckpointSaverHook(
         options.output_dir, save_steps=options.save_checkpoints_steps,
@@ -491,8 +469,8 @@ def _hooks(options, workers, num_train_steps, evaluator, should_stop):
 def _not_finite(loss, step, output_dir):
   return InputError(
       "the loss is %s at step %d; the newest checkpoint with finite weights is "
-      "%s: remove newer ones and try again with a lower --learning_rate or "
-      "other data" % (
+      "%s: remove newer ones, and training goes on from it; try a lower "
+      "--learning_rate or other data" % (
           loss, step, checkpoints.newest_finite_checkpoint(output_dir)))
 
 
@@ -514,6 +492,11 @@ class ProgressHook(tf.train.SessionRunHook):
         (scalar.op.name.split("/")[-1], scalar)
         for scalar in tf.get_collection(_PROGRESS))
     self._global_step = tf.train.get_global_step()
+    if "global_step" not in self._scalars:
+      # On a TPU: what is known when its loop ends, not what the host has heard.
+      self._scalars["loss"] = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
+      with tf.control_dependencies([self._scalars["loss"]]):
+        self._scalars["global_step"] = self._global_step.read_value()
 
   def after_create_session(self, session, coord):
     del coord
@@ -526,6 +509,7 @@ class ProgressHook(tf.train.SessionRunHook):
 
   def _start_interval(self):
     self._since = time.time()
+    self._first_step = self._step
     self._count = 0
     self._sums = collections.Counter()
 
@@ -544,14 +528,16 @@ class ProgressHook(tf.train.SessionRunHook):
     self._step = step
     self._count += 1
     self._sums.update(values)
-    if self._step % self._every and self._step != self._num_train_steps:
+    # A TPU takes many steps at once.
+    if (step // self._every == self._first_step // self._every and
+        step != self._num_train_steps):
       return
-    seconds = (time.time() - self._since) / self._count
-    left = int(seconds * (self._num_train_steps - self._step))
+    seconds = (time.time() - self._since) / (step - self._first_step)
+    left = int(seconds * (self._num_train_steps - step))
     means = ["%s %s" % (name, short(self._sums[name] / self._count))
              for name in self._scalars if name in self._sums]
     logging.info("step %d/%d | %s | %.1f examples/s | %d:%02d:%02d left",
-                 self._step, self._num_train_steps, " | ".join(means),
+                 step, self._num_train_steps, " | ".join(means),
                  self._examples_per_step / seconds,
                  left // 3600, left // 60 % 60, left % 60)
     self._start_interval()
@@ -580,7 +566,9 @@ def export_saved_model(estimator, export_dir):
                 for name in ("input_ids", "input_mask", "segment_ids")}
     return tf.estimator.export.ServingInputReceiver(features, features)
 
-  path = estimator.export_saved_model(export_dir, serving_input_fn)
+  path = estimator.export_saved_model(
+      export_dir, serving_input_fn,
+      checkpoint_path=checkpoints.latest_checkpoint(estimator.model_dir))
   logging.info("exported to %s", tf.compat.as_str_any(path))
 
 

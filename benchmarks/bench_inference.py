@@ -49,7 +49,7 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 def make_batch(batch, length):
   """Returns input_ids, input_mask, segment_ids: int32 [batch, length]."""
   import predictor
-  _, tokenizer, _, _ = predictor.load_folder(FLAGS.model_dir)
+  tokenizer = predictor.load_folder(FLAGS.model_dir).tokenizer
   ids = []
   with open(FLAGS.input_file, encoding="utf-8") as reader:
     for line in reader:
@@ -67,12 +67,12 @@ def open_session(path, inputs, threads):
 
   import heads
   import predictor
-  config, _, checkpoint, task = predictor.load_folder(path)
+  loaded = predictor.load_folder(path)
   placeholders = [tf.placeholder(tf.int32, [None, None]) for _ in inputs]
-  model = heads.create_model(config, False, *placeholders)
+  model = heads.create_model(loaded.config, False, *placeholders)
   probabilities = tf.nn.softmax(
-      heads.classifier_logits(model, len(task["labels"])))
-  return predictor.restored_session(checkpoint, tf.ConfigProto(
+      heads.classifier_logits(model, len(loaded.task["labels"])))
+  return predictor.restored_session(loaded.checkpoint, tf.ConfigProto(
       intra_op_parallelism_threads=threads,
       inter_op_parallelism_threads=1)), probabilities, placeholders
 

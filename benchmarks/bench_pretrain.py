@@ -36,6 +36,7 @@ from absl import flags, logging
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import errors
+import modeling
 import optimization
 import profiling
 import records
@@ -250,7 +251,7 @@ def start_arm(arm):
   if FLAGS.allocators[0] == "stock" or arm == "plain":
     training.keep_freed_memory = lambda: None
   training.start(make_options(arm))
-  return training.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
+  return modeling.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
 
 
 def measure_here(arm):

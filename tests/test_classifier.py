@@ -17,9 +17,11 @@ import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, results, succeed
 
+import checkpoints
 from similarity import BertSim
 
 PAIRS = ROOT / "data" / "pairs"
+VOCAB_URL = VOCAB.replace("=", "=file://")
 DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 
 
@@ -32,9 +34,12 @@ def work(tmp_path_factory):
 
 
 def classify(work, output_dir, *args):
-  return ["run_classifier.py", "--task_name=LCQMC", "--data_dir=%s" % PAIRS,
-          "--bert_config_file=%s" % (work / "small.json"), VOCAB,
-          "--output_dir=%s" % (work / output_dir), "--train_batch_size=8",
+  """The command; its paths are URLs, as on another file system."""
+  return ["run_classifier.py", "--task_name=LCQMC",
+          "--data_dir=file://%s" % PAIRS,
+          "--bert_config_file=file://%s" % (work / "small.json"), VOCAB_URL,
+          "--output_dir=file://%s" % (work / output_dir),
+          "--train_batch_size=8",
           "--max_seq_length=32", "--learning_rate=0.01",
           "--max_train_examples=64", "--num_train_epochs=1", *args]
 
@@ -54,8 +59,11 @@ def rows(folder, name="test_results.tsv"):
 
 def test_fine_tuning(fine_tuned):
   folder, log = fine_tuned
-  assert "train: 64 examples, 0.0% of them truncated to 32 tokens; labels: 1 "\
-      in log
+  assert "train: 64 examples; labels: 1 " in log
+  lengths = [len(a) + len(b) + 3 for a, b, _ in rows(PAIRS, "train.txt")[:64]]
+  assert max(lengths) == 32  # a token each, in these texts
+  assert "train: %.1f%% of the examples fill --max_seq_length=32" % (
+      100 * lengths.count(32) / 64) in log
   found = results(folder)
   assert set(found) == {
       "eval_loss", "eval_accuracy", "eval_f1", "eval_macro_f1", "eval_matthews",
@@ -101,6 +109,10 @@ def test_two_runs_of_a_seed_are_equal(work, fine_tuned):
       for name in ("pairs", "again", "other")]
   np.testing.assert_allclose(same, weights, atol=1e-6)
   assert np.abs(other - weights).max() > 1e-3
+  _, log = succeed(*classify(work, "again", "--do_train",
+                             "--num_train_epochs=2"))
+  assert "going on from step 8 of file://%s" % (work / "again") in log
+  assert checkpoints.start_step(str(work / "again")) == 16
 
 
 def test_padding_changes_no_prediction(work, fine_tuned):
@@ -121,7 +133,7 @@ def test_similarity_gives_the_probabilities_of_the_classifier(
   similarity = BertSim(str(folder / "best"), batch_size=5)
   np.testing.assert_allclose(similarity.predict_sentences(pairs), expected,
                              atol=1e-6)
-  model = "--model_dir=%s" % (folder / "best")
+  model = "--model_dir=file://%s" % (folder / "best")
   text = "".join("\t".join(pair) + "\n" for pair in pairs).encode()
   out, _ = succeed("similarity.py", model, input=text)
   found = [line.split("\t") for line in out.splitlines()]
@@ -131,8 +143,8 @@ def test_similarity_gives_the_probabilities_of_the_classifier(
   assert {row[1] for row in found if float(row[0]) < 0.5} <= {"different"}
   (work / "pairs.tsv").write_bytes(text)
   _, log = succeed("similarity.py", model, "--benchmark",
-                   "--input_file=%s" % (work / "pairs.tsv"),
-                   "--output_file=%s" % (work / "scores.tsv"))
+                   "--input_file=file://%s" % (work / "pairs.tsv"),
+                   "--output_file=file://%s" % (work / "scores.tsv"))
   assert "p50" in log
   assert rows(work, "scores.tsv") == found
   out, _ = succeed("similarity.py", model, *pairs[0])
@@ -187,7 +199,9 @@ def test_files_beside_the_checkpoint(work, fine_tuned):
                    "--bert_config_file=%s" % (work / "dry.json"),
                    "--vocab_file=%s" % other)
   assert "attention_probs_dropout_prob 0.0, not 0.1" in log
-  assert "is another vocabulary than" in log
+  assert ("without --do_train, there is no effect of --num_train_epochs, "
+          "--max_train_examples\n") in log
+  assert "other_vocab.txt differs from " in log
 
 
 def test_other_labels_than_the_checkpoint_knows(work, fine_tuned):
@@ -205,8 +219,26 @@ def test_other_labels_than_the_checkpoint_knows(work, fine_tuned):
   assert "knows the labels 0, 1, not 0, 1, 2, 3" in log
   assert "of another shape, newly initialised: output_weights" in log
   assert "dev has no example of 1 label(s): 3" in log
-  fail("knows the labels 0, 1, not 0, 1, 2$", *args, "--do_eval",
-       "--output_dir=%s" % (work / "unread"))
+  args += ["--do_eval", "--output_dir=%s" % (work / "unread")]
+  fail("knows the labels 0, 1, not 0, 1, 2$", *args, "--labels=0,1,2")
+  fail("dev.jsonl:2: unknown label '2'; known are 0, 1$", *args)
+
+
+def test_labels_come_from_the_fine_tuned_model(work, fine_tuned):
+  """A folder with nothing but a file to predict, in which every row counts."""
+  data = work / "only_test"
+  data.mkdir()
+  lines = (PAIRS / "test.txt").read_text(encoding="utf-8").splitlines()
+  (data / "test.tsv").write_text("text_a\ttext_b\tlabel\n" + "".join(
+      line + "\n" for line in lines), encoding="utf-8")
+  args = classify(work, "from_task", "--task_name=tsv", "--do_predict",
+                  "--data_dir=%s" % data, "--init_checkpoint=%s" % (
+                      fine_tuned[0] / "best"))
+  succeed(*args)
+  np.testing.assert_allclose(np.array(rows(work / "from_task"), float),
+                             np.array(rows(fine_tuned[0]), float), atol=1e-5)
+  submission = (work / "from_task" / "tsv_predict.json").read_text()
+  assert submission == (fine_tuned[0] / "lcqmc_predict.json").read_text()
 
 
 def test_a_checkpoint_that_was_not_made_for_labels(work, fine_tuned):
@@ -310,18 +342,23 @@ def test_clue_in_one_command(work, fine_tuned):
 
 
 def test_vectors(work, fine_tuned):
-  folder = fine_tuned[0] / "best"
-  (work / "texts.txt").write_text("今天会下雨吗\n好\n怎么办理银行卡\n",
+  folder = fine_tuned[0] / "cased"
+  shutil.copytree(str(fine_tuned[0] / "best"), str(folder))
+  task = json.loads((folder / "task.json").read_text())
+  (folder / "task.json").write_text(json.dumps(
+      dict(task, do_lower_case=False)))
+  (work / "texts.txt").write_text("今天会下雨吗\n好\nbank\nBANK\n",
                                   encoding="utf-8")
 
   def vectors(*args):
-    succeed("extract_features.py", "--init_checkpoint=%s" % folder,
-            "--input_file=%s" % (work / "texts.txt"),
-            "--output_file=%s" % (work / "vectors.npy"), *args)
+    succeed("extract_features.py", "--init_checkpoint=file://%s" % folder,
+            "--input_file=file://%s" % (work / "texts.txt"),
+            "--output_file=file://%s" % (work / "vectors.npy"), *args)
     return np.load(str(work / "vectors.npy"))
 
   mean, cls = vectors(), vectors("--pooling=cls")
-  assert mean.shape == cls.shape == (3, 16)
+  assert mean.shape == cls.shape == (4, 16)
+  assert np.abs(mean[2] - mean[3]).max() > 1e-3  # the model is a cased one
   # Of the only token between [CLS] and [SEP], the mean says all.
   (work / "texts.txt").write_text("好\n", encoding="utf-8")
   np.testing.assert_allclose(vectors(), mean[1:2], atol=1e-5)
@@ -352,6 +389,8 @@ def test_bad_input(work):
   expect("train.txt:2: expected 3 columns", "--data_dir=%s" % bad)
   expect("--metric_for_best=pearson does not go with 2 labels",
          "--metric_for_best=pearson")
+  expect("without --do_train and --do_eval, there is no effect of "
+         "--early_stop_evals", "--early_stop_evals=2")
   (work / "other_size.json").write_text(json.dumps(
       dict(scripting.SIZES, vocab_size=30000)))
   expect("vocabulary has 21128 entries, but .* vocab_size 30000",

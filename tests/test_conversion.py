@@ -35,8 +35,8 @@ def google(tmp_path_factory):
 @pytest.fixture(scope="module")
 def converted(google):
   folder = google / "converted"
-  _, log = succeed("convert_to_pytorch.py", "--init_checkpoint=%s" % google,
-                   "--output_dir=%s" % folder)
+  succeed("convert_to_pytorch.py", "--init_checkpoint=file://%s" % google,
+          "--output_dir=file://%s" % folder)
   return folder
 
 
@@ -49,8 +49,8 @@ def test_there_and_back(google, converted, tmp_path):
   assert sorted(os.listdir(str(converted))) == [
       "config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"]
   back = tmp_path / "back"
-  _, log = succeed("convert_to_pytorch.py", "--pytorch_dir=%s" % converted,
-                   "--output_dir=%s" % back)
+  succeed("convert_to_pytorch.py", "--pytorch_dir=file://%s" % converted,
+          "--output_dir=file://%s" % back)
   assert weights_of(back, "model.ckpt") == weights_of(google, "model.ckpt-3")
   there, again = [AlbertConfig.from_json_file(str(path / "config.json"))
                   for path in (google, back)]

@@ -67,12 +67,12 @@ def batch(real_data):
 
 
 def from_session(folder, batch, build):
-  config, _, checkpoint, _ = predictor.load_folder(str(folder))
+  loaded = predictor.load_folder(str(folder))
   with tf.Graph().as_default():
     output = build(heads.create_model(
-        config, False, *[tf.constant(batch[name]) for name in (
+        loaded.config, False, *[tf.constant(batch[name]) for name in (
             "input_ids", "input_mask", "segment_ids")]))
-    with predictor.restored_session(checkpoint) as session:
+    with predictor.restored_session(loaded.checkpoint) as session:
       return session.run(output)
 
 
@@ -91,8 +91,8 @@ def sentence_order(model):
 
 def export(model, tmp_path, *args):
   target = tmp_path / "exported"
-  _, log = succeed("export_model.py", "--init_checkpoint=%s" % model,
-                   "--output_dir=%s" % target, *args)
+  _, log = succeed("export_model.py", "--init_checkpoint=file://%s" % model,
+                   "--output_dir=file://%s" % target, *args)
   assert os.listdir(str(tmp_path)) == ["exported"]  # nothing else, such as .tmp
   return target, log
 
@@ -283,7 +283,7 @@ def test_damaged_checkpoint(model, tmp_path):
   (source / "model.ckpt-7.index").write_bytes(b"")
   fail("model.ckpt-7 cannot be read, it is damaged or not whole", *arguments)
   (source / "checkpoint").write_bytes(b"")
-  fail("checkpoint does not name a checkpoint", *arguments)
+  fail("model.ckpt-7 cannot be read, it is damaged or not whole", *arguments)
   assert os.listdir(str(tmp_path)) == ["source"]
 
 

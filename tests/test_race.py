@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 import scripting
-from scripting import VOCAB, fail, results, succeed
+from scripting import VOCAB, results, succeed
 
 import race_data
+from errors import InputError
 
 THINGS = ["书", "车", "鱼", "米", "花", "酒"]
 
@@ -23,8 +24,10 @@ def work(tmp_path_factory):
 
 
 def choose(work, output_dir, *args):
-  return ["run_race.py", "--bert_config_file=%s" % (work / "small.json"),
-          VOCAB, "--output_dir=%s" % (work / output_dir), "--max_seq_length=24",
+  """The command; its paths are URLs, as on another file system."""
+  return ["run_race.py", "--bert_config_file=file://%s" % (work / "small.json"),
+          VOCAB.replace("=", "=file://"),
+          "--output_dir=file://%s" % (work / output_dir), "--max_seq_length=24",
           "--max_query_length=12", "--train_batch_size=8",
           "--learning_rate=0.0005", "--save_checkpoints_steps=1000", *args]
 
@@ -47,9 +50,9 @@ def test_a_small_model_learns_to_choose(work):
     for split in ("train", "dev", "test"):
       (data / ("c3-%s-%s.json" % (part, split))).write_text(json.dumps(
           [question(i, split != "test") for i in numbers]))
-  succeed(*choose(work, "learnt", "--task_name=C3", "--data_dir=%s" % data,
-                  "--do_train", "--do_eval", "--do_predict",
-                  "--num_train_epochs=120"))
+  succeed(*choose(work, "learnt", "--task_name=C3",
+                  "--data_dir=file://%s" % data, "--do_train",
+                  "--do_eval", "--do_predict", "--num_train_epochs=120"))
   found = results(work / "learnt")
   assert found["eval_accuracy"] == 1
   assert found["eval_accuracy_d"] == found["eval_accuracy_m"] == 1
@@ -65,8 +68,9 @@ def test_a_small_model_learns_to_choose(work):
       int(np.argmax(row)) for row in rows] == [
           question(i)[1][0]["choice"].index(THINGS[i % 6]) for i in range(24)]
   # Padding, and other questions in the batch, change nothing.
-  succeed(*choose(work, "learnt", "--task_name=c3", "--data_dir=%s" % data,
-                  "--do_predict", "--pad_to_max", "--predict_batch_size=5"))
+  succeed(*choose(work, "learnt", "--task_name=c3",
+                  "--data_dir=file://%s" % data, "--do_predict",
+                  "--pad_to_max", "--predict_batch_size=5"))
   again = [list(map(float, line.split("\t"))) for line in (
       work / "learnt" / "test_results.tsv").read_text().splitlines()]
   for one, other in zip(rows, again):
@@ -91,8 +95,8 @@ def test_race(work):
             "questions": ["What?", "It is _ ."], "answers": ["A", "D"],
             "options": [["a", "b", "c", "d"], ["e", "f", "g", "h"]]}))
   _, log = succeed(*choose(work, "race_out", "--task_name=race",
-                           "--data_dir=%s" % data, "--do_train", "--do_eval",
-                           "--num_train_epochs=1"))
+                           "--data_dir=file://%s" % data, "--do_train",
+                           "--do_eval", "--num_train_epochs=1"))
   assert "train: 16 questions" in log
   found = results(work / "race_out")
   assert found["eval_accuracy"] == pytest.approx(
@@ -100,52 +104,47 @@ def test_race(work):
       16)
 
 
-def test_bad_input(work):
-  data = work / "bad"
-  data.mkdir()
-  path = data / "d-train.json"
-
-  def expect(message, content):
-    path.write_text(content)
-    fail(message, *choose(work, "bad_out", "--task_name=c3", "--do_train",
-                          "--data_dir=%s" % data))
-
-  expect("d-train.json: not JSON", "[")
-  expect("d-train.json: not C3's layout: 'choice'",
-         json.dumps([[["a"], [{"question": "b"}], "c"]]))
-  expect("question d-c-0 has 5 choices, not 2 to 4", json.dumps(
-      [[["a"], [{"question": "b", "choice": list("abcde"), "answer": "a"}],
-        "c"]]))
-  expect("question d-c-0 has no answer", json.dumps(
-      [[["a"], [{"question": "b", "choice": ["a", "b"]}], "c"]]))
-  row = {"question": "b", "choice": ["a", "b"], "answer": "a"}
-  expect("question d-c-0 has something else than text", json.dumps(
-      [[["a"], [dict(row, question=None)], "c"]]))
-  expect("the id d-c-0 stands there twice", json.dumps(
-      [[["a"], [row], "c"], [["b"], [row], "c"]]))
-  expect("not C3's layout", json.dumps(["abc"]))
-  path.unlink()
-  fail("no questions of c3 for train there", *choose(
-      work, "bad_out", "--task_name=c3", "--do_train", "--data_dir=%s" % data))
+ROW = {"question": "b", "choice": ["a", "b"], "answer": "a"}
 
 
-def test_bad_articles(work):
-  data = work / "bad_race"
-  (data / "train" / "high").mkdir(parents=True)
-  article = {"article": "a", "questions": ["b", "c"], "answers": ["A", "B"],
-             "options": [["d", "e", "f"], ["g", "h"]]}
+@pytest.mark.parametrize("content, message", [
+    (None, "no questions of c3 for train there"),
+    ("[", "d-train.json: not JSON"),
+    (["abc"], "d-train.json: not C3's layout"),
+    ([[["a"], [{"question": "b"}], "c"]], "not C3's layout: 'choice'"),
+    ([[["a"], [dict(ROW, choice=list("abcde"))], "c"]],
+     "question d-c-0 has 5 choices, not 2 to 4"),
+    ([[["a"], [dict(ROW, answer=None)], "c"]], "question d-c-0 has no answer"),
+    ([[["a"], [dict(ROW, question=None)], "c"]],
+     "question d-c-0 has something else than text"),
+    ([[["a"], [ROW], "c"], [["b"], [ROW], "c"]],
+     "the id d-c-0 occurs twice"),
+])
+def test_broken_files_are_named(tmp_path, content, message):
+  if content:
+    (tmp_path / "d-train.json").write_text(
+        content if isinstance(content, str) else json.dumps(content))
+  with pytest.raises(InputError, match=message):
+    race_data.read_examples("c3", "file://%s" % tmp_path, "train")
 
-  def expect(message, content):
-    (data / "train" / "high" / "1.txt").write_text(json.dumps(content))
-    fail(message, *choose(work, "bad_out", "--task_name=race", "--do_train",
-                          "--data_dir=%s" % data))
 
-  expect("question high/1.txt-1 has no choice C", dict(
-      article, answers=["A", "C"]))
-  expect("1.txt: not RACE's layout: 2 questions, 2 options, 1 answers",
-         dict(article, answers=["A"]))
-  expect("1.txt: not RACE's layout: 'AB' is not in list",
-         dict(article, answers=["AB", "A"]))
-  expect("question high/1.txt-0 has something else than text",
-         dict(article, options=["def", ["g", "h"]]))
-  expect("1.txt: not RACE's layout", [article])
+ARTICLE = {"article": "a", "questions": ["b", "c"], "answers": ["A", "B"],
+           "options": [["d", "e", "f"], ["g", "h"]]}
+
+
+@pytest.mark.parametrize("content, message", [
+    (dict(ARTICLE, answers=["A", "C"]),
+     "question high/1.txt-1 has no choice C"),
+    (dict(ARTICLE, answers=["A"]),
+     "1.txt: not RACE's layout: 2 questions, 2 options, 1 answers"),
+    (dict(ARTICLE, answers=["AB", "A"]),
+     "1.txt: not RACE's layout: 'AB' is not in list"),
+    (dict(ARTICLE, options=["def", ["g", "h"]]),
+     "question high/1.txt-0 has something else than text"),
+    ([ARTICLE], "1.txt: not RACE's layout")])
+def test_broken_articles_are_named(tmp_path, content, message):
+  folder = tmp_path / "train" / "high"
+  folder.mkdir(parents=True)
+  (folder / "1.txt").write_text(json.dumps(content))
+  with pytest.raises(InputError, match=message):
+    race_data.read_examples("race", "file://%s" % tmp_path, "train")

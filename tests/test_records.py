@@ -1,5 +1,6 @@
 """The writer, the parser and the order in which records are read."""
 
+import collections
 import logging
 import os
 import subprocess
@@ -25,7 +26,7 @@ def write(path, lengths):
 
 def read(paths, count, batch_size=4, **kwargs):
   input_fn = records.input_fn_builder(
-      [records.RecordFile(str(p)) for p in paths], SPECS, max_length=20,
+      [records.record_file(str(p)) for p in paths], SPECS, max_length=20,
       **kwargs)
   batch = tf.data.make_one_shot_iterator(
       input_fn({"batch_size": batch_size})).get_next()
@@ -64,16 +65,6 @@ def test_batches_are_of_like_length(tmp_path):
     assert batch["input_ids"].shape == (4, 20)
 
 
-def test_predictions_keep_the_order(tmp_path):
-  lengths = [20, 1, 9, 3, 17, 2]
-  write(tmp_path / "a", lengths)
-  batches = read([tmp_path / "a"], 3, batch_size=2, is_training=False,
-                 keep_order=True)
-  assert [n for batch in batches for n in batch["number"]] == lengths
-  assert [batch["input_ids"].shape for batch in batches] == [
-      (2, 20), (2, 9), (2, 17)]
-
-
 def test_training_order_depends_on_the_seed(tmp_path):
   write(tmp_path / "a", range(1, 9))
   write(tmp_path / "b", range(9, 17))
@@ -106,6 +97,20 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
     records.check_records([str(tmp_path / "text")], SPECS)
 
 
+def read_numbers(files, **kwargs):
+  tf.reset_default_graph()
+  input_fn = records.input_fn_builder(files, SPECS, False, 20, **kwargs)
+  batch = tf.data.make_one_shot_iterator(
+      input_fn({"batch_size": 1})).get_next()
+  numbers = []
+  with tf.Session() as session, records.naming_damage():
+    try:
+      while True:
+        numbers.extend(session.run(batch)["number"])
+    except tf.errors.OutOfRangeError:
+      return numbers
+
+
 @pytest.mark.parametrize("damage, good", [
     (lambda data, size: data[:3 * size - 5], 2),  # cut off inside a record
     (lambda data, size: data[:2 * size + 4], 2),  # and inside its length
@@ -113,30 +118,62 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
     (lambda data, size: flip(data, 3 * size + size // 2), 3),
     (lambda data, size: flip(data, 2 * size + 1), 2)])
 def test_a_damaged_file_is_named_or_its_rest_left_out(
-    tmp_path, damage, good, caplog):
+    tmp_path, damage, good, caplog, capfd):
   write(tmp_path / "whole", [15] * 4)
-  write(tmp_path / "damaged", [5] * 8)
-  data = (tmp_path / "damaged").read_bytes()
-  (tmp_path / "damaged").write_bytes(damage(data, len(data) // 8))
-  paths = [str(tmp_path / name) for name in ("damaged", "whole")]
-  with pytest.raises(errors.InputError, match="damaged: not a readable tfrecord"
-                     " file after %d records" % good):
-    records.check_records(paths, SPECS)
+  path = str(tmp_path / "\u574f [1]")
+  write(path, [5] * 8)
+  with open(path, "rb") as reader:
+    data = reader.read()
+  record = len(data) // 8
+  data = damage(data, record)
+  with open(path, "wb") as writer:
+    writer.write(data)
+  paths = [path, str(tmp_path / "whole")]
+  lost = "%d of %d bytes" % (len(data) - good * record, len(data))
+  # All is read before training.
+  with pytest.raises(errors.InputError, match="\u574f .1.: not a readable "
+                     "tfrecord file after %d records" % good):
+    records.check_records(paths, SPECS, read_all=True)
   with caplog.at_level(logging.WARNING, "absl"):
-    files = records.check_records(paths, SPECS, skip_corrupt=True)
-  size = (tmp_path / "damaged").stat().st_size
-  assert "%s: damaged after %d records, the rest is left out: %d of %d" % (
-      paths[0], good, size - good * len(data) // 8, size) in caplog.text
-  input_fn = records.input_fn_builder(files, SPECS, False, 20)
-  batch = tf.data.make_one_shot_iterator(
-      input_fn({"batch_size": 100})).get_next()
-  numbers = []
-  with tf.Session() as session:
-    for _ in range(2):  # One batch for each length.
-      numbers.extend(session.run(batch)["number"])
-    with pytest.raises(tf.errors.OutOfRangeError):
-      session.run(batch)
-  assert sorted(numbers) == [5] * good + [15] * 4
+    records.check_records(paths, SPECS, skip_corrupt=True, read_all=True)
+  assert "%s: damaged after %d records, the rest is left out: %s" % (
+      path, good, lost) in caplog.text
+  # First records are, and damage is met in training.
+  caplog.clear()
+  files = records.check_records(paths, SPECS)
+  with pytest.raises(errors.InputError) as raised:
+    read_numbers(files)
+  message = "%s: damaged after %d records, %s cannot be read" % (
+      path, good, lost)
+  assert str(raised.value).startswith(message + ": make it again")
+  assert sorted(read_numbers(files, skip_corrupt=True)) == (
+      [5] * good + [15] * 4)
+  assert not caplog.text
+  assert capfd.readouterr().err.count(
+      message + " and are left out\n") == 1
+  assert records.count_batches(files, 2) == (good + 4) // 2
+  with pytest.raises(errors.InputError, match="less than one batch of 13"):
+    records.count_batches(files, 13)
+
+
+def test_only_the_first_record_of_each_file_is_read(tmp_path, monkeypatch):
+  read = collections.Counter()
+
+  def iterate(path):
+    for record in iterator(path):
+      read[path] += 1
+      yield record
+
+  iterator = tf.io.tf_record_iterator
+  monkeypatch.setattr(tf.io, "tf_record_iterator", iterate)
+  paths = [str(tmp_path / str(number)) for number in range(50)]
+  for path in paths:
+    write(path, [5] * 3)
+  files = records.check_records(paths, SPECS)
+  assert read == {path: 1 for path in paths}
+  assert [file.path for file in files] == paths
+  records.check_records(paths, SPECS, read_all=True)
+  assert read == {path: 4 for path in paths}
 
 
 def flip(data, position):
@@ -186,7 +223,7 @@ import sys
 import tensorflow.compat.v1 as tf
 import records
 tf.disable_eager_execution()
-files = [records.RecordFile(path) for path in sys.argv[1:]]
+files = [records.record_file(path) for path in sys.argv[1:]]
 specs = [records.FeatureSpec("input_ids", "int", 64)]
 for number in range(30):
   tf.reset_default_graph()
@@ -224,7 +261,7 @@ def test_hosts_of_a_tpu_pod_share_the_records(tmp_path):
   for host in (0, 1):
     tf.reset_default_graph()
     input_fn = records.input_fn_builder(
-        [records.RecordFile(str(tmp_path / "a"))], SPECS, True, 20, True)
+        [records.record_file(str(tmp_path / "a"))], SPECS, True, 20, True)
     batch = tf.data.make_one_shot_iterator(input_fn(
         {"batch_size": 4, "context": Context(host)})).get_next()
     with tf.Session() as session:
@@ -249,4 +286,4 @@ def test_an_interrupted_writer_leaves_no_file(tmp_path):
 
   with pytest.raises(KeyboardInterrupt):
     records.write_records(str(tmp_path / "a"), interrupted())
-  assert not (tmp_path / "a").exists()
+  assert not os.listdir(str(tmp_path))

@@ -1,12 +1,14 @@
 """From characters to tokens and back, on the real files."""
 
 import itertools
+import json
 
 import pytest
 import scripting
 
 import squad_data
 import tokenization
+from errors import InputError
 from squad_data import Passages
 
 VOCAB_FILE = str(scripting.ROOT / "albert_config" / "vocab.txt")
@@ -47,7 +49,7 @@ def test_gold_answers_come_back_from_sentencepiece(real_data):
   (model,) = (real_data / "sentencepiece").glob("*.model")
   questions, found = through_windows(
       real_data / "squad2" / "dev-v2.0-small.json",
-      tokenization.create_tokenizer(None, str(model)))
+      tokenization.create_tokenizer(None, "file://%s" % model))
   assert [text for text in found if text] == [
       question.answers[0] for question in questions if question.answers]
 
@@ -65,7 +67,8 @@ def through_windows(path, tokenizer):
       passages.windows, lambda window: window.number):
     windows = list(windows)
     for window in windows:
-      assert len(window.input_ids) == len(window.segment_ids) <= 512
+      assert len(passages.input_ids(window)) == (
+          window.offset + window.count + 1) <= 512
       start, end = passages.targets(window)
       if end and passages.has_most_context(window, start, windows):
         found[number] = passages.text(window, start, end)
@@ -94,10 +97,10 @@ def passages_of(context, answers, start, length=9, stride=2, query=2):
 def test_windows():
   passages = passages_of("abcdefgh", ["de"], 3)
   ids = [1, 81, 81, 2]
-  assert [window[1:] for window in passages.windows] == [
-      (ids + [ord(c) for c in part] + [2], [0] * 4 + [1] * (len(part) + 1), 4,
-       first, len(part))
-      for first, part in ((0, "abcd"), (2, "cdef"), (4, "efgh"))]
+  assert [(passages.input_ids(window), *window) for window in
+          passages.windows] == [
+              (ids + [ord(c) for c in part] + [2], 0, 4, first, len(part))
+              for first, part in ((0, "abcd"), (2, "cdef"), (4, "efgh"))]
   # "de" is cut off in the first window and in the last.
   assert [passages.targets(window) for window in passages.windows] == [
       (0, 0), (5, 6), (0, 0)]
@@ -127,3 +130,34 @@ def test_targets(context, answers, start, targets):
     ("ab", "b", 99, 1)])
 def test_where_an_answer_begins(context, answer, start, found):
   assert squad_data.find_answer(context, answer, start) == found
+
+
+QUESTION = {"id": "a", "question": "b", "answers": []}
+
+
+def squad(*questions, context="c"):
+  return {"data": [{"paragraphs": [{"context": context, "qas": questions}]}]}
+
+
+@pytest.mark.parametrize("content, message", [
+    ("{", "not JSON"),
+    ({}, "not SQuAD's .*: 'data', after 0 question"),
+    (squad(), "has no questions"),
+    (squad(QUESTION, QUESTION), "the id a occurs twice"),
+    (squad(QUESTION, context=None), "question a has something else than text"),
+    (squad(dict(QUESTION, question=None)), "question a has something else"),
+    (squad(dict(QUESTION, answers=[{"text": 5}])), "question a has something"),
+    ([{"context_text": "北京", "qas": [
+        {"query_id": "a", "query_text": "b", "answers": "北京"}]}],
+     "not SQuAD's or CMRC2018's .*: question a has something else than text"),
+])
+def test_broken_files_are_named(tmp_path, content, message):
+  path = tmp_path / "bad.json"
+  path.write_text(content if isinstance(content, str) else json.dumps(content))
+  with pytest.raises(InputError, match="bad.json: .*" + message):
+    squad_data.read_questions("file://%s" % path)
+
+
+def test_a_question_that_leaves_no_room():
+  with pytest.raises(InputError, match="q: its 3 tokens leave no room"):
+    passages_of("a", [], None, length=6, query=3)

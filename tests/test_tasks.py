@@ -13,8 +13,8 @@ from tasks import InputExample
 def read(tmp_path, name, content, split="train", suffix="tsv", **kwargs):
   path = tmp_path / ("%s.%s" % (split, suffix))
   path.write_bytes(content.encode())
-  return tasks.read_examples(tasks.get_task(name), str(path), split == "test",
-                             **kwargs)
+  return tasks.read_examples(tasks.get_task(name), "file://%s" % path,
+                             split == "test", **kwargs)
 
 
 def read_json(tmp_path, name, *rows, **kwargs):
@@ -172,6 +172,12 @@ def test_bad_rows_are_skipped_and_counted(tmp_path, caplog):
   assert "train.tsv:2" in caplog.text
 
 
+def test_no_row_of_a_file_to_predict_is_skipped(tmp_path):
+  with pytest.raises(errors.InputError, match="test.tsv:2: expected 3 columns"):
+    read(tmp_path, "lcqmc", "甲\t乙\n甲\n丙\t丁\n", "test",
+         skip_bad_rows=True)
+
+
 def test_not_utf8(tmp_path):
   path = tmp_path / "train.tsv"
   path.write_bytes("甲\t乙\t1\n".encode("gbk"))
@@ -185,8 +191,9 @@ def test_unknown_task_missing_file_unknown_label(tmp_path):
   with pytest.raises(errors.InputError, match="dev.txt or .*dev.tsv or "):
     tasks.find_file(tasks.get_task("lcqmc"), str(tmp_path), "dev")
   (tmp_path / "train.3k.json").write_text("")
-  assert tasks.find_file(tasks.get_task("ocnli"), str(tmp_path), "train"
-                        ).endswith("train.3k.json")
+  assert tasks.find_file(
+      tasks.get_task("ocnli"), "file://%s" % tmp_path, "train") == (
+          "file://%s/train.3k.json" % tmp_path)
   examples = [InputExample(0, "甲", None, "b"),
               InputExample(1, "甲", None, None)]
   assert tasks.label_ids(examples, ["a", "b"], "dev") == [1, 0]

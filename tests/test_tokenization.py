@@ -565,3 +565,13 @@ def test_where_sentencepiece_tokens_stand(tiny_spm):
   assert "".join(
       text[start:end] for token, (start, end) in zip(tokens, spans)
       if token != "\u2581") == "".join(text.split())
+
+
+def test_no_tensorflow_is_needed():
+  done = subprocess.run(
+      [sys.executable, "-c", "import sys; sys.modules['tensorflow'] = None\n"
+       "import errors, filesystem, tokenization\n"
+       "tokenizer = tokenization.create_tokenizer(%r)\n"
+       "assert tokenizer.tokenize('好') == ['好']" % VOCAB_FILE],
+      cwd=os.path.dirname(tokenization.__file__), stderr=subprocess.PIPE)
+  assert not done.returncode, done.stderr.decode()

@@ -171,6 +171,126 @@ def test_the_best_checkpoint_is_kept(
   assert history[0] == "global_step\tscore" and len(history) == 6
 
 
+def test_without_its_newest_checkpoint_a_folder_stands_for_the_one_before(
+    tmp_path):
+  """What is not whole does not count either."""
+  folders = str(tmp_path), "file://%s" % tmp_path
+  for step in (9, 10, 20, 30):
+    make_checkpoint(tmp_path, step)
+
+  def expect(step):
+    for folder in folders:
+      path = "%s/model.ckpt-%d" % (folder, step)
+      assert checkpoints.latest_checkpoint(folder) == path
+      assert checkpoints.find_checkpoint(folder) == path
+      checkpoints.name_whole_checkpoints(folder)
+      assert tf.train.latest_checkpoint(folder) == path
+    return [os.path.basename(path) for path in tf.train.get_checkpoint_state(
+        folder).all_model_checkpoint_paths]
+
+  expect(30)
+  (tmp_path / "model.ckpt-30.index").unlink()
+  expect(20)
+  data = tmp_path / "model.ckpt-20.data-00000-of-00001"
+  data.rename(tmp_path / "model.ckpt-20.data-00001-of-00002")
+  assert expect(10) == ["model.ckpt-9", "model.ckpt-10"]
+  # A user may name an older one.
+  checkpoints.name_newest(str(tmp_path), "model.ckpt-9")
+  assert expect(9) == ["model.ckpt-9"]
+  (tmp_path / "checkpoint").write_bytes(b"")
+  expect(10)
+  for path in tmp_path.glob("*.index"):
+    path.unlink()
+  for folder in folders:
+    assert checkpoints.latest_checkpoint(folder) is None
+    checkpoints.name_whole_checkpoints(folder)
+    with pytest.raises(errors.InputError, match="no checkpoint at"):
+      checkpoints.find_checkpoint(folder)
+  assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_released_checkpoint_is_not_one_to_go_on_from(tmp_path):
+  checkpoints.write_checkpoint(str(tmp_path), "albert_model.ckpt",
+                               {"x": np.zeros([])})
+  assert checkpoints.latest_checkpoint(str(tmp_path)) is None
+  assert checkpoints.find_checkpoint(str(tmp_path)) == str(
+      tmp_path / "albert_model.ckpt")
+
+
+def make_evaluator(tmp_path, scores, **kwargs):
+  """Returns an Evaluator, and evaluates checkpoints: step -> results."""
+  def evaluate(checkpoint):
+    step = checkpoints.step_of(checkpoint)
+    return dict(scores[step], global_step=step)
+
+  evaluator = outputs.Evaluator(
+      str(tmp_path), evaluate, outputs.BestRule("score", True), **kwargs)
+  for step in sorted(scores):
+    make_checkpoint(tmp_path, step)
+    evaluator.evaluate(step)
+  return evaluator
+
+
+def remove_checkpoint(tmp_path, step):
+  for path in tmp_path.glob("model.ckpt-%d.*" % step):
+    path.unlink()
+
+
+def steps_of_history(tmp_path):
+  rows = (tmp_path / "eval_history.tsv").read_text().splitlines()[1:]
+  return [int(row.split("\t")[0]) for row in rows]
+
+
+def best_step(tmp_path):
+  return checkpoints.step_of(
+      checkpoints.latest_checkpoint(str(tmp_path / "best")))
+
+
+def test_after_a_step_back_later_evaluations_do_not_count(tmp_path):
+  scores = {step: {"score": score} for step, score in (
+      (10, 0.9), (20, 0.6), (30, 0.5), (40, 1.0), (50, 0.8))}
+  evaluator = make_evaluator(tmp_path, scores, early_stop_evals=1)
+  assert evaluator.should_stop() and best_step(tmp_path) == 40
+  # As `keep_checkpoint_max` and a user who steps back remove them.
+  for step in (10, 40, 50):
+    remove_checkpoint(tmp_path, step)
+  evaluator.go_on_from(30)
+  assert steps_of_history(tmp_path) == [10, 20, 30]
+  assert best_step(tmp_path) == 20  # that of step 10 is gone
+  assert evaluator.should_stop()  # step 10 was better all the same
+  scores[40]["score"] = 0.7
+  make_checkpoint(tmp_path, 40)
+  evaluator.evaluate(40)
+  assert steps_of_history(tmp_path) == [10, 20, 30, 40]
+  assert best_step(tmp_path) == 40
+  evaluator.go_on_from(40)
+  assert best_step(tmp_path) == 40
+  for step in (20, 30, 40):
+    remove_checkpoint(tmp_path, step)
+  evaluator.go_on_from(0)
+  assert steps_of_history(tmp_path) == []
+  assert not (tmp_path / "best").exists() and not evaluator.should_stop()
+
+
+def test_an_evaluation_with_other_metrics(tmp_path):
+  make_evaluator(tmp_path, {10: {"f1": 0.5}, 20: {"f1": 0.0}})
+  evaluator = make_evaluator(tmp_path, {
+      30: {"score": 0.0}, 40: {"score": 0.25}, 50: {"f1": 0.75}},
+                             early_stop_evals=1)
+  assert (tmp_path / "eval_history.tsv").read_text() == (
+      "global_step\tf1\tscore\n10\t0.5\t\n20\t0.0\t\n30\t\t0.0\n"
+      "40\t\t0.25\n50\t0.75\t\n")
+  assert best_step(tmp_path) == 40
+  assert evaluator.should_stop()
+
+
+def test_an_equal_score_is_no_better_one(tmp_path):
+  """Single precision, of which the files have fewer digits."""
+  make_evaluator(tmp_path, {
+      step: {"score": np.float32(0.7)} for step in (1, 2)})
+  assert best_step(tmp_path) == 1
+
+
 @pytest.mark.parametrize("scores, patience, stops", [
     ([0.5, 0.4, 0.3], None, [False, False, False]),
     ([0.5, 0.4, 0.6, 0.5, 0.6, 0.7], 2,
@@ -220,6 +340,19 @@ def test_a_batch_that_cannot_be_sliced():
       gradient_accumulation_steps=4)
   with pytest.raises(errors.InputError, match="10 is not a multiple of .* 4"):
     training.start(options)
+
+
+def test_a_folder_that_tensorflow_takes_for_a_pattern(tmp_path):
+  with pytest.raises(errors.InputError, match="no checkpoint in a folder with"):
+    outputs.prepare_output_dir(Options(str(tmp_path / "[1]")), {})
+  assert not list(tmp_path.iterdir())
+
+
+def test_files_may_be_in_the_output_folder_already(tmp_path):
+  (tmp_path / "vocab.txt").write_text("[CLS]\n")
+  outputs.prepare_output_dir(Options("file://%s" % tmp_path), {}, [
+      (str(tmp_path / "vocab.txt"), "vocab.txt")])
+  assert (tmp_path / "vocab.txt").read_text() == "[CLS]\n"
 
 
 def test_another_description_needs_another_folder(tmp_path):

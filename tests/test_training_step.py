@@ -1,6 +1,8 @@
 """The whole training step: slices, recomputation, XLA, half precision, TPU."""
 
 import functools
+import logging
+import re
 import types
 
 import numpy as np
@@ -53,11 +55,11 @@ def make_features(seed=0, dtype=np.int32):
   }
 
 
-def make_model_fn(options, **config):
+def make_model_fn(options, sentence_loss_weight=0.5, **config):
   return training.model_fn_builder(
       modeling.AlbertConfig.from_dict(dict(SIZES, **config)), options,
       functools.partial(run_pretraining.pretraining_head,
-                        sentence_loss_weight=0.5),
+                        sentence_loss_weight=sentence_loss_weight),
       run_pretraining.loss_totals, num_train_steps=20, num_warmup_steps=3)
 
 
@@ -116,6 +118,24 @@ def test_slices_make_the_step_of_the_whole_batch(layout, optimizer, changes):
   assert sum(name.endswith("adam_v") for name in whole) == len(
       [name for name in whole if name + "/adam_v" in whole]) > 10
   assert_equal_variables(whole, sliced, 1e-5)
+
+
+@pytest.mark.parametrize("changes", [
+    {"optimizer": "lamb", "use_fp16": True},
+    {"optimizer": "adamw", "gradient_accumulation_steps": 2}])
+def test_without_the_sentence_loss_what_only_it_trains_stays(changes):
+  # The rate of the first step is 0.
+  start, without, trained = [
+      train(steps, make_options(**changes), sentence_loss_weight=weight)[1]
+      for steps, weight in ((1, 0.0), (3, 0.0), (3, 1.0))]
+  own = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias",
+         "cls/seq_relationship/output_weights",
+         "cls/seq_relationship/output_bias"}
+  for name in own:
+    np.testing.assert_array_equal(without[name], start[name])
+    assert np.any(trained[name] != start[name])
+  name = "bert/embeddings/word_embeddings"
+  assert np.any(without[name] != start[name])
 
 
 def test_the_loss_is_divided_by_the_masked_tokens_of_the_whole_batch():
@@ -293,23 +313,37 @@ def test_mixed_precision_makes_the_steps_of_single_precision():
                                err_msg=name)
 
 
-def test_a_tpu_writes_its_summaries_on_the_host(tmp_path):
+def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
   options = make_options(use_tpu=True, output_dir=str(tmp_path), log_steps=2)
-  with tf.Graph().as_default(), tf.Session() as session:
+  with tf.Graph().as_default():
     step = tf.train.get_or_create_global_step()
     scalars = {"loss": tf.cast(step, tf.float32) / 8, "learning_rate":
                tf.constant(0.5)}
-    write, tensors = training._summary_host_call(scalars, options)
+    write, tensors = training._host_call(scalars, options)
     assert all(tensor.shape.as_list() == [1] for tensor in tensors)
     # The host sees the values of all replicas, one after the other.
     ops = write(*[tf.concat([tensor] * 8, 0) for tensor in tensors])
-    session.run(tf.global_variables_initializer())
-    session.run(summary_ops_v2.summary_writer_initializer_op())
-    for number in range(5):
-      session.run(step.assign(number))
-      session.run(ops)
+    writers = summary_ops_v2.summary_writer_initializer_op()
     flush = getattr(summary_ops_v2, "legacy_raw_flush", summary_ops_v2.flush)
-    session.run([flush(writer=op.inputs[0]) for op in
-                 summary_ops_v2.summary_writer_initializer_op()])
+    flushes = [flush(writer=op.inputs[0]) for op in writers]
+    # The loop of a TPU takes several steps and returns the last loss.
+    tf.add_to_collection(tf.GraphKeys.LOSSES, scalars["loss"])
+    number = tf.placeholder(tf.int64, [])
+    assign = step.assign(number)
+    progress = training.ProgressHook(9, 4, 10, str(tmp_path))
+    with caplog.at_level(logging.INFO, "absl"), (
+        tf.train.SingularMonitoredSession(hooks=[progress])) as session:
+      raw = session.raw_session()
+      raw.run(writers)
+      raw.run(ops)
+      for value in (1, 2, 3, 4, 6, 9):
+        raw.run(assign, {number: value})
+        raw.run(ops)
+        session.run(step)
+      raw.run(flushes)
   assert plot_curves.read_scalars(str(tmp_path))["loss"] == {
-      0: 0.0, 2: 0.25, 4: 0.5}
+      0: 0.0, 2: 0.25, 4: 0.5, 6: 0.75}
+  assert [re.sub(r"[\d.]+ examples.*", "", record.getMessage())
+          for record in caplog.records if record.name == "absl"] == [
+      "step 4/9 | loss 0.3125 | learning_rate 0.5000 | ",
+      "step 9/9 | loss 0.9375 | learning_rate 0.5000 | "]

@@ -1,0 +1,216 @@
+"""run_pretraining.py in this process: restarts, damage, URLs, flags, TPUs."""
+
+import json
+import logging
+import math
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from absl import flags
+from absl.testing import flagsaver
+
+import checkpoints
+import errors
+import outputs
+import records
+import run_pretraining
+import training
+
+SPECS = records.pretraining_specs(16, 4)
+SIZES = {"vocab_size": 50, "hidden_size": 8, "embedding_size": 4,
+         "num_hidden_layers": 1, "num_attention_heads": 2,
+         "intermediate_size": 16, "hidden_act": "gelu",
+         "max_position_embeddings": 16}
+
+
+def write_records(path, count):
+  rng = np.random.RandomState(0)
+  records.write_records(str(path), (records.serialize({
+      "input_ids": rng.randint(50, size=16), "input_mask": np.ones(16, int),
+      "segment_ids": rng.randint(2, size=16),
+      "masked_lm_positions": rng.randint(16, size=4),
+      "masked_lm_ids": rng.randint(50, size=4),
+      "masked_lm_weights": np.ones(4, np.float32),
+      "next_sentence_labels": [rng.randint(2)]}, SPECS) for _ in range(count)))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("work")
+  (folder / "config.json").write_text(json.dumps(SIZES))
+  for number in range(3):
+    write_records(folder / ("train-%d.tfrecord" % number), 40)
+  write_records(folder / "heldout.tfrecord", 21)
+  return folder
+
+
+def pretrain(work, output_dir, *args):
+  with flagsaver.flagsaver():
+    flags.FLAGS([
+        "run_pretraining.py", "--bert_config_file=%s/config.json" % work,
+        "--input_file=%s/train-*.tfrecord" % work,
+        "--output_dir=%s" % output_dir, "--max_seq_length=16",
+        "--max_predictions_per_seq=4", "--train_batch_size=4",
+        "--eval_batch_size=4", "--log_steps=1", "--num_warmup_steps=1", *args])
+    run_pretraining.main()
+
+
+def steps_evaluated(folder):
+  rows = (folder / "eval_history.tsv").read_text().splitlines()
+  return [row.split("\t")[0] for row in rows[1:]]
+
+
+def test_a_step_back_with_all_paths_as_urls(work, caplog):
+  folder = work / "back"
+  args = ["file://%s" % work, "file://%s" % folder, "--do_train",
+          "--save_checkpoints_steps=2", "--eval_input_file=file://%s" % (
+              work / "heldout.tfrecord")]
+  pretrain(*args, "--num_train_steps=6")
+  assert steps_evaluated(folder) == ["2", "4", "6"]
+  first = outputs.read_results(str(folder / "eval_results.txt"))
+  # The file `checkpoint` goes on naming the checkpoint of step 6.
+  for path in folder.glob("model.ckpt-6.*"):
+    path.unlink()
+  (folder / "model.ckpt-4.data-00000-of-00001").unlink()
+  with caplog.at_level(logging.INFO, "absl"):
+    pretrain(*args, "--num_train_steps=5", "--export_dir=file://%s" % (
+        work / "export"))
+  assert "going on from step 2 of" in caplog.text
+  assert steps_evaluated(folder) == ["2", "4", "5"]
+  assert outputs.read_results(str(folder / "eval_results.txt")) != first
+  best = checkpoints.latest_checkpoint(str(folder / "best"))
+  results = outputs.read_results(str(folder / "best" / "eval_results.txt"))
+  assert checkpoints.step_of(best) == results["global_step"] <= 5
+  assert tf.train.load_variable(best, "global_step") == results["global_step"]
+  assert list((work / "export").glob("*/saved_model.pb"))
+  (folder / "eval_results.txt").unlink()
+  pretrain(*args[:2], "--do_eval", args[-1])
+  assert outputs.read_results(
+      str(folder / "eval_results.txt"))["global_step"] == 5
+
+
+def test_a_damaged_file_is_named_when_it_is_met(work, capfd):
+  for name in ("train-0", "train-1", "heldout"):
+    (work / ("damaged-%s.tfrecord" % name)).write_bytes(
+        (work / (name + ".tfrecord")).read_bytes())
+  expected = {}
+  for name, good in (("damaged-train-1", 20), ("damaged-heldout", 10)):
+    path = work / (name + ".tfrecord")
+    data = path.read_bytes()
+    middle = len(data) // 2
+    path.write_bytes(data[:middle] + b"?" + data[middle + 1:])
+    expected[name] = "%s: damaged after %d records" % (path, good)
+  args = ["--input_file=%s/damaged-train-*" % work, "--num_train_steps=20",
+          "--save_checkpoints_steps=20", "--shuffle_buffer=1"]
+  heldout = "--eval_input_file=%s/damaged-heldout.tfrecord" % work
+
+  def expect(name, *args):
+    with pytest.raises(errors.InputError) as raised:
+      pretrain(work, work / "damaged", *args)
+    assert str(raised.value).startswith(expected[name]), raised.value
+
+  expect("damaged-train-1", "--do_train", *args)
+  expect("damaged-heldout", "--do_eval", heldout)
+  pretrain(work, work / "damaged", "--do_train", heldout,
+           "--skip_corrupt_records", *args)
+  log = capfd.readouterr().err
+  assert log.count(expected["damaged-train-1"]) >= 1
+  assert log.count(expected["damaged-heldout"]) == 1
+  with pytest.raises(errors.InputError, match="damaged-train-1.tfrecord: not a "
+                     "readable tfrecord file after 20 records"):
+    pretrain(work, work / "damaged", "--do_train", "--check_records", *args)
+
+
+@pytest.mark.parametrize("args, message", [
+    (["--do_train", "--early_stop_evals=2"],
+     "without --do_train and --eval_input_file, .* --early_stop_evals"),
+    (["--do_eval", "--export_dir=x"], "without --do_train, .* --export_dir"),
+    (["--do_train", "--tpu_name=x"], "without --use_tpu, .* --tpu_name")])
+def test_flags_that_would_mislead_are_errors(work, args, message):
+  with pytest.raises(errors.InputError, match=message):
+    pretrain(work, work / "none", *args)
+  assert not (work / "none").exists()
+
+
+def test_flags_that_do_nothing_are_warned_of(work, caplog, monkeypatch):
+  monkeypatch.setattr(
+      tf.config.experimental, "list_physical_devices", lambda kind: [])
+  with pytest.raises(errors.InputError, match="nothing to do"):
+    pretrain(work, work / "none", "--use_fp16", "--num_tpu_cores=8",
+             "--recompute_grads", "--max_eval_steps=3", "--norecompute_grads")
+  assert [record.getMessage() for record in caplog.records] == [
+      "without --do_train, there is no effect of --train_batch_size",
+      "without --use_tpu, there is no effect of --num_tpu_cores",
+      "without a GPU, there is no effect of --use_fp16",
+      "without --do_train, there is no effect of --num_warmup_steps",
+      "without --do_eval or --eval_input_file, there is no effect of "
+      "--max_eval_steps, --eval_batch_size"]
+
+
+def test_the_default_rate_is_that_of_the_default_batch():
+  defaults = {name: flags.FLAGS[name].default for name in (
+      "train_batch_size", "learning_rate", "optimizer")}
+  rate = 0.00176 * math.sqrt(defaults["train_batch_size"] / 4096)
+  assert defaults["learning_rate"] == pytest.approx(rate, rel=0.01)
+  assert defaults["optimizer"] == "lamb"
+
+
+def test_training_leaves_a_tpu_only_to_evaluate(work, monkeypatch):
+  """A TPU's own check refuses an evaluation without a number of batches."""
+  calls = []
+
+  def train(self, input_fn, max_steps, hooks):
+    calls.append(("train", max_steps, [type(hook) for hook in hooks]))
+    checkpoints.write_checkpoint(
+        self.model_dir, "model.ckpt-%d" % max_steps, {"x": np.zeros([])})
+
+  def evaluate(self, input_fn, steps, checkpoint_path):
+    stop, _ = self._convert_eval_steps_to_hooks(steps)
+    calls.append(("evaluate", stop._num_evals))
+    return {"masked_lm_loss": 1.0, "sentence_order_loss": 1.0,
+            "global_step": checkpoints.step_of(checkpoint_path)}
+
+  estimator = tf.estimator.tpu.TPUEstimator
+  monkeypatch.setattr(estimator, "train", train)
+  monkeypatch.setattr(estimator, "evaluate", evaluate)
+  args = ["--do_train", "--use_tpu", "--num_tpu_cores=1",
+          "--num_train_steps=5", "--save_checkpoints_steps=3"]
+  progress = [training.ProgressHook]
+  pretrain(work, work / "tpu", *args)
+  assert calls == [("train", 5, progress)]
+  del calls[:]
+  heldout = "--eval_input_file=%s/heldout.tfrecord" % work
+  pretrain(work, work / "tpu_and_evaluation", heldout, *args)
+  assert calls == [("train", 3, progress), ("evaluate", 5),
+                   ("train", 5, progress), ("evaluate", 5)]
+  del calls[:]
+  pretrain(work, work / "tpu", "--do_eval", "--use_tpu", "--num_tpu_cores=1",
+           "--max_eval_steps=2", heldout)
+  assert calls == [("evaluate", 2)]
+
+
+def test_a_tpu_training_makes_its_graph(work, monkeypatch):
+  """As far as a graph goes without a TPU."""
+  scalars = []
+
+  def build(self, input_fn, hooks, saving_listeners):
+    with tf.Graph().as_default():
+      self._create_and_assert_global_step(tf.get_default_graph())
+      spec = self._call_model_fn(
+          self._call_input_fn(input_fn, tf.estimator.ModeKeys.TRAIN), None,
+          tf.estimator.ModeKeys.TRAIN, self.config)
+      tf.add_to_collection(tf.GraphKeys.LOSSES, spec.loss)
+      hooks[0].begin()
+      scalars.extend(hooks[0]._scalars)
+      assert spec.loss is hooks[0]._scalars["loss"]
+      assert len([v for v in tf.local_variables()
+                  if v.op.name.startswith("host_call/")]) == 6
+      assert not [v for v in tf.global_variables() if "host_call" in v.op.name]
+
+  monkeypatch.setattr(tf.estimator.tpu.TPUEstimator, "_train_model", build)
+  pretrain(work, work / "graph", "--do_train", "--use_tpu", "--num_tpu_cores=1",
+           "--num_train_steps=5")
+  assert scalars == [
+      "loss", "masked_lm_loss", "masked_lm_accuracy", "sentence_order_loss",
+      "sentence_order_accuracy", "learning_rate", "global_step"]
