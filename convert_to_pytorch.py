@@ -19,20 +19,16 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-import checkpoints
-import errors
-import filesystem
-import heads
 import modeling
-import predictor
 import tokenization
-import training  # noqa: F401 - defines flags that are used here
-from errors import InputError
+from train import heads, model_flags, predictor
+from util import checkpoints, errors, filesystem
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(tokenization)
-for _name in ("bert_config_file", "init_checkpoint", "output_dir"):
-  flags.declare_key_flag(_name)
+flags.adopt_module_key_flags(model_flags)
+flags.DEFINE_string("output_dir", None, "Folder to make.")
 flags.DEFINE_string("pytorch_dir", None, "Folder of transformers to convert to "
                     "a checkpoint, instead of --init_checkpoint.")
 
@@ -342,7 +338,7 @@ def safetensors_numpy():
     import safetensors.numpy
   except ImportError as error:
     raise InputError("safetensors is not installed: pip install -r "
-                     "requirements-pytorch.txt") from error
+                     "requirements/pytorch.txt") from error
   return safetensors.numpy
 
 

@@ -18,14 +18,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-import corpus
-import errors
-import filesystem
-import records
-import shards
 import tokenization
-from errors import InputError
-from pretraining import Settings
+from tasks import corpus, shards
+from tasks.pretraining import Settings
+from util import errors, filesystem, records
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 

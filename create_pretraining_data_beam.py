@@ -7,7 +7,7 @@
 It makes the records that create_pretraining_data.py makes with the same flags,
 in another order. Text, user dictionary and output must lie on a file system
 that all workers see, and this folder must be on their Python path. Needs
-requirements-beam.txt.
+requirements/beam.txt.
 """
 
 import collections
@@ -21,13 +21,10 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 from apache_beam.options.pipeline_options import PipelineOptions
 
-import corpus
 import create_pretraining_data as data
-import errors
-import filesystem
-import records
-import shards
 import tokenization
+from tasks import corpus, shards
+from util import errors, filesystem, records
 
 FLAGS = flags.FLAGS
 data.define_flags()

@@ -20,8 +20,8 @@ import zipfile
 import tqdm
 from absl import flags, logging
 
-import errors
-from errors import InputError
+from util import errors
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("item", None, "Model or data set; see ITEMS.")

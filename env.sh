@@ -30,10 +30,12 @@ albert_python() (
         requirements=("$root/requirements.txt") ;;
       tf2)
         tensorflow="TensorFlow 2.15" versions="3.11 3.10 3.9"
-        venv=$root/.venv-tf2 requirements=("$root/requirements-tf2.txt") ;;
+        venv=$root/.venv-tf2 requirements=("$root/requirements/tf2.txt") ;;
       *) fail "ALBERT_PLATFORM=$platform: it can be tf1 or tf2" ;;
     esac
     if [[ -n ${ALBERT_REQUIREMENTS-} ]]; then
+      [[ -f $root/$ALBERT_REQUIREMENTS ]] || fail "ALBERT_REQUIREMENTS=\
+$ALBERT_REQUIREMENTS: there is $(cd "$root" && echo requirements/*.txt)"
       requirements+=("$root/$ALBERT_REQUIREMENTS")
     fi
   }

@@ -12,18 +12,14 @@ import io
 import numpy as np
 from absl import flags, logging
 
-import errors
-import filesystem
-import heads
-import predictor
 import tokenization
-import training  # noqa: F401 - defines flags that are used here
-from errors import InputError
+from train import heads, model_flags, predictor
+from util import errors, filesystem
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(tokenization)
-flags.declare_key_flag("bert_config_file")
-flags.declare_key_flag("init_checkpoint")
+flags.adopt_module_key_flags(model_flags)
 flags.DEFINE_string("input_file", None, "Texts, one a line.")
 flags.DEFINE_string("output_file", None, "NumPy array to make.")
 flags.DEFINE_enum("pooling", "mean", ["mean", "cls", "pooled"],

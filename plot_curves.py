@@ -3,7 +3,7 @@
     python plot_curves.py --runs=output/a,output/b --names=A,B \
       --output=curves.png
 
-Needs requirements-plot.txt.
+Needs requirements/plot.txt.
 """
 
 import collections
@@ -14,9 +14,8 @@ import os
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-import errors
-import filesystem
-from errors import InputError
+from util import errors, filesystem
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 
@@ -108,7 +107,7 @@ def create_figure():
   except ImportError as error:
     raise InputError(
         "matplotlib does not start (%s); `source env.sh` with "
-        "ALBERT_REQUIREMENTS=requirements-plot.txt installs it"
+        "ALBERT_REQUIREMENTS=requirements/plot.txt installs it"
         % error) from error
   return Figure(figsize=(15, 8), layout="constrained")
 

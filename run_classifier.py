@@ -8,17 +8,12 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-import checkpoints
-import errors
-import filesystem
-import finetuning
-import heads
-import metrics
-import tasks
 import tokenization
-import training
-from errors import InputError
-from records import FeatureSpec
+from tasks import classification, metrics
+from train import estimators, finetuning, heads, training
+from util import checkpoints, errors, filesystem
+from util.errors import InputError
+from util.records import FeatureSpec
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)
@@ -42,7 +37,7 @@ flags.DEFINE_integer("max_seq_length", 128,
 
 
 def classifier_head_builder(num_labels):
-  """Returns the head (see training.model_fn_builder) for so many labels.
+  """Returns the head (see estimators.model_fn_builder) for so many labels.
 
   With 0 labels it predicts a number, by squared error.
   """
@@ -58,7 +53,7 @@ def classifier_head_builder(num_labels):
     else:
       losses = tf.square(logits[:, 0] - labels)
       shown = {}
-    return training.HeadOutput(
+    return estimators.HeadOutput(
         losses={"example_loss": tf.reduce_sum(losses)},
         metrics={name: (values, tf.ones_like(losses)) for name, values in
                  dict(shown, example_loss=losses).items()},
@@ -83,21 +78,21 @@ def read_examples(task, names, known_labels):
   """Reads splits, and finds out what the labels are.
 
   Args:
-    task: tasks.Task.
+    task: classification.Task.
     names: list of str, the splits.
     known_labels: list of str, those of the model, or None.
 
   Returns:
-    (dict, name -> list of tasks.InputExample; list of labels)
+    (dict, name -> list of classification.InputExample; list of labels)
   """
   labels = task.labels
   if labels is None and not FLAGS.do_train:
     labels = known_labels
   task = task._replace(labels=labels)
   examples = {
-      name: tasks.read_examples(
-          task, tasks.find_file(task, FLAGS.data_dir, name), name == "test",
-          FLAGS.skip_bad_rows)
+      name: classification.read_examples(
+          task, classification.find_file(task, FLAGS.data_dir, name),
+          name == "test", FLAGS.skip_bad_rows)
       for name in {*names, *(["train"] if labels is None else [])}}
   if labels is None:
     labels = sorted({example.label for example in examples["train"]})
@@ -174,7 +169,7 @@ def check_labels(model, labels):
 
 def main():
   errors.require_flags("task_name", "data_dir", "output_dir")
-  task = tasks.get_task(FLAGS.task_name, FLAGS.text_a_field,
+  task = classification.get_task(FLAGS.task_name, FLAGS.text_a_field,
                         FLAGS.text_b_field, FLAGS.label_field, FLAGS.labels)
   task_name = FLAGS.task_name.lower()
   workers, model = finetuning.start(FLAGS)
@@ -192,7 +187,7 @@ def main():
         metric, "numbers" if task.is_regression else
         "%d labels" % len(labels)))
   check_labels(model, labels)
-  targets = {name: tasks.label_ids(found, labels, name)
+  targets = {name: classification.label_ids(found, labels, name)
              for name, found in examples.items()}
   for name, found in examples.items():
     report_examples(name, found, labels)

@@ -5,14 +5,10 @@ import functools
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-import checkpoints
-import errors
-import filesystem
 import modeling
-import outputs
-import records
-import training
-from errors import InputError
+from train import estimators, training
+from util import checkpoints, errors, filesystem, outputs, records
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(training)
@@ -50,7 +46,7 @@ FLAGS["learning_rate"].help = (
 
 
 def pretraining_head(model, features, sentence_loss_weight):
-  """The two losses and their metrics, as a training.HeadOutput.
+  """The two losses and their metrics, as an estimators.HeadOutput.
 
   Args:
     model: AlbertModel.
@@ -58,12 +54,12 @@ def pretraining_head(model, features, sentence_loss_weight):
     sentence_loss_weight: float, factor of the sentence-order loss.
 
   Returns:
-    training.HeadOutput; weights are `masked_lm_weights` for the masked LM.
+    estimators.HeadOutput; weights are `masked_lm_weights` for the masked LM.
   """
   predictions = {"sequence_output": model.get_sequence_output(),
                  "pooled_output": model.get_pooled_output()}
   if "masked_lm_ids" not in features:
-    return training.HeadOutput({}, {}, predictions)
+    return estimators.HeadOutput({}, {}, predictions)
   lm_logits = model.masked_lm_logits(features["masked_lm_positions"])
   lm_labels = tf.reshape(features["masked_lm_ids"], [-1])
   lm_weights = tf.reshape(features["masked_lm_weights"], [-1])
@@ -78,7 +74,7 @@ def pretraining_head(model, features, sentence_loss_weight):
   if sentence_loss_weight:  # a gradient of 0 would let weights decay
     losses["sentence_order_loss"] = (
         sentence_loss_weight * tf.reduce_sum(order_losses))
-  return training.HeadOutput(
+  return estimators.HeadOutput(
       losses=losses,
       metrics={
           "masked_lm_loss": (lm_losses, lm_weights),
@@ -91,7 +87,7 @@ def pretraining_head(model, features, sentence_loss_weight):
 
 
 def loss_totals(features):
-  """What each loss of the head is divided by; see training.model_fn_builder."""
+  """What each loss is divided by; see estimators.model_fn_builder."""
   return {
       "masked_lm_loss": tf.reduce_sum(features["masked_lm_weights"]),
       "sentence_order_loss": tf.cast(
@@ -155,11 +151,11 @@ def main():
   if not workers.rank:
     outputs.prepare_output_dir(FLAGS, {"config.json": config.to_dict()})
 
-  model_fn = training.model_fn_builder(
+  model_fn = estimators.model_fn_builder(
       config, FLAGS, functools.partial(
           pretraining_head, sentence_loss_weight=FLAGS.sentence_loss_weight),
       loss_totals, FLAGS.num_train_steps, FLAGS.num_warmup_steps)
-  estimator = training.create_estimator(FLAGS, model_fn)
+  estimator = estimators.create_estimator(FLAGS, model_fn)
   eval_input_fn = records.input_fn_builder(
       eval_files, specs, is_training=False, drop_remainder=FLAGS.use_tpu,
       skip_corrupt=FLAGS.skip_corrupt_records)

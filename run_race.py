@@ -7,14 +7,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-import checkpoints
-import errors
-import filesystem
-import finetuning
-import heads
-import training
-from race_data import NUM_CHOICES, feature_maker, read_examples
-from records import FeatureSpec
+from tasks.race import NUM_CHOICES, feature_maker, read_examples
+from train import estimators, finetuning, heads
+from util import checkpoints, errors, filesystem
+from util.records import FeatureSpec
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)
@@ -33,7 +29,7 @@ _SPECS = tuple(spec if spec.length == 0 else spec._replace(rows=NUM_CHOICES)
 
 
 def choice_head(model, features):
-  """Scores each choice; see training.model_fn_builder.
+  """Scores each choice; see estimators.model_fn_builder.
 
   An absent choice is never scored above one that is there.
   """
@@ -44,7 +40,7 @@ def choice_head(model, features):
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
       labels=labels, logits=logits)
   hits = tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels)
-  return training.HeadOutput(
+  return estimators.HeadOutput(
       losses={"example_loss": tf.reduce_sum(losses)},
       metrics={"example_loss": (losses, tf.ones_like(losses)),
                "accuracy": (tf.cast(hits, tf.float32), tf.ones_like(losses))},

@@ -9,17 +9,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-import checkpoints
-import errors
-import filesystem
-import finetuning
-import heads
-import outputs
-import squad_data
-import squad_metrics
-import training
-from errors import InputError
-from records import FeatureSpec
+from tasks import squad, squad_metrics
+from train import estimators, finetuning, heads, training
+from util import checkpoints, errors, filesystem, outputs
+from util.errors import InputError
+from util.records import FeatureSpec
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)
@@ -60,7 +54,7 @@ def _cross_entropy(logits, labels):
 
 
 def independent_head(model, features):
-  """BERT's head; see training.model_fn_builder."""
+  """BERT's head; see estimators.model_fn_builder."""
   start, end = heads.span_logits(model)
   losses = (_cross_entropy(start, features["start"]) +
             _cross_entropy(end, features["end"])) / 2.0
@@ -75,7 +69,7 @@ def _likeliest(logits, count):
 
 
 def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
-  """Returns ALBERT's head; see training.model_fn_builder."""
+  """Returns ALBERT's head; see estimators.model_fn_builder."""
 
   def head(model, features):
     beam = heads.BeamSpan(model, features["answer_mask"])
@@ -97,7 +91,7 @@ def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
 
 
 def _output(losses, predictions):
-  return training.HeadOutput(
+  return estimators.HeadOutput(
       losses={"example_loss": tf.reduce_sum(losses)},
       metrics={"example_loss": (losses, tf.ones_like(losses))},
       predictions=predictions)
@@ -134,7 +128,7 @@ def answer(passages, predictions, n_best_size, max_answer_length):
   """Finds the best answers to each question.
 
   Args:
-    passages: squad_data.Passages.
+    passages: squad.Passages.
     predictions: list of dict of arrays, for each window.
     n_best_size: int.
     max_answer_length: int, tokens.
@@ -215,7 +209,7 @@ def read_passages(flag, tokenizer):
   """Reads the file of a flag."""
   errors.require_flags(flag)
   path = FLAGS[flag].value
-  questions = squad_data.read_questions(path)
+  questions = squad.read_questions(path)
   if flag != "test_file":
     unknown = [q.id for q in questions if q.answers is None]
     if unknown:
@@ -228,7 +222,7 @@ def read_passages(flag, tokenizer):
                       "in the passage: %s", path, len(lost), ", ".join(lost))
     questions = [q for q in questions if q.start is not None or not q.answers][
         :FLAGS.max_train_examples]
-  passages = squad_data.Passages(
+  passages = squad.Passages(
       questions, tokenizer, FLAGS.max_seq_length, FLAGS.doc_stride,
       FLAGS.max_query_length)
   logging.info("%s: %d questions, %d windows", path, len(questions),

@@ -17,7 +17,7 @@ case ${1-} in
 esac
 
 python_on() (
-  export ALBERT_PLATFORM=$1 ALBERT_REQUIREMENTS=tests/requirements-$1.txt
+  export ALBERT_PLATFORM=$1 ALBERT_REQUIREMENTS=requirements/tests-$1.txt
   source ./env.sh
   "$PYTHON" "${@:2}"
 )
@@ -48,7 +48,7 @@ for platform in $platforms; do
     echo "== Horovod"
     HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 \
       HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_GLOO=1 \
-      python_on tf1 -m pip install -q -r requirements-horovod.txt psutil ||
+      python_on tf1 -m pip install -q -r requirements/horovod.txt psutil ||
       echo "Horovod cannot be built here"
   fi
   echo "== pytest on $platform"

@@ -13,12 +13,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-import checkpoints
-import errors
-import filesystem
-import heads
-import predictor
-from errors import InputError
+from train import heads, predictor
+from util import checkpoints, errors, filesystem
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 

@@ -14,11 +14,11 @@ import types
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-import corpus
 import create_pretraining_data
-import heads
 import modeling
 import tokenization
+from tasks import corpus
+from train import heads
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 

@@ -35,14 +35,13 @@ from absl import flags, logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import errors
 import modeling
 import optimization
 import profiling
-import records
 import run_pretraining
-import training
-from errors import InputError
+from train import estimators, training
+from util import errors, records
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(run_pretraining)
@@ -192,7 +191,7 @@ def make_step(arm, config, features):
     train_op, loss, _ = optimization.create_train_op(
         lambda _: (plain_loss(config, features), []), optimizer)
     return loss, train_op
-  spec = training.model_fn_builder(
+  spec = estimators.model_fn_builder(
       config, options, functools.partial(
           run_pretraining.pretraining_head, sentence_loss_weight=1.0),
       run_pretraining.loss_totals, options.num_train_steps)(

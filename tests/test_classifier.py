@@ -17,8 +17,8 @@ import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, results, succeed
 
-import checkpoints
 from similarity import BertSim
+from util import checkpoints
 
 PAIRS = ROOT / "data" / "pairs"
 VOCAB_URL = VOCAB.replace("=", "=file://")

@@ -9,8 +9,8 @@ import reference_albert as reference
 import scripting
 from scripting import fail, succeed
 
-import checkpoints
 from modeling import AlbertConfig
+from util import checkpoints
 
 VOCAB = scripting.ROOT / "albert_config" / "vocab.txt"
 
@@ -174,7 +174,7 @@ def test_bad_folder(changes, message, converted, tmp_path):
 def test_without_safetensors(google, monkeypatch, tmp_path):
   (tmp_path / "safetensors.py").write_text("raise ImportError")
   monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-  fail("safetensors is not installed: pip install -r requirements-pytorch",
+  fail("safetensors is not installed: pip install -r requirements/pytorch",
        "convert_to_pytorch.py", "--init_checkpoint=%s" % google,
        "--output_dir=%s" % (tmp_path / "out"))
   assert not [path for path in tmp_path.iterdir() if "out" in path.name]

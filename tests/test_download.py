@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 import download
-import errors
+from util import errors
 
 FILES = ["*ckpt*.index", "vocab.txt"]
 

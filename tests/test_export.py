@@ -12,11 +12,10 @@ import scripting
 import tensorflow.compat.v1 as tf
 from scripting import VOCAB, fail, run, succeed
 
-import checkpoints
-import heads
-import predictor
 import tokenization
 from modeling import AlbertConfig
+from train import heads, predictor
+from util import checkpoints
 
 LABELS = ["0", "1"]
 SIZES = dict(scripting.SIZES, hidden_size=32, embedding_size=32,

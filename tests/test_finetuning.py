@@ -12,13 +12,10 @@ import scripting
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-import checkpoints
-import distribution
-import finetuning
-import predictor
-import training
-from errors import InputError
 from modeling import AlbertConfig
+from train import distribution, finetuning, predictor, training
+from util import checkpoints
+from util.errors import InputError
 
 LENGTHS = [1 + i * 7 % 20 for i in range(40)]
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-import records
+from util import records
 
 pytest.importorskip("horovod.tensorflow")
 psutil = pytest.importorskip("psutil")

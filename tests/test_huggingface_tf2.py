@@ -14,9 +14,9 @@ import torch
 import transformers
 
 import convert_to_pytorch
-import heads
 import modeling
 import tokenization
+from train import heads
 
 INPUT_IDS = np.random.RandomState(5).randint(0, 50, size=[3, 8])
 INPUT_MASK = np.array([[1] * 8, [1] * 5 + [0] * 3, [1] * 2 + [0] * 6])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import metrics
+from tasks import metrics
 
 
 def test_worked_by_hand():

@@ -10,8 +10,8 @@ import pytest
 import reference_albert as reference
 import tensorflow.compat.v1 as tf
 
-import heads
 import modeling
+from train import heads
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
 CONFIG_DIR = os.path.join(os.path.dirname(TESTS), "albert_config")

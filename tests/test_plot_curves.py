@@ -9,8 +9,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 from absl.testing import flagsaver
 
-import errors
 import plot_curves
+from util import errors
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HISTORY = """global_step\tloss\tmasked_lm_accuracy\tmasked_lm_loss
@@ -139,7 +139,7 @@ def test_smoothing():
 
 def test_without_matplotlib(monkeypatch):
   monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-  with pytest.raises(errors.InputError, match="requirements-plot.txt"):
+  with pytest.raises(errors.InputError, match="requirements/plot.txt"):
     plot_curves.create_figure()
 
 

@@ -10,12 +10,9 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 from absl.testing import flagsaver
 
-import checkpoints
-import errors
-import outputs
-import records
 import run_pretraining
-import training
+from train import training
+from util import checkpoints, errors, outputs, records
 
 SPECS = records.pretraining_specs(16, 4)
 SIZES = {"vocab_size": 50, "hidden_size": 8, "embedding_size": 4,

@@ -9,11 +9,10 @@ import jieba
 import numpy as np
 import pytest
 
-import corpus
 import create_pretraining_data
-import pretraining
-import records
 import tokenization
+from tasks import corpus, pretraining
+from util import records
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VOCAB = str(ROOT / "albert_config" / "vocab.txt")

@@ -7,8 +7,8 @@ import pytest
 import scripting
 from scripting import VOCAB, results, succeed
 
-import race_data
-from errors import InputError
+from tasks import race
+from util.errors import InputError
 
 THINGS = ["书", "车", "鱼", "米", "花", "酒"]
 
@@ -78,9 +78,9 @@ def test_a_small_model_learns_to_choose(work):
 
 
 def test_gaps():
-  assert race_data.fill_in("It is _ .", "a\\1") == "It is  a\\1  ."
-  assert race_data.fill_in("他____了", "走") == "他 走 了"
-  assert race_data.fill_in("What?", "a") == "What? a"
+  assert race.fill_in("It is _ .", "a\\1") == "It is  a\\1  ."
+  assert race.fill_in("他____了", "走") == "他 走 了"
+  assert race.fill_in("What?", "a") == "What? a"
 
 
 def test_race(work):
@@ -125,7 +125,7 @@ def test_broken_files_are_named(tmp_path, content, message):
     (tmp_path / "d-train.json").write_text(
         content if isinstance(content, str) else json.dumps(content))
   with pytest.raises(InputError, match=message):
-    race_data.read_examples("c3", "file://%s" % tmp_path, "train")
+    race.read_examples("c3", "file://%s" % tmp_path, "train")
 
 
 ARTICLE = {"article": "a", "questions": ["b", "c"], "answers": ["A", "B"],
@@ -147,4 +147,4 @@ def test_broken_articles_are_named(tmp_path, content, message):
   folder.mkdir(parents=True)
   (folder / "1.txt").write_text(json.dumps(content))
   with pytest.raises(InputError, match=message):
-    race_data.read_examples("race", "file://%s" % tmp_path, "train")
+    race.read_examples("race", "file://%s" % tmp_path, "train")

@@ -13,7 +13,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, SIZES, VOCAB, command, fail, results, run, succeed
 
-import checkpoints
+from util import checkpoints
 
 LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
 

@@ -11,9 +11,8 @@ import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, succeed
 
-import filesystem
-import records
-import shards
+from tasks import shards
+from util import filesystem, records
 
 TEXT = ROOT / "data" / "text_train.txt"
 SPECS = [records.FeatureSpec("passage", "int", 0)]

@@ -5,8 +5,7 @@ import re
 
 from nltk.tokenize import NLTKWordTokenizer
 
-import squad_data
-import squad_metrics
+from tasks import squad, squad_metrics
 
 # The list of the published rule; one entry is of two characters.
 PUNCTUATION = list(
@@ -33,7 +32,7 @@ def test_segmentation_is_that_of_nltk(real_data):
   checked = differ = 0
   for name in ("cmrc2018/cmrc2018_trial.json", "drcd/DRCD_dev.json",
                "squad2/dev-v2.0-small.json"):
-    for question in squad_data.read_questions(str(real_data / name)):
+    for question in squad.read_questions(str(real_data / name)):
       texts = list(question.answers)
       for _ in range(3):
         start = rng.randrange(len(question.context))

@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-import checkpoints
-import errors
-import heads
 import modeling
-import outputs
-import training
+from train import heads, training
+from util import checkpoints, errors, outputs
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "embedding_size": 4,
          "num_hidden_layers": 2, "num_attention_heads": 2,

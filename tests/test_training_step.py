@@ -11,11 +11,10 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import kernels
 from tensorflow.python.ops import summary_ops_v2
 
-import heads
 import modeling
 import plot_curves
 import run_pretraining
-import training
+from train import estimators, heads, training
 
 BATCH, SEQ, PREDICTIONS, VOCAB = 6, 16, 4, 50
 SIZES = {"vocab_size": VOCAB, "hidden_size": 24, "embedding_size": 8,
@@ -56,7 +55,7 @@ def make_features(seed=0, dtype=np.int32):
 
 
 def make_model_fn(options, sentence_loss_weight=0.5, **config):
-  return training.model_fn_builder(
+  return estimators.model_fn_builder(
       modeling.AlbertConfig.from_dict(dict(SIZES, **config)), options,
       functools.partial(run_pretraining.pretraining_head,
                         sentence_loss_weight=sentence_loss_weight),
@@ -278,7 +277,7 @@ def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
     features = {name: tf.constant(x) for name, x in make_features().items()}
     poison = tf.placeholder(tf.float32, [])
     features["poison"] = tf.fill([BATCH, 1], poison)
-    spec = training.model_fn_builder(
+    spec = estimators.model_fn_builder(
         modeling.AlbertConfig.from_dict(SIZES), options, head,
         run_pretraining.loss_totals, 20)(
             features, None, tf.estimator.ModeKeys.TRAIN, {})
@@ -319,7 +318,7 @@ def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
     step = tf.train.get_or_create_global_step()
     scalars = {"loss": tf.cast(step, tf.float32) / 8, "learning_rate":
                tf.constant(0.5)}
-    write, tensors = training._host_call(scalars, options)
+    write, tensors = estimators._host_call(scalars, options)
     assert all(tensor.shape.as_list() == [1] for tensor in tensors)
     # The host sees the values of all replicas, one after the other.
     ops = write(*[tf.concat([tensor] * 8, 0) for tensor in tensors])

@@ -9,7 +9,7 @@ import io
 import json
 import os
 
-from errors import InputError
+from util.errors import InputError
 
 _BUFFER_SIZE = 1 << 20  # bytes, of a read from another file system
 

@@ -10,14 +10,11 @@ import tensorflow.compat.v1 as tf
 import tqdm
 from absl import flags, logging
 
-import checkpoints
-import outputs
-import predictor
-import records
 import tokenization
-import training
-from errors import InputError
-from records import FeatureSpec
+from train import estimators, predictor, training
+from util import checkpoints, outputs, records
+from util.errors import InputError
+from util.records import FeatureSpec
 
 flags.adopt_module_key_flags(training)
 flags.adopt_module_key_flags(tokenization)
@@ -117,7 +114,7 @@ class Runner:
     options: flags.
     workers: distribution.Workers.
     config: AlbertConfig.
-    head: function of (model, features); see training.model_fn_builder.
+    head: function of (model, features); see estimators.model_fn_builder.
     specs: list of FeatureSpec.
     splits: dict, name -> Split; see wanted_splits. Every process gets all of
       "train", which is taken out, and reads its share.
@@ -154,8 +151,8 @@ class Runner:
           output.predictions, number=features["number"]))
 
     self._leads = not workers.rank
-    self._estimator = training.create_estimator(
-        options, training.model_fn_builder(
+    self._estimator = estimators.create_estimator(
+        options, estimators.model_fn_builder(
             config, options, numbered_head, _loss_totals, self._num_train_steps,
             int(self._num_train_steps * options.warmup_proportion)),
         options.eval_batch_size)

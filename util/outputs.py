@@ -14,9 +14,8 @@ import sys
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-import checkpoints
-import filesystem
-from errors import InputError
+from util import checkpoints, filesystem
+from util.errors import InputError
 
 # When one checkpoint is better than another.
 BestRule = collections.namedtuple("BestRule", ["metric", "higher_is_better"])

@@ -15,10 +15,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-import filesystem
-import pretraining
-import records
-from progress import Progress
+from tasks import pretraining
+from util import filesystem, records
+from util.progress import Progress
 
 BUCKET_BYTES = 1 << 25  # about how much of the records makes a bucket
 

@@ -6,10 +6,10 @@ import json
 import pytest
 import scripting
 
-import squad_data
 import tokenization
-from errors import InputError
-from squad_data import Passages
+from tasks import squad
+from tasks.squad import Passages
+from util.errors import InputError
 
 VOCAB_FILE = str(scripting.ROOT / "albert_config" / "vocab.txt")
 SPACE = "the file's answer has a space at its edge"
@@ -60,7 +60,7 @@ def through_windows(path, tokenizer):
   Of several windows, that with the most context around the answer's first
   token counts.
   """
-  questions = squad_data.read_questions(str(path))
+  questions = squad.read_questions(str(path))
   passages = Passages(questions, tokenizer, 512, 128, 64)
   found = [None] * len(questions)
   for number, windows in itertools.groupby(
@@ -90,7 +90,7 @@ class Letters:
 
 
 def passages_of(context, answers, start, length=9, stride=2, query=2):
-  return Passages([squad_data.Question("q", "QQQ", context, answers, start)],
+  return Passages([squad.Question("q", "QQQ", context, answers, start)],
                   Letters(), length, stride, query)
 
 
@@ -129,24 +129,24 @@ def test_targets(context, answers, start, targets):
     ("ab ab", "ab", -1, 0), ("ab", "c", 0, None), ("ab", "", 0, None),
     ("ab", "b", 99, 1)])
 def test_where_an_answer_begins(context, answer, start, found):
-  assert squad_data.find_answer(context, answer, start) == found
+  assert squad.find_answer(context, answer, start) == found
 
 
 QUESTION = {"id": "a", "question": "b", "answers": []}
 
 
-def squad(*questions, context="c"):
+def article(*questions, context="c"):
   return {"data": [{"paragraphs": [{"context": context, "qas": questions}]}]}
 
 
 @pytest.mark.parametrize("content, message", [
     ("{", "not JSON"),
     ({}, "not SQuAD's .*: 'data', after 0 question"),
-    (squad(), "has no questions"),
-    (squad(QUESTION, QUESTION), "the id a occurs twice"),
-    (squad(QUESTION, context=None), "question a has something else than text"),
-    (squad(dict(QUESTION, question=None)), "question a has something else"),
-    (squad(dict(QUESTION, answers=[{"text": 5}])), "question a has something"),
+    (article(), "has no questions"),
+    (article(QUESTION, QUESTION), "the id a occurs twice"),
+    (article(QUESTION, context=None), "question a has something else than text"),
+    (article(dict(QUESTION, question=None)), "question a has something else"),
+    (article(dict(QUESTION, answers=[{"text": 5}])), "question a has something"),
     ([{"context_text": "北京", "qas": [
         {"query_id": "a", "query_text": "b", "answers": "北京"}]}],
      "not SQuAD's or CMRC2018's .*: question a has something else than text"),
@@ -155,7 +155,7 @@ def test_broken_files_are_named(tmp_path, content, message):
   path = tmp_path / "bad.json"
   path.write_text(content if isinstance(content, str) else json.dumps(content))
   with pytest.raises(InputError, match="bad.json: .*" + message):
-    squad_data.read_questions("file://%s" % path)
+    squad.read_questions("file://%s" % path)
 
 
 def test_a_question_that_leaves_no_room():

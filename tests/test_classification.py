@@ -5,16 +5,17 @@ import logging
 
 import pytest
 
-import errors
-import tasks
-from tasks import InputExample
+from tasks import classification
+from tasks.classification import InputExample
+from util import errors
 
 
 def read(tmp_path, name, content, split="train", suffix="tsv", **kwargs):
   path = tmp_path / ("%s.%s" % (split, suffix))
   path.write_bytes(content.encode())
-  return tasks.read_examples(tasks.get_task(name), "file://%s" % path,
-                             split == "test", **kwargs)
+  return classification.read_examples(
+      classification.get_task(name), "file://%s" % path, split == "test",
+      **kwargs)
 
 
 def read_json(tmp_path, name, *rows, **kwargs):
@@ -42,8 +43,8 @@ def test_columns_are_named_by_the_header(tmp_path):
 def test_fields_of_ones_own(tmp_path):
   path = tmp_path / "train.jsonl"
   path.write_text('{"title": "a", "body": "b", "class": 3}\n')
-  task = tasks.get_task("jsonl", "title", "body", "class", ["1", "3"])
-  assert tasks.read_examples(task, str(path)) == [
+  task = classification.get_task("jsonl", "title", "body", "class", ["1", "3"])
+  assert classification.read_examples(task, str(path)) == [
       InputExample(0, "a", "b", "3")]
 
 
@@ -77,14 +78,14 @@ def test_clue(tmp_path, name, row, expected):
 
 
 def test_the_example_of_the_readme(tmp_path):
-  task = tasks._task("title", "body", ["bad", "good"], label="stars",
+  task = classification._task("title", "body", ["bad", "good"], label="stars",
                      keep=lambda row: row.get("stars") != 3,
                      rename={"1": "bad", "2": "bad", "4": "good", "5": "good"},
                      metric="f1")
   path = tmp_path / "train.json"
   path.write_text("".join(json.dumps(
       {"title": "a", "body": "b", "stars": n}) + "\n" for n in (5, 3, 1)))
-  assert [e.label for e in tasks.read_examples(task, str(path))] == [
+  assert [e.label for e in classification.read_examples(task, str(path))] == [
       "good", "bad"]
 
 
@@ -182,21 +183,23 @@ def test_not_utf8(tmp_path):
   path = tmp_path / "train.tsv"
   path.write_bytes("甲\t乙\t1\n".encode("gbk"))
   with pytest.raises(errors.InputError, match="train.tsv:1: not UTF-8"):
-    tasks.read_examples(tasks.get_task("lcqmc"), str(path))
+    classification.read_examples(classification.get_task("lcqmc"), str(path))
 
 
 def test_unknown_task_missing_file_unknown_label(tmp_path):
   with pytest.raises(errors.InputError, match="unknown task 'x'.*lcqmc.*tsv"):
-    tasks.get_task("x")
+    classification.get_task("x")
   with pytest.raises(errors.InputError, match="dev.txt or .*dev.tsv or "):
-    tasks.find_file(tasks.get_task("lcqmc"), str(tmp_path), "dev")
+    classification.find_file(
+        classification.get_task("lcqmc"), str(tmp_path), "dev")
   (tmp_path / "train.3k.json").write_text("")
-  assert tasks.find_file(
-      tasks.get_task("ocnli"), "file://%s" % tmp_path, "train") == (
+  assert classification.find_file(
+      classification.get_task("ocnli"), "file://%s" % tmp_path, "train") == (
           "file://%s/train.3k.json" % tmp_path)
   examples = [InputExample(0, "甲", None, "b"),
               InputExample(1, "甲", None, None)]
-  assert tasks.label_ids(examples, ["a", "b"], "dev") == [1, 0]
+  assert classification.label_ids(examples, ["a", "b"], "dev") == [1, 0]
   with pytest.raises(errors.InputError, match="dev: unknown label 'b' of '"):
-    tasks.label_ids(examples, ["a"], "dev")
-  assert tasks.label_ids([InputExample(0, "a", "b", "4.5")], [], "dev") == [4.5]
+    classification.label_ids(examples, ["a"], "dev")
+  assert classification.label_ids(
+      [InputExample(0, "a", "b", "4.5")], [], "dev") == [4.5]

@@ -10,8 +10,8 @@ import os
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-import filesystem
-from errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 # `text_b` is None for a single text, `label` where a test set has none; `id` is
 # what the file calls the example, by default its number from 0.

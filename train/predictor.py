@@ -6,12 +6,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-import checkpoints
-import filesystem
-import heads
 import modeling
 import tokenization
-from errors import InputError
+from train import heads
+from util import checkpoints, filesystem
+from util.errors import InputError
 
 
 def restored_session(checkpoint, session_config=None):

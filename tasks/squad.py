@@ -5,8 +5,8 @@ import collections
 import numpy as np
 from absl import logging
 
-import filesystem
-from errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 # A question. `answers`: list of str, empty if the passage has none, None if the
 # file does not say. `start`: where in `context` the first answer begins; None

@@ -4,7 +4,7 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
-from errors import InputError
+from util.errors import InputError
 
 # The processes that train together, as one of them sees them.
 #   rank: int, its number; 0 is the one that reads checkpoints, writes all
@@ -79,7 +79,7 @@ def _horovod():
   except ImportError as error:
     raise InputError(
         "--use_horovod: Horovod does not start (%s); `source env.sh` with "
-        "ALBERT_REQUIREMENTS=requirements-horovod.txt installs it"
+        "ALBERT_REQUIREMENTS=requirements/horovod.txt installs it"
         % error) from error
   hvd.init()
   return hvd

@@ -8,9 +8,9 @@ import re
 
 import tensorflow.compat.v1 as tf
 
-import filesystem
 import tokenization
-from errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 NUM_CHOICES = 4
 

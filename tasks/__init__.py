@@ -1,0 +1,1 @@
+"""What each task is: reading its files, making examples, judging answers."""

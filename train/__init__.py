@@ -1,0 +1,1 @@
+"""The graph around the model: heads, training, several devices, prediction."""
