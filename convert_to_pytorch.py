@@ -26,11 +26,6 @@ from util import checkpoints, errors, filesystem
 from util.errors import InputError
 
 FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(tokenization)
-flags.adopt_module_key_flags(model_flags)
-flags.DEFINE_string("output_dir", None, "Folder to make.")
-flags.DEFINE_string("pytorch_dir", None, "Folder of transformers to convert to "
-                    "a checkpoint, instead of --init_checkpoint.")
 
 _ALBERT_BLOCK = {
     "attention_1/self/query": "attention.query",
@@ -456,6 +451,15 @@ def to_folder():
     write_pytorch_folder(folder, model)
 
 
+def define_flags():
+  """Defines the script's flags; who imports its functions has others."""
+  flags.adopt_module_key_flags(tokenization)
+  flags.adopt_module_key_flags(model_flags)
+  flags.DEFINE_string("output_dir", None, "Folder to make.")
+  flags.DEFINE_string("pytorch_dir", None, "Folder of transformers to convert "
+                      "to a checkpoint, instead of --init_checkpoint.")
+
+
 def main():
   errors.require_flags("output_dir")
   if bool(FLAGS.init_checkpoint) == bool(FLAGS.pytorch_dir):
@@ -468,4 +472,5 @@ def main():
 
 
 if __name__ == "__main__":
+  define_flags()
   errors.run(main)
