@@ -272,11 +272,11 @@ def test_after_a_step_back_later_evaluations_do_not_count(tmp_path):
 def test_an_evaluation_with_other_metrics(tmp_path):
   make_evaluator(tmp_path, {10: {"f1": 0.5}, 20: {"f1": 0.0}})
   evaluator = make_evaluator(tmp_path, {
-      30: {"score": 0.0}, 40: {"score": 0.25}, 50: {"f1": 0.75}},
+      30: {"score": -0.5}, 40: {"score": -0.25}, 50: {"f1": 0.75}},
                              early_stop_evals=1)
   assert (tmp_path / "eval_history.tsv").read_text() == (
-      "global_step\tf1\tscore\n10\t0.5\t\n20\t0.0\t\n30\t\t0.0\n"
-      "40\t\t0.25\n50\t0.75\t\n")
+      "global_step\tf1\tscore\n10\t0.5\t\n20\t0.0\t\n30\t\t-0.5\n"
+      "40\t\t-0.25\n50\t0.75\t\n")
   assert best_step(tmp_path) == 40
   assert evaluator.should_stop()
 
@@ -284,7 +284,7 @@ def test_an_evaluation_with_other_metrics(tmp_path):
 def test_an_equal_score_is_no_better_one(tmp_path):
   """Single precision, of which the files have fewer digits."""
   make_evaluator(tmp_path, {
-      step: {"score": np.float32(0.7)} for step in (1, 2)})
+      step: {"score": np.float32(0.1)} for step in (1, 2)})
   assert best_step(tmp_path) == 1
 
 

@@ -335,14 +335,14 @@ def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
       raw = session.raw_session()
       raw.run(writers)
       raw.run(ops)
-      for value in (1, 2, 3, 4, 6, 9):
+      for value in (1, 2, 3, 5, 6, 9):
         raw.run(assign, {number: value})
         raw.run(ops)
         session.run(step)
       raw.run(flushes)
   assert plot_curves.read_scalars(str(tmp_path))["loss"] == {
-      0: 0.0, 2: 0.25, 4: 0.5, 6: 0.75}
+      0: 0.0, 2: 0.25, 6: 0.75}
   assert [re.sub(r"[\d.]+ examples.*", "", record.getMessage())
           for record in caplog.records if record.name == "absl"] == [
-      "step 4/9 | loss 0.3125 | learning_rate 0.5000 | ",
+      "step 5/9 | loss 0.3438 | learning_rate 0.5000 | ",
       "step 9/9 | loss 0.9375 | learning_rate 0.5000 | "]
