@@ -20,10 +20,11 @@ flags.DEFINE_string("eval_input_file", None,
                     "checkpoint; must not be training files.")
 flags.DEFINE_string("export_dir", None,
                     "Folder to export the trained encoder to (SavedModel).")
-flags.DEFINE_integer("max_seq_length", 512,
-                     "Tokens per record; as the records were made.")
-flags.DEFINE_integer("max_predictions_per_seq", 51,
-                     "Masked tokens per record; as the records were made.")
+flags.DEFINE_integer("max_seq_length", None,
+                     "Tokens per record; by default as the description next to "
+                     "the records says, or 512.")
+flags.DEFINE_integer("max_predictions_per_seq", None,
+                     "Masked tokens per record; likewise, or 51.")
 flags.DEFINE_integer("num_train_steps", 125000, "Steps of the whole training.")
 flags.DEFINE_integer("num_warmup_steps", 12500, "Steps of rising rate.")
 flags.DEFINE_integer("max_eval_steps", None,
@@ -109,6 +110,47 @@ def eval_steps(options, files):
   return min(batches, options.max_eval_steps or batches)
 
 
+def find_records(evaluates):
+  """Finds the record files, and what model and flags they are for.
+
+  Args:
+    evaluates: bool, whether there are files to evaluate on.
+
+  Returns:
+    (AlbertConfig, list of FeatureSpec, list of RecordFile to train on, list of
+    RecordFile to evaluate on)
+  """
+  # BERT's script evaluates --input_file; ours too where nothing is held out.
+  eval_flag = ("eval_input_file" if FLAGS.eval_input_file or FLAGS.do_train
+               else "input_file")
+  wanted = ["input_file"] * FLAGS.do_train + [eval_flag] * bool(evaluates)
+  if not wanted:
+    raise InputError("nothing to do: give --do_train or --do_eval")
+  errors.require_flags(*wanted)
+  paths = {flag: records.expand_patterns(FLAGS[flag].value, flag)
+           for flag in wanted}
+  trained = set(map(filesystem.resolve, paths.get("input_file", [])))
+  for path in paths.get("eval_input_file", []):
+    if filesystem.resolve(path) in trained:
+      raise InputError("--eval_input_file: %s is a training file" % path)
+
+  read_config = modeling.AlbertConfig.from_json_file
+  made_with = records.check_descriptions(sum(paths.values(), []), {
+      "vocab_size": read_config(FLAGS.bert_config_file).vocab_size,
+      "vocab_file_sha256": None, "spm_model_file_sha256": None,
+      "max_seq_length": FLAGS.max_seq_length,
+      "max_predictions_per_seq": FLAGS.max_predictions_per_seq})
+  max_seq_length = made_with.get("max_seq_length", 512)
+  config = modeling.load_config(FLAGS.bert_config_file, max_seq_length)
+  specs = records.pretraining_specs(
+      max_seq_length, made_with.get("max_predictions_per_seq", 51))
+  files = {flag: records.check_records(
+      paths[flag], specs, FLAGS.skip_corrupt_records, FLAGS.check_records)
+           for flag in paths}
+  return (config, specs, files["input_file"] if FLAGS.do_train else [],
+          files[eval_flag] if evaluates else [])
+
+
 def main():
   errors.require_flags("bert_config_file", "output_dir")
   workers = training.start(FLAGS)
@@ -121,31 +163,7 @@ def main():
        FLAGS.do_train, "--do_train", False),
       (["max_eval_steps", "eval_batch_size"], evaluates,
        "--do_eval or --eval_input_file", False)])
-  config = modeling.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
-  specs = records.pretraining_specs(FLAGS.max_seq_length,
-                                    FLAGS.max_predictions_per_seq)
-
-  def record_files(flag):
-    errors.require_flags(flag)
-    paths = records.expand_patterns(FLAGS[flag].value, flag)
-    records.check_descriptions(paths, {
-        "vocab_size": config.vocab_size, "vocab_file_sha256": None,
-        "spm_model_file_sha256": None, "max_seq_length": FLAGS.max_seq_length,
-        "max_predictions_per_seq": FLAGS.max_predictions_per_seq})
-    return records.check_records(paths, specs, FLAGS.skip_corrupt_records,
-                                 FLAGS.check_records)
-
-  train_files = record_files("input_file") if FLAGS.do_train else []
-  # BERT's script evaluates --input_file; ours too where nothing is held out.
-  eval_flag = ("eval_input_file" if FLAGS.eval_input_file or FLAGS.do_train
-               else "input_file")
-  eval_files = record_files(eval_flag) if evaluates else []
-  trained = {filesystem.resolve(file.path) for file in train_files}
-  for file in eval_files:
-    if filesystem.resolve(file.path) in trained:
-      raise InputError("--eval_input_file: %s is a training file" % file.path)
-  if not train_files and not eval_files:
-    raise InputError("nothing to do: give --do_train or --do_eval")
+  config, specs, train_files, eval_files = find_records(evaluates)
   if not FLAGS.do_train:
     checkpoints.require_model(FLAGS)
   if not workers.rank:

@@ -272,6 +272,9 @@ def check_descriptions(paths, expected):
     expected: dict, a value for each key to compare. A value of None must only
       be the same in all files.
 
+  Returns:
+    dict, the value of each key that is expected or described.
+
   Raises:
     InputError: a file was made otherwise.
   """
@@ -286,6 +289,7 @@ def check_descriptions(paths, expected):
         if value != description[key]:
           raise InputError("%s was made with %s %s, but %s has %s" % (
               path, key, description[key], source, value))
+  return {key: value for key, (value, _) in found.items()}
 
 
 def _parse(serialized, specs, batched):
