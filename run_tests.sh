@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
-# bash run_tests.sh [--platform=tf1|tf2] [pytest arguments ...]
+# bash run_tests.sh [--quick] [--platform=tf1|tf2] [pytest arguments ...]
 #
 # Lint, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), as far as
-# there is a Python for them. ALBERT_TESTS_STRICT=1: a platform that is missing
-# and a test that is skipped are failures.
+# there is a Python for them, on up to four cores. --quick leaves out the tests
+# that start scripts or read real data. ALBERT_TESTS_STRICT=1: a platform that
+# is missing and a test that is skipped are failures.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-platforms="tf1 tf2"
+quick=() platforms="tf1 tf2"
+if [[ ${1-} == --quick ]]; then
+  quick=(-m "not slow")
+  shift
+fi
 case ${1-} in
   --platform=tf1 | --platform=tf2) platforms=${1#*=}; shift ;;
   # pytest runs a file that is named even where it would not collect it.
@@ -52,7 +57,9 @@ for platform in $platforms; do
       echo "Horovod cannot be built here"
   fi
   echo "== pytest on $platform"
-  python_on "$platform" -m pytest -q -o testpaths="tests test_changes.py" "$@" || status=$?
+  python_on "$platform" -m pytest -q -o testpaths="tests test_changes.py" \
+    -n auto --maxprocesses=4 --dist=loadfile ${quick[@]+"${quick[@]}"} "$@" ||
+    status=$?
   case $status in
     0) tested=1 ;;
     5) ;;  # None of the selected tests is for this platform.

@@ -25,9 +25,16 @@ collect_ignore_glob = [
 
 
 def pytest_configure(config):
+  config.addinivalue_line("markers", "slow: starts scripts, or reads real data")
   # TensorFlow's own use of what Python and itself deprecate.
   config.addinivalue_line(
       "filterwarnings", "ignore::DeprecationWarning:tensorflow.*")
+
+
+def pytest_collection_modifyitems(items):
+  for item in items:
+    if "real_data" in item.fixturenames:
+      item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

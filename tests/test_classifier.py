@@ -20,6 +20,8 @@ from scripting import ROOT, VOCAB, fail, results, succeed
 from similarity import BertSim
 from util import checkpoints
 
+pytestmark = pytest.mark.slow
+
 PAIRS = ROOT / "data" / "pairs"
 VOCAB_URL = VOCAB.replace("=", "=file://")
 DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}

@@ -12,6 +12,8 @@ from scripting import fail, succeed
 from modeling import AlbertConfig
 from util import checkpoints
 
+pytestmark = pytest.mark.slow
+
 VOCAB = scripting.ROOT / "albert_config" / "vocab.txt"
 
 

@@ -7,7 +7,10 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
 import tensorflow.compat.v1 as tf
+
+pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

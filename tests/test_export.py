@@ -17,6 +17,8 @@ from modeling import AlbertConfig
 from train import heads, predictor
 from util import checkpoints
 
+pytestmark = pytest.mark.slow
+
 LABELS = ["0", "1"]
 SIZES = dict(scripting.SIZES, hidden_size=32, embedding_size=32,
              intermediate_size=64)

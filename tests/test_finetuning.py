@@ -17,6 +17,8 @@ from train import distribution, finetuning, predictor, training
 from util import checkpoints
 from util.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = [1 + i * 7 % 20 for i in range(40)]
 
 

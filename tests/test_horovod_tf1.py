@@ -14,6 +14,8 @@ import tensorflow.compat.v1 as tf
 
 from util import records
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("horovod.tensorflow")
 psutil = pytest.importorskip("psutil")
 

@@ -18,6 +18,8 @@ import modeling
 import tokenization
 from train import heads
 
+pytestmark = pytest.mark.slow
+
 INPUT_IDS = np.random.RandomState(5).randint(0, 50, size=[3, 8])
 INPUT_MASK = np.array([[1] * 8, [1] * 5 + [0] * 3, [1] * 2 + [0] * 6])
 SEGMENT_IDS = np.array([[0] * 4 + [1] * 4, [0] * 3 + [1] * 2 + [0] * 3,

@@ -10,6 +10,8 @@ from scripting import VOCAB, results, succeed
 from tasks import race
 from util.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 THINGS = ["书", "车", "鱼", "米", "花", "酒"]
 
 

@@ -15,6 +15,8 @@ from scripting import ROOT, SIZES, VOCAB, command, fail, results, run, succeed
 
 from util import checkpoints
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
 
 

@@ -14,6 +14,8 @@ from scripting import ROOT, VOCAB, fail, succeed
 from tasks import shards
 from util import filesystem, records
 
+pytestmark = pytest.mark.slow
+
 TEXT = ROOT / "data" / "text_train.txt"
 SPECS = [records.FeatureSpec("passage", "int", 0)]
 PASSES, SHARDS, PASSAGES = 10, 20, 1000
