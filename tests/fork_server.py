@@ -1,8 +1,8 @@
 """Python scripts without the seconds that importing TensorFlow takes.
 
 `start` makes a program `python`. What it runs is a fork of a server that has
-imported TensorFlow: a process of its own, with the caller's arguments, folder,
-environment and standard streams.
+imported TensorFlow and loaded jieba's dictionary: a process of its own, with
+the caller's arguments, folder, environment and standard streams.
 """
 
 import json
@@ -60,6 +60,7 @@ def _serve(address):
       if not os.fork():
         return _run(connection)
       connection.close()
+      os.waitpid(-1, os.WNOHANG)  # one that has ended
 
 
 def _run(connection):
@@ -77,11 +78,13 @@ def _run(connection):
   os.chdir(folder)
   os.environ.clear()
   os.environ.update(environment)
-  sys.path[0] = folder
+  sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
   return sys.argv[0]
 
 
 if __name__ == "__main__":
+  import jieba
   import tensorflow  # noqa: F401
 
+  jieba.initialize()
   runpy.run_path(_serve(sys.argv[1]), run_name="__main__")
