@@ -35,7 +35,7 @@ def start(folder, more_arguments):
     more_arguments: dict, name of a script -> list of str, arguments to append.
 
   Returns:
-    subprocess.Popen of the server; terminate it in the end.
+    subprocess.Popen of the server; kill its process group in the end.
   """
   folder.mkdir()
   address = str(folder / "socket")
@@ -44,7 +44,7 @@ def start(folder, more_arguments):
       _CLIENT % (sys.executable, json.dumps(more_arguments), address))
   client.chmod(0o755)
   server = subprocess.Popen([sys.executable, __file__, address],
-                            stdout=subprocess.PIPE)
+                            stdout=subprocess.PIPE, start_new_session=True)
   server.stdout.readline()  # it listens
   return server
 

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 
@@ -34,8 +35,7 @@ SMALL = {
         "--gradient_accumulation_steps=2", "--eval_batch_size=4",
         "--max_eval_steps=1"],
     "bench_pretrain.py": [
-        "--arms=ours", "--allocators=own", "--steps=1", "--batch_size=2",
-        "--lengths=64", "--memory_limit_gb=0.1"],
+        "--arms=ours", "--allocators=own", "--steps=1", "--batch_size=2"],
     "bench_inference.py": [
         "--ways=session", "--lengths=32", "--batches=1", "--seconds=0.1"],
 }
@@ -158,7 +158,7 @@ def tree(tmp_path_factory):
   (tree / "env.sh").write_text("PYTHON=python\n")
   server = fork_server.start(tree.parent / "bin", SMALL)
   yield tree
-  server.terminate()
+  os.killpg(server.pid, signal.SIGTERM)
   server.wait()
 
 
