@@ -221,6 +221,22 @@ def test_the_programs_agree(tree, readme):
     assert different + same == pytest.approx(1, abs=1e-5)
 
 
+def test_eight_gpus(tree):
+  """What would start; the training itself is in test_horovod_tf1.py."""
+  (tree / "horovodrun").write_text("#!/bin/sh\necho horovodrun $*\n")
+  (tree / "horovodrun").chmod(0o755)
+  started = subprocess.check_output(
+      ["bash", "run_pretraining.sh"], cwd=str(tree), stderr=subprocess.DEVNULL,
+      env=dict(os.environ, GPUS="8", PATH="%s:%s" % (
+          tree, os.environ["PATH"]))).decode()
+  for flag in ("-np 8 -H localhost:8 python run_pretraining.py",
+               "--use_horovod", "--train_batch_size=512",
+               "--gradient_accumulation_steps=16", "--learning_rate=0.00176",
+               "--input_file=output/pretrain/train/*.tfrecord",
+               "--eval_input_file=output/pretrain/heldout/*.tfrecord"):
+    assert flag + " " in started.replace("\n", " ")
+
+
 @pytest.mark.parametrize("name", [
     path.name for path in sorted((ROOT / "docs").glob("*.md"))
     if path.name != "deployment.md"])
