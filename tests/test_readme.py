@@ -175,7 +175,7 @@ def run(path, tree):
       interpreter = {"bash": ["bash", "-euo", "pipefail"],
                      "python": ["python"]}[language]
       found = subprocess.run(
-          interpreter + ["block"], cwd=str(tree), env=environment, timeout=300,
+          interpreter + ["block"], cwd=str(tree), env=environment, timeout=600,
           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
       output = found.stdout.decode()
       assert not found.returncode, "%s\n%s\n%s" % (path, text, output[-3000:])
