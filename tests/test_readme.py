@@ -32,7 +32,7 @@ SMALL = {
     "run_race.py": FINE_TUNING + ["--max_seq_length=64"],
     "run_pretraining.py": [
         "--num_train_steps=2", "--num_warmup_steps=1", "--train_batch_size=4",
-        "--gradient_accumulation_steps=2", "--eval_batch_size=4",
+        "--gradient_accumulation_steps=1", "--eval_batch_size=4",
         "--max_eval_steps=1"],
     "bench_pretrain.py": [
         "--arms=ours", "--allocators=own", "--steps=1", "--batch_size=2"],
@@ -63,7 +63,7 @@ def write_models(tree):
   """Shrinks the configurations and writes each released model's folder."""
   for path in (tree / "albert_config").glob("*.json"):
     config = json.loads(path.read_text())
-    config.update(hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+    config.update(hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                   intermediate_size=32, initializer_range=0.3)
     if "embedding_size" in config:
       config["embedding_size"] = 8
