@@ -1,17 +1,42 @@
 #!/usr/bin/env bash
-# Makes pretraining records of the sample text, with the published settings.
-# For your own text: bash create_pretrain_data.sh --input_file='text/*.txt'
-#   --output_file=output/pretrain/train.tfrecord
+# Makes the records that run_pretraining.sh trains on and evaluates:
+#   TEXT='my_text/*.txt' HELDOUT_TEXT=my_heldout.txt bash create_pretrain_data.sh
+#   TEXT          training text, globs (default: the sample text)
+#   HELDOUT_TEXT  text to evaluate on, kept out of TEXT (default: the sample's)
+#   OUTPUT        folder for train/, of 10 files, and heldout/, of one
+#                 (default output/pretrain, where run_pretraining.sh looks)
+#   PRESET        published (default) or two_cores, as for run_pretraining.sh
+# Other flags of create_pretraining_data.py may follow and override.
 set -euo pipefail
 cd "$(dirname "$0")"
+
+for flag in "$@"; do
+  case $flag in
+    --input_file* | --output_file* | --output_dir* | --num_output_shards*)
+      echo "ERROR: ${flag%%=*}: text and folder are given as TEXT=..." \
+        "HELDOUT_TEXT=... OUTPUT=... bash create_pretrain_data.sh" >&2
+      exit 2 ;;
+  esac
+done
+case ${PRESET:-published} in
+  published)
+    flags=(--do_whole_word_mask --max_seq_length=512
+      --max_predictions_per_seq=51 --masked_lm_prob=0.10 --dupe_factor=10) ;;
+  two_cores)
+    flags=(--masking=token --max_seq_length=64 --max_predictions_per_seq=25
+      --masked_lm_prob=0.4 --short_seq_prob=0 --dupe_factor=1) ;;
+  *)
+    echo "ERROR: PRESET=$PRESET: there are published and two_cores" >&2
+    exit 2 ;;
+esac
+
 source ./env.sh
-"$PYTHON" create_pretraining_data.py \
-  --input_file=data/text_train.txt \
-  --output_file=output/pretrain/train.tfrecord \
-  --vocab_file=albert_config/vocab.txt \
-  --do_whole_word_mask \
-  --max_seq_length=512 \
-  --max_predictions_per_seq=51 \
-  --masked_lm_prob=0.10 \
-  --dupe_factor=10 \
-  "$@"
+make_records() { # text, folder, number of files, flags
+  "$PYTHON" create_pretraining_data.py --input_file="$1" --output_dir="$2" \
+    --num_output_shards="$3" --vocab_file=albert_config/vocab.txt "${@:4}"
+}
+output=${OUTPUT:-output/pretrain}
+make_records "${TEXT:-data/text_train.txt}" "$output/train" 10 \
+  "${flags[@]}" "$@"
+make_records "${HELDOUT_TEXT:-data/text_heldout.txt}" "$output/heldout" 1 \
+  "${flags[@]}" "$@"

@@ -1,4 +1,4 @@
-"""Fetches released models and data sets.
+"""Downloads released models and data sets.
 
     python download.py --item=tnews --target=data/tnews
 
@@ -7,15 +7,19 @@ which files to put where.
 """
 
 import collections
+import contextlib
 import fnmatch
+import functools
 import hashlib
 import http.client
 import os
 import shutil
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 
 import tqdm
 from absl import flags, logging
@@ -27,28 +31,38 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("item", None, "Model or data set; see ITEMS.")
 flags.DEFINE_string("target", None, "Folder for its files.")
 
-# Something to fetch.
+# Something to download.
 #   files: names of the files it has, or globs.
-#   urls: addresses to try in turn: of a zip file, or, with {} for the name, of
-#     one file each.
-#   variable: environment variable with addresses to try in place of these,
-#     parted by spaces; {item} in them stands for `name`.
-#   sha256: of the zip file, where known.
+#   urls: addresses to try in turn: of an archive (zip or tar), or, with {} for
+#     the name, of one file each.
+#   variable: environment variable with addresses to try instead of these,
+#     separated by spaces; {item} in them stands for `name`.
+#   sha256: of the archive, where known.
 Item = collections.namedtuple(
     "Item", ["name", "files", "urls", "variable", "sha256"])
 
 MODELS = "https://storage.googleapis.com/albert_zh/%s.zip"
+GOOGLE = "https://storage.googleapis.com/albert_models/%s.tar.gz"
 CLUE = "https://storage.googleapis.com/cluebenchmark/tasks/%s_public.zip"
 LCQMC = ("https://raw.githubusercontent.com/pengming617/text_matching/master/"
          "data/{}")
 
 
-ITEMS = {name: Item(name, ["*ckpt*.index", "*ckpt*.data-*"], [MODELS % name],
-                    "ALBERT_MODEL_URL", None) for name in (
+def _model(name, url):
+  return Item(name, ["*ckpt*.index", "*ckpt*.data-*"], [url],
+              "ALBERT_MODEL_URL", None)
+
+
+ITEMS = {name: _model(name, MODELS % name) for name in (
     "albert_tiny", "albert_tiny_489k", "albert_tiny_zh_google",
     "albert_small_zh_google", "albert_base_zh",
     "albert_base_zh_additional_36k_steps", "albert_large_zh",
     "albert_xlarge_zh_177k", "albert_xlarge_zh_183k")}
+# Google's Chinese models; "_google" is added here, since albert_zh's own models
+# have the same names.
+ITEMS.update({name + "_google": _model(name + "_google", GOOGLE % name)
+              for name in ("albert_base_zh", "albert_large_zh",
+                           "albert_xlarge_zh", "albert_xxlarge_zh")})
 ITEMS.update({name: Item(name, ["train.json", "dev.json", "test.json"],
                          [CLUE % {"wsc": "cluewsc2020"}.get(name, name)],
                          "CLUE_DATA_URL", None) for name in (
@@ -62,7 +76,7 @@ ITEMS["lcqmc"] = Item("lcqmc", ["train.txt", "dev.txt", "test.txt"], [LCQMC],
 
 
 def fetch(item, target):
-  """Makes the files of an item lie in a folder.
+  """Downloads what a folder lacks of an item.
 
   Args:
     item: Item.
@@ -89,10 +103,10 @@ def fetch(item, target):
           _check_sha256(archive, item.sha256)
           unpack(archive, target, item.files)
         finally:
-          os.remove(archive)  # whole, so there is nothing to go on from
+          os.remove(archive)  # whole, so there is nothing to resume
       return
     except (OSError, http.client.HTTPException, zipfile.BadZipFile,
-            ValueError) as error:
+            tarfile.TarError, zlib.error, EOFError, ValueError) as error:
       failures.append("%s: %s" % (url, error))
       logging.warning("%s", failures[-1])
   raise InputError("put %s into %s, or set %s to an address that has them (%s)"
@@ -107,14 +121,14 @@ def _missing(patterns, folder):
 
 
 def download(url, folder):
-  """Downloads an address, going on from where an earlier try ended.
+  """Downloads an address, resuming where an earlier try ended.
 
   Returns:
     str, path of the whole file, of a name that only this address has.
 
   Raises:
-    OSError: the server could not be reached, refused or broke off; what came is
-      kept for the next try.
+    OSError: the server could not be reached, refused or closed the connection;
+      what has arrived is kept for the next try.
   """
   path = os.path.join(folder, ".download-" +
                       hashlib.sha256(url.encode()).hexdigest()[:16])
@@ -127,7 +141,7 @@ def download(url, folder):
   except urllib.error.HTTPError as error:
     if error.code != 416:
       raise
-    os.remove(path)  # it had all of another file, or all of this one
+    os.remove(path)  # it had all of a different file, or all of this one
     return download(url, folder)
   with response:
     if response.status != 206:  # the whole file comes
@@ -155,8 +169,21 @@ def _check_sha256(path, expected):
     raise ValueError("sha256 is %s, not %s" % (digest.hexdigest(), expected))
 
 
+@contextlib.contextmanager
+def _open_archive(path):
+  """Returns the files in an archive: pairs of path and function to open it."""
+  if tarfile.is_tarfile(path):
+    with tarfile.open(path) as reader:
+      yield [(member.name, functools.partial(reader.extractfile, member))
+             for member in reader if member.isfile()]
+  else:
+    with zipfile.ZipFile(path) as reader:
+      yield [(member.filename, functools.partial(reader.open, member))
+             for member in reader.infolist() if not member.is_dir()]
+
+
 def unpack(archive, target, files):
-  """Unpacks a zip file; what it has in folders lies flat in `target`.
+  """Unpacks a zip or tar archive; files in its folders are put into `target`.
 
   Files that are in `target` already stay as they are.
 
@@ -166,21 +193,21 @@ def unpack(archive, target, files):
     files: list of names or globs that must be inside.
 
   Raises:
-    zipfile.BadZipFile: it is none, or is damaged.
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError: it is neither,
+      or is damaged.
     ValueError: a file is missing, or has a path out of the archive.
   """
-  with zipfile.ZipFile(archive) as reader:
-    members = [member for member in reader.infolist() if not member.is_dir()]
-    for member in members:
-      if os.path.isabs(member.filename) or ".." in member.filename.split("/"):
-        raise ValueError("%r inside leads out of it" % member.filename)
-    names = [os.path.basename(member.filename) for member in members]
+  with _open_archive(archive) as members:
+    for path, _ in members:
+      if os.path.isabs(path) or ".." in path.split("/"):
+        raise ValueError("%r inside leads out of it" % path)
+    names = [os.path.basename(path) for path, _ in members]
     for pattern in files:
       if not fnmatch.filter(names, pattern):
         raise ValueError("there is no %s inside" % pattern)
     with tempfile.TemporaryDirectory(dir=target) as folder:
-      for name, member in zip(names, members):
-        with reader.open(member) as source, open(
+      for name, (_, open_member) in zip(names, members):
+        with open_member() as source, open(
             os.path.join(folder, name), "wb") as writer:
           shutil.copyfileobj(source, writer)
       for name in names:

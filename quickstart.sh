@@ -51,5 +51,5 @@ sentence pairs, dev accuracy of the best checkpoint:
   $(grep eval_accuracy $out/pairs/best/eval_results.txt)
 So little text teaches frequencies and not much more: scores near 0.5 are what
 to expect. Next: your own text with create_pretrain_data.sh and
-run_pretraining.py, or a released model and LCQMC with run_classifier_lcqmc.sh.
+run_pretraining.sh, or a released model and LCQMC with run_classifier_lcqmc.sh.
 SUMMARY

@@ -3,7 +3,7 @@
 # the dev set, writes the submission files and one table of dev results:
 #   bash run_classifier_clue.sh                   all six tasks
 #   bash run_classifier_clue.sh tnews csl         these
-# What is not there is fetched. Flags of run_classifier.py may follow.
+# What is not there is downloaded. Flags of run_classifier.py may follow.
 #   MODEL_DIR  folder of the checkpoint (default albert_tiny, see download.py)
 #   CLUE_DATA  folder with a folder for each task (default data/clue)
 #   OUTPUT     folder for a folder of each task (default output/clue)

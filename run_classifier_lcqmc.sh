@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fine-tunes the tiny model on LCQMC: length 128, batch 64, rate 1e-4, 5 epochs.
-# What is not there is fetched. Flags of run_classifier.py may follow.
+# What is not there is downloaded. Flags of run_classifier.py may follow.
 #   MODEL_DIR   folder of the checkpoint (default albert_tiny, see download.py)
 #   LCQMC_DATA  folder with train.txt, dev.txt, test.txt (default data/lcqmc)
 set -euo pipefail

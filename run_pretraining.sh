@@ -5,31 +5,43 @@
 #   HOSTS=a:8,b:8 bash run_pretraining.sh            the GPUs of several hosts
 #   TPU_NAME=my-tpu TPU_CORES=32 bash run_pretraining.sh
 # or, with PRESET=two_cores, a tiny model in an hour on two cores.
-# Settings: INPUT and HELDOUT (globs of record files), OUTPUT, CONFIG, BATCH (of
-# all devices together), DEVICE_BATCH (what fits into one; the rest is
-# accumulated). Flags are passed on to run_pretraining.py and override.
+#   INPUT         record files to train on, globs (default: those that
+#                 create_pretrain_data.sh made)
+#   HELDOUT       records to evaluate at every checkpoint (default: likewise, if
+#                 INPUT is not given)
+#   OUTPUT        folder of the model (default output/pretrained)
+#   CONFIG        configuration of the model
+#   BATCH         examples per step, of all devices together (default 4096); the
+#                 published rate is scaled by the square root of BATCH / 4096
+#   DEVICE_BATCH  what fits into one device (default 32); the rest is accumulated
+# Flags are passed on to run_pretraining.py and override.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-input=${INPUT:-output/pretrain/train*.tfrecord}
-heldout=${HELDOUT-}
+if [[ -n ${INPUT-} ]]; then
+  heldout=${HELDOUT-}
+else
+  INPUT='output/pretrain/train/*.tfrecord'
+  heldout=${HELDOUT-output/pretrain/heldout/*.tfrecord}
+fi
 case ${PRESET:-published} in
   published)
+    config=albert_config/albert_config_base.json batch=${BATCH:-4096}
+    rate=$(awk -v batch="$batch" \
+      'BEGIN { printf "%.3g", 0.00176 * sqrt(batch / 4096) }')
     flags=(--max_seq_length=512 --max_predictions_per_seq=51 --optimizer=lamb
-      --learning_rate=0.00176 --num_train_steps=125000
-      --num_warmup_steps=12500 --save_checkpoints_steps=5000)
-    config=albert_config/albert_config_base.json batch=4096 ;;
+      --learning_rate="$rate" --num_train_steps=125000
+      --num_warmup_steps=12500 --save_checkpoints_steps=5000) ;;
   two_cores)
+    config=albert_config/albert_config_tiny_google.json batch=${BATCH:-16}
     flags=(--max_seq_length=64 --max_predictions_per_seq=25 --optimizer=adamw
       --learning_rate=5e-4 --num_train_steps=7000 --num_warmup_steps=500
-      --save_checkpoints_steps=500 --max_eval_steps=15)
-    config=albert_config/albert_config_tiny_google.json batch=16 ;;
+      --save_checkpoints_steps=500 --max_eval_steps=15) ;;
   *)
-    echo "PRESET=$PRESET: there are published and two_cores" >&2
+    echo "ERROR: PRESET=$PRESET: there are published and two_cores" >&2
     exit 2 ;;
 esac
-config=${CONFIG:-$config}
-batch=${BATCH:-$batch} device_batch=${DEVICE_BATCH:-32}
+config=${CONFIG:-$config} device_batch=${DEVICE_BATCH:-32}
 
 source ./env.sh
 launcher=() processes=1 devices=1
@@ -49,7 +61,7 @@ fi
 
 # The fewest slices that fit, of equal size.
 if ((batch % devices)); then
-  echo "BATCH=$batch is not a multiple of the $devices devices" >&2
+  echo "ERROR: BATCH=$batch is not a multiple of the $devices devices" >&2
   exit 2
 fi
 share=$((batch / devices))
@@ -59,7 +71,7 @@ echo "$devices device(s), each $slices x $((share / slices)) of $batch examples"
 
 set -x
 ${launcher[@]+"${launcher[@]}"} "$PYTHON" run_pretraining.py --do_train \
-  --input_file="$input" ${heldout:+--eval_input_file="$heldout"} \
+  --input_file="$INPUT" ${heldout:+--eval_input_file="$heldout"} \
   --bert_config_file="$config" --output_dir="${OUTPUT:-output/pretrained}" \
   --train_batch_size=$((batch / processes)) \
   --gradient_accumulation_steps="$slices" "${flags[@]}" "$@"

@@ -4,6 +4,7 @@ import hashlib
 import http.server
 import io
 import os
+import tarfile
 import threading
 import zipfile
 
@@ -23,8 +24,20 @@ def zip_of(contents):
   return buffer.getvalue()
 
 
+def tar_of(contents):
+  buffer = io.BytesIO()
+  with tarfile.open(fileobj=buffer, mode="w:gz") as writer:
+    for name, content in contents.items():
+      member = tarfile.TarInfo(name)
+      member.size = len(content)
+      writer.addfile(member, io.BytesIO(content))
+  return buffer.getvalue()
+
+
 MODEL = zip_of({"tiny/model.ckpt.index": os.urandom(3000),
                 "tiny/vocab.txt": b"a\nb\n"})
+GOOGLE_MODEL = tar_of({"tiny/model.ckpt.index": os.urandom(3000),
+                       "tiny/vocab.txt": b"a\nb\n"})
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -75,7 +88,10 @@ def names(folder):
   return sorted(os.listdir(str(folder)))
 
 
-def test_a_model_lies_flat_and_is_fetched_once(server, tmp_path):
+@pytest.mark.parametrize("archive", [MODEL, GOOGLE_MODEL], ids=["zip", "tar"])
+def test_a_model_is_unpacked_flat_and_downloaded_once(
+    server, tmp_path, archive):
+  server.files["/model.zip"] = archive
   target = tmp_path / "tiny"
   for _ in range(2):
     download.fetch(item(server, "/model.zip"), str(target))
@@ -118,10 +134,13 @@ def test_the_environment_names_other_addresses(server, tmp_path, monkeypatch):
 @pytest.mark.parametrize("content, message", [
     (MODEL[:-30], "not a zip file"),
     (MODEL.replace(b"a\nb\n", b"a\nc\n"), "Bad CRC-32"),
+    (GOOGLE_MODEL[:-300], "ended before the end-of-stream"),
     (zip_of({"vocab.txt": "a"}), r"there is no \*ckpt\*.index inside"),
     (zip_of({"../vocab.txt": "a", "x.ckpt.index": "b"}), "leads out of it"),
     (zip_of({"/tmp/vocab.txt": "a", "x.ckpt.index": "b"}), "leads out of it"),
-], ids=["cut", "damaged", "incomplete", "parent", "absolute"])
+    (tar_of({"../vocab.txt": b"a", "x.ckpt.index": b"b"}), "leads out of it"),
+], ids=["cut", "damaged", "cut tar", "incomplete", "parent", "absolute",
+        "parent in tar"])
 def test_a_bad_archive_leaves_nothing(server, tmp_path, content, message):
   server.files["/model.zip"] = content
   target = tmp_path / "a" / "b"
