@@ -84,7 +84,9 @@ def _run(connection):
 
 if __name__ == "__main__":
   import jieba
-  import tensorflow  # noqa: F401
+  import sentencepiece  # noqa: F401
+  import tensorflow.compat.v1 as tf
 
+  _ = tf.estimator.tpu, tf.layers, tf.lite  # loaded at first use
   jieba.initialize()
   runpy.run_path(_serve(sys.argv[1]), run_name="__main__")

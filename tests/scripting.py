@@ -1,13 +1,16 @@
 """Starts scripts as a user starts them."""
 
-import multiprocessing
+import atexit
+import functools
 import os
 import pathlib
 import re
-import runpy
+import signal
 import subprocess
 import sys
 import tempfile
+
+import fork_server
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
@@ -22,52 +25,31 @@ def command(script, *args):
   return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
 
 
+@functools.lru_cache()
+def quick_python():
+  """Returns a `python` that has TensorFlow loaded; see fork_server."""
+  folder = tempfile.TemporaryDirectory()
+  server = fork_server.start(pathlib.Path(folder.name) / "bin", {})
+  atexit.register(folder.cleanup)
+  atexit.register(os.killpg, server.pid, signal.SIGTERM)
+  return os.path.join(folder.name, "bin", "python")
+
+
 def run(script, *args, **kwargs):
   """Runs a script in a process of its own.
-
-  It is forked from one that has TensorFlow loaded, which saves seconds.
 
   Args:
     script: str, relative to the project.
     *args: command line.
-    **kwargs: of `subprocess.run`; with any, the script is started by Python.
+    **kwargs: of `subprocess.run`.
 
   Returns:
     (exit status, standard output, standard error).
   """
-  if kwargs:
-    done = subprocess.run(
-        command(script, *args), capture_output=True, timeout=300,
-        env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
-  context = multiprocessing.get_context("forkserver")
-  context.set_forkserver_preload(["preloaded"])
-  with tempfile.TemporaryDirectory() as folder:
-    paths = [os.path.join(folder, name) for name in ("out", "err")]
-    process = context.Process(target=_run_forked, args=(
-        command(script, *args)[1:], dict(os.environ), os.getcwd(), paths))
-    process.start()
-    process.join(300)
-    if process.exitcode is None:
-      process.kill()
-    return (process.exitcode, *(pathlib.Path(path).read_text(encoding="utf-8")
-                                for path in paths))
-
-
-def _run_forked(argv, environment, folder, paths):
-  for descriptor, path in enumerate([os.devnull] + paths):
-    opened = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.dup2(opened, descriptor)
-  os.environ.clear()
-  os.environ.update(environment)
-  os.chdir(folder)
-  sys.argv = argv
-  sys.path.insert(0, os.path.dirname(argv[0]))
-  try:
-    runpy.run_path(argv[0], run_name="__main__")
-  except SystemExit as end:
-    if end.code:  # multiprocessing takes None for a failure
-      raise
+  done = subprocess.run(
+      [quick_python()] + command(script, *args)[1:], capture_output=True,
+      timeout=300, env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
+  return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 def succeed(script, *args, **kwargs):

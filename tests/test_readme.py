@@ -21,8 +21,8 @@ import tensorflow.compat.v1 as tf
 from scripting import ROOT
 
 import download
-import heads
 import modeling
+from train import heads
 
 # Appended to what is printed; the later one of two equal flags counts.
 FINE_TUNING = ["--num_train_epochs=1", "--save_checkpoints_steps=1000"]

@@ -48,7 +48,7 @@ class NumberReader:
 def training_order(paths):
   """Returns the passages in the order in which training reads them."""
   input_fn = records.input_fn_builder(
-      [records.RecordFile(path) for path in paths], SPECS, is_training=True,
+      list(map(records.record_file, paths)), SPECS, is_training=True,
       seed=3)
   with tf.Graph().as_default(), tf.Session() as session:
     batch = tf.data.make_one_shot_iterator(
