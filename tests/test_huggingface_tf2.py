@@ -17,6 +17,7 @@ import convert_to_pytorch
 import modeling
 import tokenization
 from train import heads
+from util import transformers_tokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -189,7 +190,7 @@ def test_wordpiece_tokenizer(real_data, tmp_path):
 def test_sentencepiece_tokenizer(real_data, tmp_path):
   model_file = str(real_data / "sentencepiece" / "30k-clean.model")
   (tmp_path / "tokenizer.json").write_text(json.dumps(
-      convert_to_pytorch.unigram_tokenizer(model_file, do_lower_case=True)))
+      transformers_tokenizer.unigram_tokenizer(model_file, do_lower_case=True)))
   write_tokenizer(tmp_path, "Albert")
   theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
   ours = tokenization.create_tokenizer(spm_model_file=model_file)
@@ -226,5 +227,5 @@ def assert_same_pair(theirs, ours, *texts):
 
 def write_tokenizer(folder, kind):
   (folder / "tokenizer_config.json").write_text(json.dumps(
-      convert_to_pytorch.tokenizer_settings(kind, True, 512)))
+      transformers_tokenizer.tokenizer_settings(kind, True, 512)))
   (folder / "config.json").write_text('{"model_type": "albert"}')

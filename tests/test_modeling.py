@@ -9,6 +9,25 @@ import numpy as np
 import pytest
 import reference_albert as reference
 import tensorflow.compat.v1 as tf
+from small_models import (
+  BATCH,
+  CONFIGS,
+  DROPOUT,
+  INPUT_IDS,
+  INPUT_MASK,
+  POSITIONS,
+  SEGMENT_IDS,
+  SEQ,
+  albert_zh_config,
+  assert_same_outputs,
+  create,
+  google_config,
+  initialize,
+  only_biases,
+  outputs_of,
+  run_model,
+  run_reference,
+)
 
 import modeling
 from train import heads
@@ -19,120 +38,6 @@ CONFIG_NAMES = ["albert_config_%s.json" % name for name in (
     "tiny", "base", "large", "xlarge", "xxlarge", "tiny_google",
     "small_google", "base_google", "large_google", "xlarge_google",
     "xxlarge_google")] + ["bert_config.json"]
-
-BATCH, SEQ = 3, 7
-INPUT_IDS = np.random.RandomState(11).randint(0, 50, size=[BATCH, SEQ])
-INPUT_MASK = np.array([[1] * 7, [1] * 4 + [0] * 3, [1] + [0] * 6])
-SEGMENT_IDS = np.array([[0, 0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 0, 0, 0], [0] * 7])
-POSITIONS = np.array([[1, 3, 6], [0, 0, 2], [4, 0, 5]])
-
-
-def albert_zh_config(**changes):
-  config = {
-      "vocab_size": 50, "embedding_size": 16, "hidden_size": 24,
-      "num_hidden_layers": 2, "num_attention_heads": 4,
-      "intermediate_size": 40, "hidden_act": "gelu",
-      "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-      "max_position_embeddings": 9, "type_vocab_size": 2,
-      "initializer_range": 0.02}
-  config.update(changes)
-  return config
-
-
-def google_config(**changes):
-  config = albert_zh_config(num_hidden_groups=1, inner_group_num=1)
-  config.update(changes)
-  return config
-
-
-def bert_config(**changes):
-  config = albert_zh_config(parameter_sharing="none", **changes)
-  del config["embedding_size"]
-  return config
-
-
-TWO_GROUPS = dict(num_hidden_groups=2, inner_group_num=2, num_hidden_layers=4)
-CONFIGS = {
-    "albert_zh": albert_zh_config(),
-    "albert_zh_preln": albert_zh_config(ln_type="preln"),
-    "albert_zh_attention": albert_zh_config(parameter_sharing="attention"),
-    "albert_zh_ffn": albert_zh_config(parameter_sharing="ffn"),
-    "albert_zh_none": albert_zh_config(parameter_sharing="none"),
-    "albert_zh_ffn_preln": albert_zh_config(parameter_sharing="ffn",
-                                            ln_type="preln"),
-    "albert_zh_relu": albert_zh_config(hidden_act="relu"),
-    "google": google_config(),
-    "google_preln": google_config(ln_type="preln"),
-    "google_groups": google_config(**TWO_GROUPS),
-    "google_groups_preln": google_config(ln_type="preln", **TWO_GROUPS),
-    "google_uneven_groups": google_config(
-        num_hidden_groups=2, num_hidden_layers=3, ln_type="preln"),
-    "google_unfactorized": google_config(embedding_size=24),
-    "google_relu": google_config(hidden_act="relu"),
-    "google_tanh": google_config(hidden_act="tanh", num_hidden_layers=1),
-    "google_linear": google_config(hidden_act="linear", num_hidden_layers=1),
-    "google_gelu_new": google_config(hidden_act="gelu_new",
-                                     num_hidden_layers=1),
-    "bert": bert_config(),
-    "bert_preln": bert_config(ln_type="preln"),
-}
-
-
-def create(config, is_training=False, input_ids=INPUT_IDS,
-           input_mask=INPUT_MASK, token_type_ids=SEGMENT_IDS, **kwargs):
-  def tensor(values):
-    return None if values is None else tf.constant(values, tf.int32)
-
-  return heads.create_model(
-      modeling.AlbertConfig.from_dict(config), is_training, tensor(input_ids),
-      tensor(input_mask), tensor(token_type_ids), **kwargs)
-
-
-def outputs_of(model, positions=POSITIONS):
-  return {
-      "embedding_output": model.get_embedding_output(),
-      "all_layers": list(model.get_all_encoder_layers()),
-      "sequence_output": model.get_sequence_output(),
-      "pooled_output": model.get_pooled_output(),
-      "masked_lm_logits": model.masked_lm_logits(tf.constant(positions)),
-      "sentence_order_logits": model.sentence_order_logits()}
-
-
-def initialize(sess, weights):
-  variables = {v.op.name: v for v in tf.trainable_variables()}
-  assert set(variables) == set(weights)
-  sess.run(tf.global_variables_initializer(), {
-      variables[name].initial_value: value for name, value in weights.items()})
-
-
-def run_model(config, weights, *args, **kwargs):
-  positions = kwargs.pop("positions", POSITIONS)
-  with tf.Graph().as_default(), tf.Session() as sess:
-    outputs = outputs_of(create(config, False, *args, **kwargs), positions)
-    initialize(sess, weights)
-    return sess.run(outputs)
-
-
-def run_reference(config, weights, input_ids=INPUT_IDS, input_mask=INPUT_MASK,
-                  token_type_ids=SEGMENT_IDS):
-  outputs = reference.forward(weights, config, input_ids, input_mask,
-                              token_type_ids)
-  outputs["masked_lm_logits"] = reference.masked_lm_logits(
-      weights, config, outputs["sequence_output"], POSITIONS)
-  outputs["sentence_order_logits"] = reference.sentence_order_logits(
-      weights, config, outputs["pooled_output"])
-  return outputs
-
-
-def assert_same_outputs(actual, expected, atol):
-  assert len(actual["all_layers"]) == len(expected["all_layers"])
-  for got, want in zip(actual["all_layers"], expected["all_layers"]):
-    np.testing.assert_allclose(got, want, rtol=0, atol=atol)
-  for name in sorted(set(expected) - {"all_layers"}):
-    assert actual[name].shape == expected[name].shape, name
-    np.testing.assert_allclose(actual[name], expected[name], rtol=0, atol=atol,
-                               err_msg=name)
-
 
 def trainable_shapes(config):
   with tf.Graph().as_default():
@@ -339,21 +244,6 @@ def test_gradients_agree_with_finite_differences(name):
           err_msg="%s %s" % (variable_name, entry))
 
 
-def only_biases(attention_bias, ffn_bias):
-  """Assignments that make the outputs of attention and FFN a constant."""
-  assignments = []
-  for variable in tf.trainable_variables():
-    name = variable.op.name
-    if "bert/encoder/" in name and "/output" in name:
-      value = 0.0
-      if name.endswith("dense/bias"):
-        value = (attention_bias if "attention" in name else ffn_bias)(name)
-      if "/dense/" in name:
-        assignments.append(variable.assign(
-            np.full(variable.shape.as_list(), value, np.float32)))
-  return assignments
-
-
 def increments(config, attention_bias, ffn_bias):
   """What each pre-LN layer adds when its two outputs are only a bias."""
   with tf.Graph().as_default(), tf.Session() as sess:
@@ -409,108 +299,6 @@ def test_google_groups_follow_one_another():
   ) == [[12.0], [212.0]]
 
 
-DROPOUT = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
-
-
-@pytest.mark.parametrize("name", ["albert_zh", "google_preln"])
-def test_dropout_depends_on_the_step_and_the_examples_alone(name):
-  config = dict(CONFIGS[name], **DROPOUT)
-  with tf.Graph().as_default():
-    global_step = tf.train.get_or_create_global_step()
-    model = create(config, is_training=True)
-    output = model.get_sequence_output()
-    set_step = global_step.assign(tf.placeholder(tf.int64, [], "step"))
-    weights = {
-        name: value
-        for name, value in reference.random_weights(config).items()
-        if name in {v.op.name for v in tf.trainable_variables()}}
-    results = []
-    for steps in ([0, 0, 1, 2], [1]):
-      with tf.Session() as sess:
-        initialize(sess, weights)
-        for step in steps:
-          sess.run(set_step, {"step:0": step})
-          results.append(sess.run(output))
-  np.testing.assert_array_equal(results[0], results[1])
-  np.testing.assert_array_equal(results[2], results[4])
-  assert np.abs(results[0] - results[2]).max() > 0.1
-  assert np.abs(results[2] - results[3]).max() > 0.1
-
-
-def test_dropout_is_another_for_other_examples():
-  """Slices of a batch and replicas must not all drop the same."""
-  with tf.Graph().as_default(), tf.Session() as sess:
-    tf.train.get_or_create_global_step()
-    ids = tf.placeholder(tf.int32, [2, 3])
-    model = heads.create_model(modeling.AlbertConfig.from_dict(
-        CONFIGS["albert_zh"]), True, ids)
-    kept = model.dropout(tf.ones([1000]), 0.5, salt=77) > 0
-    sess.run(tf.global_variables_initializer())
-    masks = [sess.run(kept, {ids: value}) for value in (
-        [[1, 2, 3], [4, 5, 6]], [[1, 2, 3], [4, 5, 6]], [[4, 5, 6], [1, 2, 3]],
-        [[1, 2, 3], [4, 5, 7]])]
-  np.testing.assert_array_equal(masks[0], masks[1])
-  for other in masks[2:]:
-    assert 0.4 < np.mean(masks[0] == other) < 0.6
-
-
-def test_dropout_drops_a_tenth_and_differs_between_layers_and_examples():
-  config = albert_zh_config(num_hidden_layers=3, hidden_size=240,
-                            ln_type="preln", **DROPOUT)
-  with tf.Graph().as_default(), tf.Session() as sess:
-    tf.train.get_or_create_global_step()
-    layers = create(config, is_training=True).get_all_encoder_layers()
-    sess.run(tf.global_variables_initializer())
-    sess.run(only_biases(lambda name: 0.9, lambda name: 9.0))
-    layers = sess.run(list(layers))
-  kept = []
-  for before, after in zip(layers, layers[1:]):
-    added = np.round(after - before).astype(int)
-    assert set(np.unique(added)) == {0, 1, 10, 11}
-    kept += [added % 10 == 1, added >= 10]
-  # 5040 draws: 0.1 within five standard deviations.
-  for i, one in enumerate(kept):
-    assert abs(np.mean(one) - 0.9) < 0.022
-    assert abs(np.mean(one[0] & one[1]) - 0.81) < 0.047
-    for other in kept[:i]:
-      assert abs(np.mean(one & other) - 0.81) < 0.028
-
-
-def attention_kept(attention_dropout):
-  """The sum of what is left of the attention probabilities, [B, S, H]."""
-  config = google_config(attention_probs_dropout_prob=attention_dropout,
-                         num_hidden_layers=2, ln_type="preln")
-  scope = "bert/encoder/transformer/group_0/inner_group_0/"
-  with tf.Graph().as_default(), tf.Session() as sess:
-    tf.train.get_or_create_global_step()
-    layers = create(config, is_training=True,
-                    input_mask=None).get_all_encoder_layers()
-    sess.run(tf.global_variables_initializer())
-    values = {
-        "attention_1/self/query/kernel": np.zeros([24, 24]),
-        "attention_1/self/value/kernel": np.zeros([24, 24]),
-        "attention_1/self/value/bias": np.ones([24]),
-        "attention_1/output/dense/kernel": np.eye(24),
-        "attention_1/output/dense/bias": np.zeros([24]),
-        "ffn_1/intermediate/output/dense/kernel": np.zeros([40, 24])}
-    variables = {v.op.name: v for v in tf.trainable_variables()}
-    sess.run([variables[scope + name].assign(value.astype(np.float32))
-              for name, value in values.items()])
-    first, second = sess.run(list(layers))
-  return second - first
-
-
-def test_dropout_of_attention_probabilities_is_drawn_for_each_head():
-  np.testing.assert_allclose(attention_kept(0.0), 1.0, atol=1e-5)
-  left = attention_kept(0.5)
-  # Seven keys of equal weight, each dropped or doubled.
-  np.testing.assert_allclose(left * 7 / 2, np.round(left * 7 / 2), atol=1e-4)
-  by_head = left.reshape([BATCH, SEQ, 4, 6])
-  np.testing.assert_allclose(by_head, by_head[..., :1] + np.zeros([6]),
-                             atol=1e-5)
-  assert abs(by_head[..., 0].mean() - 1.0) < 0.2
-  for axis in range(3):
-    assert np.ptp(by_head[..., 0], axis=axis).max() > 0.2
 
 
 @pytest.mark.parametrize("one_at_a_time", [False, True])
@@ -580,72 +368,3 @@ def test_longest_sequence_is_max_position_embeddings(name):
       create(CONFIGS[name], input_ids=np.zeros([1, 10]), input_mask=None,
              token_type_ids=None)
   assert "9" in str(error.value) and "10" in str(error.value)
-
-
-def test_config_round_trip(tmp_path):
-  for config in CONFIGS.values():
-    parsed = modeling.AlbertConfig.from_dict(config)
-    written = parsed.to_dict()
-    for key in config:
-      assert written[key] == config[key]
-    assert modeling.AlbertConfig.from_dict(written).to_dict() == written
-    path = str(tmp_path / "config.json")
-    with open(path, "w") as f:
-      json.dump(config, f)
-    from_file = modeling.AlbertConfig.from_json_file(path)
-    assert from_file.to_dict() == written
-    for key, value in config.items():
-      assert getattr(from_file, key) == value
-    assert from_file.layout == parsed.layout
-
-
-def test_config_defaults():
-  factorized = modeling.AlbertConfig.from_dict(albert_zh_config())
-  assert factorized.layout == "albert_zh"
-  assert factorized.ln_type == "postln"
-  assert factorized.parameter_sharing == "all"
-  plain = bert_config()
-  del plain["parameter_sharing"]
-  assert modeling.AlbertConfig.from_dict(plain).parameter_sharing == "none"
-  grouped = google_config()
-  del grouped["inner_group_num"]
-  grouped = modeling.AlbertConfig.from_dict(grouped)
-  assert grouped.layout == "google"
-  assert grouped.inner_group_num == 1
-
-
-def test_legacy_keys_are_accepted():
-  legacy = {
-      "directionality": "bidi", "pooler_fc_size": 768,
-      "pooler_num_attention_heads": 12, "pooler_num_fc_layers": 3,
-      "pooler_size_per_head": 128, "pooler_type": "first_token_transform",
-      "net_structure_type": 0, "gap_size": 0, "num_memory_blocks": 0,
-      "down_scale_factor": 1, "layers_to_keep": []}
-  for config in (albert_zh_config(), google_config()):
-    modeling.AlbertConfig.from_dict(dict(config, **legacy))
-
-
-@pytest.mark.parametrize("config,message", [
-    (albert_zh_config(hiden_size=24), "hiden_size"),
-    (google_config(num_hidden_group=1), "num_hidden_group"),
-    (albert_zh_config(num_attention_heads=5), "num_attention_heads|heads"),
-    (albert_zh_config(ln_type="pre"), "ln_type"),
-    (albert_zh_config(parameter_sharing="some"), "parameter_sharing"),
-    (albert_zh_config(hidden_act="swish"), "hidden_act"),
-    (google_config(parameter_sharing="none"), "parameter_sharing"),
-    (google_config(parameter_sharing="attention"), "parameter_sharing"),
-])
-def test_config_errors_name_the_key(config, message):
-  with pytest.raises(ValueError, match=message):
-    modeling.AlbertConfig.from_dict(config)
-
-
-@pytest.mark.parametrize("key", [
-    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
-    "intermediate_size"])
-@pytest.mark.parametrize("make", [albert_zh_config, google_config])
-def test_missing_key_is_named(make, key):
-  config = make()
-  del config[key]
-  with pytest.raises(ValueError, match=key):
-    modeling.AlbertConfig.from_dict(config)

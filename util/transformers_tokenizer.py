@@ -1,0 +1,93 @@
+"""The tokenizer files of transformers."""
+
+import base64
+import re
+
+from util import filesystem
+
+
+def _protobuf_field(message, number):
+  """Returns the last value of a field of bytes in a serialized message."""
+  def varint():
+    nonlocal place
+    value = shift = 0
+    while True:
+      byte = message[place]
+      place += 1
+      value |= (byte & 127) << shift
+      shift += 7
+      if byte < 128:
+        return value
+
+  place, found = 0, b""
+  while place < len(message):
+    field, wire_type = divmod(varint(), 8)
+    if wire_type == 0:
+      varint()
+      continue
+    size = varint() if wire_type == 2 else {1: 8, 5: 4}[wire_type]
+    if field == number:
+      found = message[place:place + size]
+    place += size
+  return found
+
+
+def unigram_tokenizer(model_file, do_lower_case):
+  """Makes the content of `tokenizer.json` from a SentencePiece model.
+
+  transformers can make it too, but only with a protobuf that is newer than what
+  TensorFlow allows.
+  """
+  import sentencepiece
+  content = filesystem.read_bytes(model_file)
+  model = sentencepiece.SentencePieceProcessor()
+  model.LoadFromSerializedProto(content)
+  normalizer_spec = _protobuf_field(content, 3)
+  charsmap = _protobuf_field(normalizer_spec, 2)
+  vocab = [(model.IdToPiece(i), model.GetScore(i))
+           for i in range(model.GetPieceSize())]
+  # ALBERT separates a number from the comma after it.
+  vocab = [(piece, -1e6 if re.search("[0-9],$", piece) else score)
+           for piece, score in vocab]
+  normalizers = [
+      {"type": "Replace", "pattern": {"String": quote}, "content": '"'}
+      for quote in ("``", "''")] + [{"type": "NFKD"}, {"type": "StripAccents"}]
+  if do_lower_case:
+    normalizers.append({"type": "Lowercase"})
+  if charsmap:
+    normalizers.append({"type": "Precompiled", "precompiled_charsmap":
+                        base64.b64encode(charsmap).decode()})
+  word_starts = {"type": "Metaspace", "replacement": "\u2581",
+                 "prepend_scheme": "always", "split": True}
+  ends = [{"SpecialToken": {"id": token, "type_id": 0}}
+          for token in ("[CLS]", "[SEP]")]
+  first = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
+  second = [{"Sequence": {"id": "B", "type_id": 1}},
+            {"SpecialToken": {"id": "[SEP]", "type_id": 1}}]
+  return {
+      "version": "1.0", "truncation": None, "padding": None,
+      "added_tokens": [
+          {"id": model.PieceToId(piece), "content": piece, "special": True,
+           "single_word": False, "lstrip": False, "rstrip": False,
+           "normalized": False}
+          for piece in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")],
+      "normalizer": {"type": "Sequence", "normalizers": normalizers},
+      "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+          {"type": "WhitespaceSplit"}, word_starts]},
+      "post_processor": {
+          "type": "TemplateProcessing", "single": first, "pair": first + second,
+          "special_tokens": {
+              token: {"id": token, "ids": [model.PieceToId(token)],
+                      "tokens": [token]} for token in ("[CLS]", "[SEP]")}},
+      "decoder": word_starts,
+      "model": {"type": "Unigram", "unk_id": model.unk_id(), "vocab": vocab,
+                "byte_fallback": False}}
+
+
+def tokenizer_settings(kind, do_lower_case, max_length):
+  """Makes the content of `tokenizer_config.json`; kind is Bert or Albert."""
+  settings = {
+      "tokenizer_class": kind + "Tokenizer", "do_lower_case": do_lower_case,
+      "model_max_length": max_length, "model_input_names": [
+          "input_ids", "token_type_ids", "attention_mask"]}
+  return dict(settings, keep_accents=False) if kind == "Albert" else settings
