@@ -35,20 +35,22 @@ def quick_python():
   return os.path.join(folder.name, "bin", "python")
 
 
-def run(script, *args, **kwargs):
+def run(script, *args, python=None, **kwargs):
   """Runs a script in a process of its own.
 
   Args:
     script: str, relative to the project.
     *args: command line.
+    python: str, interpreter; by default the quick one.
     **kwargs: of `subprocess.run`.
 
   Returns:
     (exit status, standard output, standard error).
   """
   done = subprocess.run(
-      [quick_python()] + command(script, *args)[1:], capture_output=True,
-      timeout=300, env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
+      [python or quick_python()] + command(script, *args)[1:],
+      capture_output=True, timeout=300,
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
   return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

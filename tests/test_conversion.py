@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -178,7 +179,7 @@ def test_without_safetensors(google, monkeypatch, tmp_path):
   monkeypatch.setenv("PYTHONPATH", str(tmp_path))
   fail("safetensors is not installed: pip install -r requirements/pytorch",
        "convert_to_pytorch.py", "--init_checkpoint=%s" % google,
-       "--output_dir=%s" % (tmp_path / "out"))
+       "--output_dir=%s" % (tmp_path / "out"), python=sys.executable)
   assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
