@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 import create_pretraining_data
 import modeling
 import tokenization
-from tasks import corpus
+from tasks import corpus, pretraining
 from train import heads
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
@@ -141,7 +141,7 @@ def test_sentence_order():
   swapped = []
   for index, document in enumerate(documents):
     text = list(document.ids)
-    for record in create_pretraining_data.create_records(
+    for record in pretraining.create_records(
         [document], index, settings, collections.Counter()):
       first, second = unmask_halves(record, tokenizer)
       label = int(record["next_sentence_labels"][0])

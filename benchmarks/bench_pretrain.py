@@ -47,6 +47,8 @@ FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(run_pretraining)
 FLAGS.set_default("bert_config_file", os.path.join(
     sys.path[0], "albert_config/albert_config_tiny.json"))
+FLAGS.set_default("max_seq_length", 512)
+FLAGS.set_default("max_predictions_per_seq", 51)
 FLAGS.set_default("train_batch_size", 16)
 FLAGS.set_default("gradient_accumulation_steps", 4)
 flags.DEFINE_alias("batch_size", "train_batch_size")

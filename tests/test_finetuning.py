@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from modeling import AlbertConfig
-from train import distribution, finetuning, predictor, training
+from train import distribution, estimators, finetuning, predictor, training
 from util import checkpoints
 from util.errors import InputError
 
@@ -56,8 +56,8 @@ def start(tmp_path, monkeypatch):
   def start(rank=0, size=1, examples=LENGTHS, make=make_features, **changes):
     estimator = Estimator(tmp_path / ("rank-%d" % rank))
     tf.io.gfile.makedirs(estimator.model_dir)
-    monkeypatch.setattr(training, "create_estimator", lambda *_: estimator)
-    monkeypatch.setattr(training, "model_fn_builder", lambda *_: None)
+    monkeypatch.setattr(estimators, "create_estimator", lambda *_: estimator)
+    monkeypatch.setattr(estimators, "model_fn_builder", lambda *_: None)
     read = []
 
     def train(estimator, options, input_fn_at, num_train_steps, evaluator):
