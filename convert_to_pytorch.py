@@ -178,7 +178,7 @@ def from_pytorch(theirs, state):
     (AlbertConfig, dict of variable name -> array)
 
   Raises:
-    InputError: it is another kind of model, or lacks a parameter.
+    InputError: it is a different kind of model, or lacks a parameter.
   """
   kind = (theirs.get("architectures") or [""])[0]
   if kind.endswith("ForTokenClassification"):

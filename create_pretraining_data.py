@@ -52,13 +52,13 @@ def define_flags():
                     "Mask single tokens, whole words, or runs of whole words.")
   flags.DEFINE_bool("do_whole_word_mask", None,
                     "Alias: true is --masking=word, false --masking=token.")
-  flags.DEFINE_integer("ngram", 3, "Most words in a run for --masking=ngram.")
+  flags.DEFINE_integer("ngram", 3, "Maximum words in a run, --masking=ngram.")
   flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"],
                     "Label 1 is: the halves are swapped (sop), or the second "
-                    "one comes from another document (nsp).")
+                    "one comes from a different document (nsp).")
   flags.DEFINE_integer("max_seq_length", 512, "Tokens per record.")
   flags.DEFINE_integer("max_predictions_per_seq", 51,
-                       "Most masked tokens per record.")
+                       "Maximum masked tokens per record.")
   flags.DEFINE_float("masked_lm_prob", 0.10, "Share of tokens to mask.")
   flags.DEFINE_integer("dupe_factor", 10,
                        "Passes over the text, each with other masks.")

@@ -5,7 +5,7 @@
       --output_dir=... --vocab_file=...
 
 It makes the records that create_pretraining_data.py makes with the same flags,
-in another order. Text, user dictionary and output must lie on a file system
+in a different order. Text, user dictionary and output must be on a file system
 that all workers see, and this folder must be on their Python path. Needs
 requirements/beam.txt.
 """

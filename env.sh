@@ -231,7 +231,7 @@ for line in sys.stdin:
   say "  pyenv install 3.7"
   say "  conda, if it is on PATH: this script then fetches 3.7 with it"
   say "  apt install python3.11 python3.11-venv    (Debian 12)"
-  say "For one that lies elsewhere: export ALBERT_PYTHON=/path/to/python3.7"
+  say "For one in another place: export ALBERT_PYTHON=/path/to/python3.7"
   exit 69
 )
 
@@ -243,7 +243,7 @@ albert_found=$(albert_python) || {
 export ALBERT_PLATFORM=${albert_found%% *} PYTHON=${albert_found#* }
 export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL-3}
-# The TFLite converter of TensorFlow 1.15 runs a program that lies in there.
+# The TFLite converter of TensorFlow 1.15 runs a program that is in there.
 PATH=$(dirname "$PYTHON"):$PATH
 unset albert_found
 unset -f albert_python

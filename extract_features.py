@@ -29,7 +29,7 @@ flags.DEFINE_integer("layer", -1,
                      "Which layer's vectors: 1 for the first; 0 for the "
                      "embeddings, -1 for the last.")
 flags.DEFINE_integer("max_seq_length", 512,
-                     "Most tokens of a text; longer ones are truncated.")
+                     "Maximum tokens of a text; longer ones are truncated.")
 
 
 def main():

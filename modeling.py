@@ -199,7 +199,7 @@ def get_shape_list(tensor, expected_rank, name):
   """Returns the shape as a list: ints where static, scalar tensors elsewhere.
 
   Raises:
-    ValueError: the tensor is of another rank.
+    ValueError: the tensor has a different rank.
   """
   static = tensor.shape.as_list()
   if len(static) != expected_rank:
@@ -347,7 +347,7 @@ class AlbertModel:
       recompute_grads: bool, compute each block again in the backward pass, in
         place of keeping what it computes.
       matmul: what attention multiplies [B, N, S, D] matrices by in the forward
-        pass: `tf.matmul`, or another where that is slow.
+        pass: `tf.matmul`, or a faster one.
 
     Raises:
       ValueError: `input_ids` is not of rank 2 or S is too large for `config`.
@@ -457,8 +457,8 @@ class AlbertModel:
     Args:
       x: float tensor.
       rate: float, share of values set to 0; the others grow by 1 / (1 - rate).
-      salt: int, another for every place that drops.
-      example: int or int32 scalar, another for examples that drop one by one.
+      salt: int, unique per dropout site.
+      example: int or int32 scalar, unique per example if they drop one by one.
 
     Returns:
       float tensor of the shape of `x`.
@@ -473,7 +473,7 @@ class AlbertModel:
 
   @staticmethod
   def _make_dropout_seed(input_ids):
-    """Returns an int32 scalar that is another at each step and batch."""
+    """Returns an int32 scalar that differs between steps and batches."""
     step = tf.cast(tf.train.get_or_create_global_step(), tf.int32)
     weights = 1 + 2 * tf.range(tf.size(input_ids), dtype=tf.int32)
     return step + 65599 * tf.reduce_sum(

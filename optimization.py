@@ -98,7 +98,7 @@ def create_train_op(loss_fn, optimizer, clip_norm=1.0,
   """Builds one training step.
 
   Gradients are summed over the slices of the batch, averaged over the replicas,
-  then clipped, then applied: clipping before the average would be another,
+  then clipped, then applied: clipping before the average would be a different,
   per-replica, rule.
 
   Args:

@@ -33,7 +33,7 @@ flags.DEFINE_enum("metric_for_best", None, metrics.METRICS,
                   "What the best checkpoint is best by; default: as the task "
                   "is judged.")
 flags.DEFINE_integer("max_seq_length", 128,
-                     "Most tokens of an example; longer ones are truncated.")
+                     "Maximum tokens of an example; longer ones are truncated.")
 
 
 def classifier_head_builder(num_labels):

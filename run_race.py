@@ -18,10 +18,10 @@ flags.DEFINE_enum("task_name", None, ["race", "c3"], "Data set.",
                   case_sensitive=False)
 flags.DEFINE_string("data_dir", None, "Folder with its files.")
 flags.DEFINE_integer("max_seq_length", 512,
-                     "Most tokens of passage, question and choice.")
+                     "Maximum tokens of passage, question and choice.")
 flags.DEFINE_integer("max_query_length", 128,
-                     "Most tokens of question and choice; of more, the end is "
-                     "kept, and the passage gives way in any case.")
+                     "Maximum tokens of question and choice; of longer ones the "
+                     "end is kept. The passage is truncated first.")
 
 _SPECS = tuple(spec if spec.length == 0 else spec._replace(rows=NUM_CHOICES)
                for spec in finetuning.SPECS) + (

@@ -33,10 +33,10 @@ flags.DEFINE_enum("head", "independent", ["independent", "beam"],
                   "BERT's head, or ALBERT's: the end given the start, and "
                   "whether there is an answer.")
 flags.DEFINE_integer("max_seq_length", 384,
-                     "Most tokens of a question and a window of its passage.")
+                     "Maximum tokens of a question and a window.")
 flags.DEFINE_integer("max_query_length", 64,
-                     "Most tokens of a question; the rest is cut off.")
-flags.DEFINE_integer("max_answer_length", 30, "Most tokens of an answer.")
+                     "Maximum tokens of a question; the rest is cut off.")
+flags.DEFINE_integer("max_answer_length", 30, "Maximum tokens of an answer.")
 flags.DEFINE_integer("doc_stride", 128,
                      "Tokens from one window of a passage to the next.")
 flags.DEFINE_integer("n_best_size", 20, "Answers per question to write.")

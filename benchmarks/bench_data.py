@@ -1,4 +1,4 @@
-"""Speed and memory of create_pretraining_data.py, beside jieba alone.
+"""Speed and memory of create_pretraining_data.py, compared with jieba alone.
 
     python benchmarks/bench_data.py --input_file=text.txt
 

@@ -172,7 +172,7 @@ def onnx(path, inputs, threads):
 
 
 def write_onnx(path):
-  """Writes model.onnx beside the model of transformers."""
+  """Writes model.onnx next to the model of transformers."""
   import torch
 
   class Logits(torch.nn.Module):

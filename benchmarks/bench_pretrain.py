@@ -1,4 +1,4 @@
-"""Speed and memory of a whole pretraining step, beside BERT's original graph.
+"""Speed and memory of a pretraining step, compared with BERT's original graph.
 
     python benchmarks/bench_pretrain.py --max_seq_length=128 --batch_size=32
 
@@ -12,7 +12,7 @@ has a process of its own. The arms:
   xla: --use_xla
 
 Our arms run with glibc's allocator set as training sets it ("own") and as it
-comes ("stock"), plain with the latter alone. Other modes, in place of that:
+comes ("stock"), plain with the latter alone. Other modes, instead of that:
 --check, --profile, --find_max_batch, --input_file.
 """
 

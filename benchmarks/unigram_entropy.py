@@ -29,7 +29,7 @@ def count_labels(flag):
   paths = records.expand_patterns(FLAGS[flag].value, flag)
   description = records.read_description(paths[0])
   if not description:
-    raise InputError("%s has no JSON file beside it that says how large the "
+    raise InputError("%s has no JSON file next to it that says how large the "
                      "vocabulary is" % paths[0])
   counts = np.zeros(description["vocab_size"])
   for path in paths:

@@ -288,6 +288,6 @@ class TextReader:
         cut = max(map(text.rfind, "。！？；，.!?;, ")) + 1 or len(text)
         if text[:cut].strip():
           yield text[:cut].strip()
-        # What follows is not another line, even if it is blank.
+        # What follows is still this line, even if it is blank.
         rest = text[cut:] or " "
         self.counts["cut_lines"] += 1

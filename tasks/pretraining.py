@@ -103,7 +103,7 @@ def create_pairs(texts, index, settings, rng, counts):
     texts: list of Text.
     index: int, which of them to cut.
     settings: Settings. With "sop" half of the pairs are swapped, with "nsp"
-      half get another document's text for a second segment; label 1 says so.
+      half get the text of a different document for a second segment; label 1.
     rng: np.random.RandomState.
     counts: collections.Counter; "dropped_tokens" counts those of documents of a
       single piece, which make no pair.
@@ -247,7 +247,7 @@ def choose_words(begins, ends, limit, settings, rng, counts):
 
   Args:
     begins, ends: lists of int, the tokens of each word.
-    limit: int, most tokens to choose.
+    limit: int, maximum number of tokens to choose.
     settings: Settings.
     rng: np.random.RandomState.
     counts: collections.Counter; n-grams count as "drawn_N" and "placed_N",

@@ -10,7 +10,7 @@ from util.errors import InputError
 
 # A question. `answers`: list of str, empty if the passage has none, None if the
 # file does not say. `start`: where in `context` the first answer begins; None
-# if it does not stand there.
+# if it does not occur there.
 Question = collections.namedtuple(
     "Question", ["id", "text", "context", "answers", "start"])
 
@@ -107,7 +107,7 @@ class Passages:
     tokenizer: of tokenization.py.
     max_seq_length: int, most ids of a window.
     doc_stride: int, passage tokens from one window to the next.
-    max_query_length: int, most tokens of a question; the rest is cut off.
+    max_query_length: int, maximum tokens of a question; the rest is cut off.
 
   Attributes:
     questions: as given.

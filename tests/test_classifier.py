@@ -219,7 +219,7 @@ def test_other_labels_than_the_checkpoint_knows(work, fine_tuned):
       "--init_checkpoint=%s" % (fine_tuned[0] / "best"))
   _, log = succeed(*args, "--do_train", "--labels=0,1,2,3", "--do_eval")
   assert "knows the labels 0, 1, not 0, 1, 2, 3" in log
-  assert "of another shape, newly initialised: output_weights" in log
+  assert "of a different shape, newly initialised: output_weights" in log
   assert "dev has no example of 1 label(s): 3" in log
   args += ["--do_eval", "--output_dir=%s" % (work / "unread")]
   fail("knows the labels 0, 1, not 0, 1, 2$", *args, "--labels=0,1,2")

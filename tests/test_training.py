@@ -61,7 +61,7 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, changes, caplog):
   assert "%d variables loaded" % (len(values) - 1) in text
   assert "newly initialised: output_weights, output_bias" in text
   assert "unused: unrelated" in text
-  assert "of another shape, newly initialised: none" in text
+  assert "of a different shape, newly initialised: none" in text
 
 
 def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
@@ -72,7 +72,7 @@ def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
   heads.classifier_logits(model, 2)
   with caplog.at_level(logging.INFO, "absl"):
     checkpoints.init_from_checkpoint(path, is_training=True)
-  assert ("of another shape, newly initialised: output_weights "
+  assert ("of a different shape, newly initialised: output_weights "
           "(checkpoint [3, 8], model [2, 8])") in caplog.text
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())

@@ -21,7 +21,7 @@ def restored_session(checkpoint, session_config=None):
     session_config: tf.ConfigProto, or None.
 
   Raises:
-    InputError: the checkpoint is of another model, or damaged.
+    InputError: the checkpoint is of a different model, or damaged.
   """
   checkpoints.check_fits(checkpoint, {v.op.name: v.shape.as_list()
                                   for v in tf.global_variables()})
@@ -39,12 +39,12 @@ class Predictor:
     tokenizer: of tokenization.py.
     checkpoint: str, where all variables come from.
     build: function of the model that returns a tensor [B, ...].
-    max_seq_length: int, most tokens of a text or pair; longer ones are
+    max_seq_length: int, maximum tokens of a text or pair; longer ones are
       truncated.
     batch_size: int, texts per call of the model.
 
   Raises:
-    InputError: the checkpoint is of another model, or damaged.
+    InputError: the checkpoint is of a different model, or damaged.
   """
 
   def __init__(self, config, tokenizer, checkpoint, build, max_seq_length=512,

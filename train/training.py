@@ -153,7 +153,7 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
     estimator: TPUEstimator.
     options: flags.
     train_input_fn_at: function of the step that reading begins at, which
-      returns an `input_fn`: another order for another step.
+      returns an `input_fn`: different steps give different orders.
     num_train_steps: int, global step to end at.
     evaluator: outputs.Evaluator, or None.
 

@@ -14,7 +14,7 @@ from util.errors import InputError
 
 
 def path_beside(checkpoint, patterns):
-  """Returns the first file beside a checkpoint that matches, or None.
+  """Returns the first matching file next to a checkpoint, or None.
 
   Args:
     checkpoint: str, path of a checkpoint, or of a folder with some, or None.
@@ -46,7 +46,7 @@ def find_checkpoint(init_checkpoint):
 
 
 def read_task(init_checkpoint):
-  """Returns the dict of `task.json` beside a checkpoint; empty without it.
+  """Returns the dict of `task.json` next to a checkpoint; empty without it.
 
   Raises:
     InputError: it is no JSON, or has not as many labels as the classifier.
@@ -65,7 +65,7 @@ def read_task(init_checkpoint):
 def init_from_checkpoint(init_checkpoint, is_training):
   """Makes the model's variables start from a checkpoint, by equal names.
 
-  Reports what was loaded, newly initialised, unused, and of another shape.
+  Reports what was loaded, newly initialised, unused, and of a different shape.
 
   Args:
     init_checkpoint: str, path of a checkpoint, or of a folder with some.
@@ -73,7 +73,7 @@ def init_from_checkpoint(init_checkpoint, is_training):
 
   Raises:
     InputError: a variable of the encoder or of the embeddings (any variable,
-      unless training) is absent or has another shape.
+      unless training) is absent or has a different shape.
   """
   path = find_checkpoint(init_checkpoint)
   saved = saved_shapes(path)
@@ -106,7 +106,7 @@ def init_from_checkpoint(init_checkpoint, is_training):
 
   logging.info("%s: %d variables loaded", path, len(loaded))
   for what, names in (("newly initialised", new), ("unused", unused),
-                      ("of another shape, newly initialised", wrong)):
+                      ("of a different shape, newly initialised", wrong)):
     logging.info("  %s: %s", what, ", ".join(names) or "none")
   tf.train.init_from_checkpoint(path, {name: name for name in loaded})
 

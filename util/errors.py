@@ -22,7 +22,7 @@ def run(main, takes_arguments=False):
     logging.set_verbosity(logging.INFO)
     logging.get_absl_handler().setFormatter(
         standard_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    # TensorFlow tells the deprecation of most of what it is used for here.
+    # Silences TensorFlow's deprecation warnings.
     standard_logging.getLogger("tensorflow").setLevel("ERROR")
     try:
       if takes_arguments:

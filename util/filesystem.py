@@ -11,7 +11,7 @@ import os
 
 from util.errors import InputError
 
-_BUFFER_SIZE = 1 << 20  # bytes, of a read from another file system
+_BUFFER_SIZE = 1 << 20  # bytes, of a read from a remote file system
 
 
 def _tensorflow():
@@ -169,7 +169,7 @@ def whole_folder(path):
   """
   gfile = _tensorflow().io.gfile
   if gfile.exists(path):
-    raise InputError("%s exists already: remove it, or choose another "
+    raise InputError("%s exists already: remove it, or choose a different "
                      "--output_dir" % path)
   unfinished = "%s.%d.tmp" % (path.rstrip("/"), os.getpid())
   make_folder(unfinished)

@@ -1,4 +1,4 @@
-"""What lies in an output folder: descriptions, checkpoints, results."""
+"""What an output folder has: descriptions, checkpoints, results."""
 
 import collections
 import csv
@@ -17,7 +17,7 @@ from absl import logging
 from util import checkpoints, filesystem
 from util.errors import InputError
 
-# When one checkpoint is better than another.
+# When a checkpoint is better.
 BestRule = collections.namedtuple("BestRule", ["metric", "higher_is_better"])
 
 
@@ -31,7 +31,7 @@ def prepare_output_dir(options, descriptions, files=()):
     files: list of (path, name) to copy there, such as the vocabulary.
 
   Raises:
-    InputError: the folder has checkpoints of another description, or a name
+    InputError: the folder has checkpoints of a different description, or a name
       that TensorFlow takes for a pattern.
   """
   if re.search(r"[][*?]", options.output_dir):
@@ -46,7 +46,7 @@ def prepare_output_dir(options, descriptions, files=()):
         tf.io.gfile.exists(path) and filesystem.read_text(path) != text):
       raise InputError(
           "%s says that the checkpoints there were made otherwise than asked "
-          "for now: choose another --output_dir" % path)
+          "for now: choose a different --output_dir" % path)
     filesystem.write_text(path, text)
   with tf.io.gfile.GFile(
       os.path.join(options.output_dir, "command.txt"), "a") as writer:
@@ -71,7 +71,7 @@ class Evaluator:
     evaluate_fn: function of a checkpoint path that returns a dict of results
       (name -> number).
     best_rule: BestRule.
-    files: names of files of `output_dir` to keep beside the best checkpoint.
+    files: names of files of `output_dir` to keep next to the best checkpoint.
     early_stop_evals: int, evaluations without a better one after which to stop;
       None for never.
   """

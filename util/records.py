@@ -19,8 +19,8 @@ from util.errors import InputError
 
 # A feature of a record. `dtype` is "int" or "float". `length` is the number of
 # values: an int, None for a length that varies (padded with 0 in a batch), or 0
-# for a scalar. `rows`, if given, is into how many rows of equal, varying length
-# the values are separated.
+# for a scalar. `rows`: number of equal-length rows that the values are split
+# into, None if they are not.
 FeatureSpec = collections.namedtuple(
     "FeatureSpec", ["name", "dtype", "length", "rows"])
 FeatureSpec.__new__.__defaults__ = (None,)
@@ -153,7 +153,7 @@ def check_records(paths, specs, skip_corrupt=False, read_all=False):
 
   Raises:
     InputError: a file is empty or damaged, or its first record lacks a feature
-      or has one of another length.
+      or has one of a different length.
   """
   files = []
   scans = _in_threads(_scan if read_all else _look, paths)
@@ -244,8 +244,8 @@ def _check_record(path, record, specs):
     kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
     found = len(getattr(features[spec.name], kind).value)
     if not found and spec.length != 0:
-      raise InputError("%s: records have no feature %r: made for another task?"
-                       % (path, spec.name))
+      raise InputError("%s: records have no feature %r: are they of a "
+                       "different task?" % (path, spec.name))
     if spec.length and found != spec.length:
       raise InputError(
           "%s: %r has %d values, but the flags say %d: give the "
@@ -321,7 +321,7 @@ def input_fn_builder(files, specs, is_training, max_length=None,
   """Makes an `input_fn` for TPUEstimator.
 
   Training repeats for ever in an order that depends on `seed` alone: give
-  another one after a restart. Otherwise every record is read once. Examples
+  a different one after a restart. Otherwise every record is read once. Examples
   with a feature of varying length are batched with others of like length and
   padded to a multiple of 8, unless `pad_to_max`.
 
