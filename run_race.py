@@ -20,8 +20,8 @@ flags.DEFINE_string("data_dir", None, "Folder with its files.")
 flags.DEFINE_integer("max_seq_length", 512,
                      "Maximum tokens of passage, question and choice.")
 flags.DEFINE_integer("max_query_length", 128,
-                     "Maximum tokens of question and choice; of longer ones the "
-                     "end is kept. The passage is truncated first.")
+                     "Maximum tokens of question and choice; longer ones keep "
+                     "their end. The passage is truncated first.")
 
 _SPECS = tuple(spec if spec.length == 0 else spec._replace(rows=NUM_CHOICES)
                for spec in finetuning.SPECS) + (
