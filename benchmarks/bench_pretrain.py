@@ -251,7 +251,7 @@ def start_arm(arm):
   """Sets this process up as training does; returns the configuration."""
   if FLAGS.allocators[0] == "stock" or arm == "plain":
     training.keep_freed_memory = lambda: None
-  training.start(make_options(arm))
+  training.prepare_process(make_options(arm))
   return modeling.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
 
 

@@ -70,11 +70,13 @@ def batch(real_data):
 def from_session(folder, batch, build):
   loaded = predictor.load_folder(str(folder))
   with tf.Graph().as_default():
-    output = build(heads.create_model(
-        loaded.config, False, *[tf.constant(batch[name]) for name in (
-            "input_ids", "input_mask", "segment_ids")]))
+    # Fed, as they are to what is exported: constants are folded, and rounding
+    # differs.
+    inputs = [tf.placeholder(tf.int32, [None, None]) for _ in range(3)]
+    output = build(heads.create_model(loaded.config, False, *inputs))
     with predictor.restored_session(loaded.checkpoint) as session:
-      return session.run(output)
+      return session.run(output, dict(zip(inputs, (batch[name] for name in (
+          "input_ids", "input_mask", "segment_ids")))))
 
 
 def probabilities(model):

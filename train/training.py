@@ -83,11 +83,16 @@ def start(options):
                          options.train_batch_size,
                          options.gradient_accumulation_steps))
   warn_of_idle_flags(options, _idle_flags(options))
+  prepare_process(options)
+  return workers
+
+
+def prepare_process(options):
+  """Sets what TensorFlow and glibc read of the process."""
   keep_freed_memory()
   if options.use_xla:  # read when the first session starts
     os.environ["TF_XLA_FLAGS"] = (
         os.environ.get("TF_XLA_FLAGS", "") + " --tf_xla_cpu_global_jit")
-  return workers
 
 
 def _idle_flags(options):
