@@ -21,17 +21,16 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import app, flags
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 
-import records  # noqa: E402
 import tokenization  # noqa: E402
+from util import records  # noqa: E402
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Record files: globs.")
 flags.DEFINE_string("text_file", None, "Text, instead of records.")
 flags.DEFINE_integer("max_records", 20000, "Records to read at most.")
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def read_pairs(paths, limit):
@@ -56,7 +55,7 @@ def read_pairs(paths, limit):
 
 def read_lines(path, tokenizer, limit):
   """Yields pairs of neighbouring lines, half of them swapped."""
-  lines = (ROOT / path).read_text(encoding="utf-8").split("\n")
+  lines = pathlib.Path(path).read_text(encoding="utf-8").split("\n")
   numbers = [i for i in range(len(lines) - 1)
              if lines[i].strip() and lines[i + 1].strip()]
   generator = random.Random(0)
