@@ -19,7 +19,7 @@ from tasks import pretraining
 from util import filesystem, records
 from util.progress import Progress
 
-BUCKET_BYTES = 1 << 25  # about how much of the records makes a bucket
+BUCKET_BYTES = 1 << 24  # about how much of the records makes a bucket
 
 
 def count_buckets(text_bytes, settings, num_outputs):
