@@ -3,8 +3,8 @@
 #
 # Lint, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), as far as
 # there is a Python for them, on up to four cores. --quick leaves out the tests
-# that start scripts or read real data. ALBERT_TESTS_STRICT=1: a platform that
-# is missing and a test that is skipped are failures.
+# that start scripts, train or read real data. ALBERT_TESTS_STRICT=1: a platform
+# that is missing and a test that is skipped are failures.
 set -euo pipefail
 cd "$(dirname "$0")"
 

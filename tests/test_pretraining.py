@@ -14,6 +14,8 @@ import run_pretraining
 from train import training
 from util import checkpoints, errors, outputs, records
 
+pytestmark = pytest.mark.slow
+
 SPECS = records.pretraining_specs(16, 4)
 SIZES = {"vocab_size": 50, "hidden_size": 8, "embedding_size": 4,
          "num_hidden_layers": 1, "num_attention_heads": 2,

@@ -24,6 +24,8 @@ import download
 import modeling
 from train import heads
 
+pytestmark = pytest.mark.slow
+
 # Appended to what is printed; the later one of two equal flags counts.
 FINE_TUNING = ["--num_train_epochs=1", "--save_checkpoints_steps=1000"]
 SMALL = {

@@ -16,6 +16,8 @@ import plot_curves
 import run_pretraining
 from train import estimators, heads, training
 
+pytestmark = pytest.mark.slow
+
 BATCH, SEQ, PREDICTIONS, VOCAB = 6, 16, 4, 50
 SIZES = {"vocab_size": VOCAB, "hidden_size": 24, "embedding_size": 8,
          "num_hidden_layers": 2, "num_attention_heads": 4,
