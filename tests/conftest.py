@@ -25,7 +25,7 @@ collect_ignore_glob = [
 
 
 def pytest_configure(config):
-  config.addinivalue_line("markers", "slow: starts scripts, trains, reads real data")
+  config.addinivalue_line("markers", "slow: starts scripts, trains, real data")
   # TensorFlow's own use of what Python and itself deprecate.
   config.addinivalue_line(
       "filterwarnings", "ignore::DeprecationWarning:tensorflow.*")
