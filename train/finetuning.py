@@ -44,7 +44,6 @@ SPECS = (FeatureSpec("input_ids", "int", None),
 Split = collections.namedtuple("Split", ["examples", "make_features"])
 
 
-
 def start(options):
   """Sets up the process, the tokenizer and the configuration.
 
