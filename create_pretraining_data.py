@@ -52,7 +52,8 @@ def define_flags():
                     "Mask single tokens, whole words, or runs of whole words.")
   flags.DEFINE_bool("do_whole_word_mask", None,
                     "Alias: true is --masking=word, false --masking=token.")
-  flags.DEFINE_integer("ngram", 3, "Maximum words in a run, --masking=ngram.")
+  flags.DEFINE_integer("ngram", 3,
+                       "Maximum words in a run with --masking=ngram.")
   flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"],
                     "Label 1 is: the halves are swapped (sop), or the second "
                     "one comes from a different document (nsp).")
@@ -61,7 +62,7 @@ def define_flags():
                        "Maximum masked tokens per record.")
   flags.DEFINE_float("masked_lm_prob", 0.10, "Share of tokens to mask.")
   flags.DEFINE_integer("dupe_factor", 10,
-                       "Passes over the text, each with other masks.")
+                       "Passes over the text, each masked differently.")
   flags.DEFINE_float("short_seq_prob", 0.1,
                      "Share of records made shorter than they could be.")
   flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
@@ -71,7 +72,7 @@ def define_flags():
   flags.DEFINE_bool("legacy_wwm_labels", False,
                     "Make the label of a Chinese character inside a word the "
                     "id of its '##' form, as the first albert_zh models were "
-                    "trained; only to go on from those.")
+                    "trained; only to continue training those.")
 
 
 def create_settings(options, tokenizer):

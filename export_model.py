@@ -1,4 +1,4 @@
-"""Hands a model on: tells what it is, slims it, makes a SavedModel or TFLite.
+"""Inspects, strips or exports a model: SavedModel, TFLite.
 
     python export_model.py --inspect --init_checkpoint=albert_tiny
     python export_model.py --strip --init_checkpoint=output/lcqmc/best \
@@ -8,7 +8,7 @@
     python export_model.py --tflite --init_checkpoint=output/lcqmc/best \
       --output_dir=phone
 
-What a model can tell follows from its variables; each is a signature:
+The signatures that a model has follow from its variables:
   classify         probabilities [B, L] of the labels; score [B] where L is 1
   encode           sequence_output [B, S, H], pooled_output [B, H]
   sentence_vector  vector [B, H], the mean over the tokens
@@ -36,14 +36,14 @@ FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(tokenization)
 flags.adopt_module_key_flags(model_flags)
 flags.DEFINE_string("output_dir", None, "Folder to make.")
-flags.DEFINE_bool("inspect", False, "Tell layout, sizes and what is missing.")
+flags.DEFINE_bool("inspect", False, "Print layout, sizes and what is missing.")
 flags.DEFINE_bool("strip", False, "Write the weights without the optimizer's.")
 flags.DEFINE_bool("saved_model", False, "Write a SavedModel of any batch and "
                   "length, with all signatures.")
 flags.DEFINE_bool("tflite", False, "Write model.tflite, of one signature.")
 flags.DEFINE_enum("signature", None, ["classify", "encode", "sentence_vector",
                                       "masked_lm", "sentence_order"],
-                  "TFLite: what it tells; default: classify, or else encode.")
+                  "TFLite: the signature; default: classify, or else encode.")
 flags.DEFINE_bool("int8", False, "TFLite: weights of 8 bits (dynamic range).")
 flags.DEFINE_integer("batch_size", 1, "TFLite: texts at a time.", 1)
 flags.DEFINE_integer("max_seq_length", 128, "TFLite: tokens of a text.", 1)
@@ -54,7 +54,7 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 def signatures(model, saved, positions):
-  """Builds all that a model with the variables of a checkpoint can tell.
+  """Builds every signature that the variables of a checkpoint allow.
 
   Args:
     model: AlbertModel.
@@ -132,14 +132,14 @@ class Graph:
 
 
 def describe(checkpoint, config):
-  """Says what a checkpoint is, in lines of text.
+  """Describes a checkpoint in lines of text.
 
   Args:
     checkpoint: str.
     config: AlbertConfig, or None.
 
   Raises:
-    InputError: it is no checkpoint of an ALBERT.
+    InputError: it is not an ALBERT checkpoint.
   """
   saved = checkpoints.saved_shapes(checkpoint)
   everything = dict(tf.train.list_variables(checkpoint))

@@ -27,7 +27,7 @@ flags.DEFINE_string("label_field", None, "Of the label.")
 flags.DEFINE_list("labels", None, "The labels, for a task that takes them from "
                   "the training file or the fine-tuned model.")
 flags.DEFINE_bool("skip_bad_rows", False,
-                  "Leave out and count the bad rows of the training and dev "
+                  "Skip and count the bad rows of the training and dev "
                   "files; in the test file, they are errors.")
 flags.DEFINE_enum("metric_for_best", None, metrics.METRICS,
                   "What the best checkpoint is best by; default: as the task "
@@ -37,7 +37,7 @@ flags.DEFINE_integer("max_seq_length", 128,
 
 
 def classifier_head_builder(num_labels):
-  """Returns the head (see estimators.model_fn_builder) for so many labels.
+  """Returns the head (see estimators.model_fn_builder) for a number of labels.
 
   With 0 labels it predicts a number, by squared error.
   """

@@ -26,7 +26,7 @@ flags.DEFINE_integer("max_seq_length", None,
 flags.DEFINE_integer("max_predictions_per_seq", None,
                      "Masked tokens per record; likewise, or 51.")
 flags.DEFINE_integer("num_train_steps", 125000, "Steps of the whole training.")
-flags.DEFINE_integer("num_warmup_steps", 12500, "Steps of rising rate.")
+flags.DEFINE_integer("num_warmup_steps", 12500, "Warm-up steps.")
 flags.DEFINE_integer("max_eval_steps", None,
                      "Batches to evaluate at most; all by default.")
 flags.DEFINE_float("sentence_loss_weight", 1.0,

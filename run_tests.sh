@@ -58,7 +58,7 @@ for platform in $platforms; do
   fi
   echo "== pytest on $platform"
   python_on "$platform" -m pytest -q -o testpaths="tests test_changes.py" \
-    -n auto --maxprocesses=4 --dist=loadfile ${quick[@]+"${quick[@]}"} "$@" ||
+    -n auto --maxprocesses=4 --dist=loadgroup ${quick[@]+"${quick[@]}"} "$@" ||
     status=$?
   case $status in
     0) tested=1 ;;

@@ -44,7 +44,7 @@ def load_vocab(vocab_file):
   for index, token in enumerate(tokens):
     token = token.rstrip("\r")
     if token in vocab:
-      raise InputError("%s:%d: token %r stands in line %d already" % (
+      raise InputError("%s:%d: token %r is on line %d already" % (
           vocab_file, index + 1, token, vocab[token] + 1))
     vocab[token] = index
   return vocab
@@ -56,7 +56,7 @@ def create_tokenizer(vocab_file=None, spm_model_file=None, do_lower_case=True):
     return SentencePieceTokenizer(spm_model_file, do_lower_case)
   if vocab_file:
     return WordPieceTokenizer(vocab_file, do_lower_case)
-  raise InputError("a tokenizer needs --vocab_file or --spm_model_file")
+  raise InputError("--vocab_file or --spm_model_file is required")
 
 
 class _Tokenizer:
@@ -68,7 +68,7 @@ class _Tokenizer:
   """
 
   def tokenize(self, text):
-    """Cuts `text` into a list of tokens; special tokens in it stay whole."""
+    """Splits `text` into a list of tokens; special tokens in it stay whole."""
     tokens = []
     for part in _SPECIAL.split(text):
       if part in SPECIAL_TOKENS:
@@ -82,7 +82,7 @@ class _Tokenizer:
     raise NotImplementedError
 
   def tokenize_with_offsets(self, text):
-    """Like `tokenize_plain`, and says where each token stands in `text`.
+    """Like `tokenize_plain`, and returns where each token is in `text`.
 
     Returns:
       (tokens, spans): lists of str and of (start, end), `text[start:end]` being
@@ -95,7 +95,7 @@ class _Tokenizer:
     raise NotImplementedError
 
   def convert_tokens_to_ids(self, tokens):
-    """Returns a list of ids; a token that is not known gives `unk_id`."""
+    """Returns a list of ids; an unknown token gives `unk_id`."""
     raise NotImplementedError
 
   def convert_ids_to_tokens(self, ids):
@@ -155,7 +155,7 @@ def is_joined(char):
 
 
 class WordPieceTokenizer(_Tokenizer):
-  """BERT's tokenization: basic tokens, then greedy longest pieces of each.
+  """BERT's tokenization: basic tokens, then longest pieces, greedily.
 
   Args:
     vocab_file: path of the vocabulary, one token a line.
@@ -184,7 +184,7 @@ class WordPieceTokenizer(_Tokenizer):
     return text.translate(self._clean)
 
   def basic_tokenize(self, text):
-    """Cuts at white space, punctuation and around each Chinese character."""
+    """Splits at white space, punctuation and around each Chinese character."""
     return self._normalize(text).split()
 
   def _normalize(self, text):
@@ -194,7 +194,7 @@ class WordPieceTokenizer(_Tokenizer):
     return text.translate(self._isolate)
 
   def wordpiece(self, word):
-    """Cuts a basic token into the longest pieces the vocabulary has."""
+    """Splits a basic token into the longest pieces in the vocabulary."""
     if word in self.vocab:
       return [word]
     if len(word) > self.MAX_CHARS_PER_WORD:
@@ -288,7 +288,7 @@ class SentencePieceTokenizer(_Tokenizer):
     return text.lower() if self.do_lower_case else text
 
   def _split(self, piece):
-    """Parts a number from the comma after it, as Google's ALBERT does."""
+    """Separates a number from the comma after it, as Google's ALBERT does."""
     if piece[-1] == "," and piece[-2:-1].isdigit():
       return self._split_number(piece[:-1]) + [","]
     return [piece]
@@ -349,7 +349,7 @@ def truncate_pair(ids_a, ids_b, max_length):
   Args:
     ids_a: list of the first text's ids.
     ids_b: list of the second text's ids, or None.
-    max_length: int, most ids to keep of both together.
+    max_length: int, maximum number of ids of both together.
 
   Returns:
     (ids_a, ids_b), cut at their ends.
@@ -373,7 +373,7 @@ def pack_pair(tokenizer, ids_a, ids_b, max_seq_length):
     tokenizer: where the ids of [CLS] and [SEP] come from.
     ids_a: list of ids.
     ids_b: list of ids, or None.
-    max_seq_length: int, most ids in all; longer pairs are truncated.
+    max_seq_length: int, maximum number of ids; longer pairs are truncated.
 
   Returns:
     (input_ids, segment_ids), two lists of the same length, not padded.

@@ -68,7 +68,7 @@ def _mark_spans(row):
   for span, left, right in (("span1", "_", "_"), ("span2", "[", "]")):
     start, words = target[span + "_index"], target[span + "_text"]
     if text[start:start + len(words)] != words:
-      raise ValueError("%r does not stand at %d of the text" % (words, start))
+      raise ValueError("%r is not at character %d of the text" % (words, start))
     marks += [(start + len(words), right), (start, left)]
   for position, mark in sorted(marks, key=lambda mark: mark[0], reverse=True):
     text = text[:position] + mark + text[position:]
@@ -174,7 +174,7 @@ def find_file(task, data_dir, split):
   for path in paths:
     if tf.io.gfile.exists(path):
       return path
-  raise InputError("no %s file: put %s in place, or change --data_dir" % (
+  raise InputError("no %s file: add %s, or change --data_dir" % (
       split, " or ".join(paths)))
 
 
@@ -219,7 +219,7 @@ def _make_example(task, row, number, is_test):
   text_a, text_b = _find(task.text_a, row), _find(task.text_b, row)
   for text in (text_a, text_b):
     if text is not None and not (isinstance(text, str) and text.strip()):
-      raise ValueError("a text is empty or no text")
+      raise ValueError("a text is empty or not a string")
   label = None
   if not is_test:
     label = str(_find(task.label, row)).strip()

@@ -59,13 +59,13 @@ def _correlation(x, y):
 
 
 def _ranks(x):
-  """Ranks from 0; equal values share the mean of their ranks."""
+  """Ranks from 0; ties get the mean of their ranks."""
   _, which, counts = np.unique(x, return_inverse=True, return_counts=True)
   return (np.cumsum(counts) - (counts + 1) / 2.0)[which]
 
 
 def report(confusion, names):
-  """Words a confusion matrix: scores of each class, then the matrix.
+  """Formats a confusion matrix: scores of each class, then the matrix.
 
   Args:
     confusion: int [C, C], see `classification`.

@@ -64,7 +64,7 @@ def find_cuts(document, length):
 
   Args:
     document: corpus.Document, not empty.
-    length: int, tokens of a pair at most.
+    length: int, maximum number of tokens in a pair.
 
   Returns:
     int [...], in order, from 0 to the number of tokens.

@@ -84,7 +84,7 @@ def read_examples(task_name, data_dir, split):
     if not isinstance(example.choices, list) or not all(
         isinstance(text, str) for text in
         [example.passage, example.question] + example.choices):
-      raise InputError("%s: question %s has something else than text" % (
+      raise InputError("%s: question %s has a value that is not text" % (
           path, example.id))
     if not 2 <= len(example.choices) <= NUM_CHOICES:
       raise InputError("%s: question %s has %d choices, not 2 to %d" % (

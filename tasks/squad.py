@@ -17,7 +17,7 @@ Question = collections.namedtuple(
 # A question with as much of its passage as fits: [CLS] question [SEP] passage
 # [SEP].
 #   number: int, which question.
-#   offset: int, place in the window of the first passage token.
+#   offset: int, index in the window of the first passage token.
 #   first: int, which token of the passage that is.
 #   count: int, passage tokens in this window.
 Window = collections.namedtuple(
@@ -77,7 +77,7 @@ def _cmrc(content):
 def _question(name, text, context, answers, start):
   if not (isinstance(answers, (list, type(None))) and all(
       isinstance(x, str) for x in [text, context] + (answers or []))):
-    raise TypeError("question %s has something else than text" % name)
+    raise TypeError("question %s has a value that is not text" % name)
   return Question(str(name), text, context, answers, find_answer(
       context, answers[0], start) if answers else None)
 
@@ -105,7 +105,7 @@ class Passages:
   Args:
     questions: list of Question.
     tokenizer: of tokenization.py.
-    max_seq_length: int, most ids of a window.
+    max_seq_length: int, maximum number of ids in a window.
     doc_stride: int, passage tokens from one window to the next.
     max_query_length: int, maximum tokens of a question; the rest is cut off.
 
@@ -113,11 +113,11 @@ class Passages:
     questions: as given.
     windows: list of Window, those of a question in a row.
     spans: list of int array [passage tokens, 2], start and end: where the
-      tokens of each question's passage stand in it.
+      tokens of each question's passage are in it.
 
   Raises:
     InputError: no token of a passage fits next to the longest question, or
-      windows would not move on.
+      windows would not advance.
   """
 
   def __init__(self, questions, tokenizer, max_seq_length, doc_stride,

@@ -39,7 +39,7 @@ def _cmrc_exact(text):
 def cmrc_tokens(text):
   """CMRC2018's mixed segmentation, without punctuation.
 
-  A Chinese character is a token; what stands between Chinese characters is cut
+  A Chinese character is a token; what is between Chinese characters is split
   as English: into words, numbers and the marks that are left.
   """
   return [token for part in re.split("([\u4e00-\u9fa5])", _cmrc_exact(text))
@@ -141,7 +141,7 @@ def best_threshold(values, null_scores, has_answer):
   Args:
     values: dict, id -> exact match or F1 where "no answer" is not given; for a
       question without answer that is 1.0 where nothing else was found.
-    null_scores: dict, id -> float, how much speaks for "no answer".
+    null_scores: dict, id -> float, score of "no answer".
     has_answer: dict, id -> bool.
 
   Returns:

@@ -155,7 +155,7 @@ def test_broken_files_are_named_by_line(tmp_path, name, content, message):
     ("tnews", '{"sentence": "a"}', ":1: no field 'label', only sentence"),
     ("wsc", '{"text": "ab", "label": "true", "target": {"span1_index": 0, '
      '"span1_text": "b", "span2_index": 1, "span2_text": "b"}}',
-     ":1: 'b' does not stand at 0"),
+     ":1: 'b' is not at character 0"),
     ("wsc", '{"text": "ab", "label": "true"}', ":1: no field 'target'"),
 ])
 def test_broken_json_is_named_by_line(tmp_path, name, content, message):

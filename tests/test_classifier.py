@@ -113,7 +113,7 @@ def test_two_runs_of_a_seed_are_equal(work, fine_tuned):
   assert np.abs(other - weights).max() > 1e-3
   _, log = succeed(*classify(work, "again", "--do_train",
                              "--num_train_epochs=2"))
-  assert "going on from step 8 of file://%s" % (work / "again") in log
+  assert "resuming from step 8 of file://%s" % (work / "again") in log
   assert checkpoints.start_step(str(work / "again")) == 16
 
 

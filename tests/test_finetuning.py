@@ -220,5 +220,5 @@ def test_a_tokenizer_that_was_given_wins(folder):
 
 def test_what_a_folder_lacks(folder):
   (folder / "config.json").unlink()
-  with pytest.raises(InputError, match="--bert_config_file is needed"):
+  with pytest.raises(InputError, match="--bert_config_file is required"):
     predictor.load_folder(str(folder))

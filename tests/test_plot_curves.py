@@ -200,7 +200,7 @@ def test_the_script(tmp_path):
     ({"names": ["A", "B", "A"]}, "2 --runs .* different --names, not: A, B, A"),
     ({"names": ["A", "A"]}, "2 --runs need as many different --names"),
     ({"smoothing": 1.0}, "--smoothing 1.0: it must be at least 0"),
-    ({"runs": None}, "--runs is needed")])
+    ({"runs": None}, "--runs is required")])
 def test_flags_that_do_not_fit(flags, message):
   plot_curves.FLAGS.mark_as_parsed()
   with flagsaver.flagsaver(**{"runs": ["a", "b"], "output": "x.png", **flags}):

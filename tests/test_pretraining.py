@@ -75,7 +75,7 @@ def test_a_step_back_with_all_paths_as_urls(work, caplog):
   with caplog.at_level(logging.INFO, "absl"):
     pretrain(*args, "--num_train_steps=5", "--export_dir=file://%s" % (
         work / "export"))
-  assert "going on from step 2 of" in caplog.text
+  assert "resuming from step 2 of" in caplog.text
   assert steps_evaluated(folder) == ["2", "4", "5"]
   assert outputs.read_results(str(folder / "eval_results.txt")) != first
   best = checkpoints.latest_checkpoint(str(folder / "best"))

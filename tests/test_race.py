@@ -118,7 +118,7 @@ ROW = {"question": "b", "choice": ["a", "b"], "answer": "a"}
      "question d-c-0 has 5 choices, not 2 to 4"),
     ([[["a"], [dict(ROW, answer=None)], "c"]], "question d-c-0 has no answer"),
     ([[["a"], [dict(ROW, question=None)], "c"]],
-     "question d-c-0 has something else than text"),
+     "question d-c-0 has a value that is not text"),
     ([[["a"], [ROW], "c"], [["b"], [ROW], "c"]],
      "the id d-c-0 occurs twice"),
 ])
@@ -142,7 +142,7 @@ ARTICLE = {"article": "a", "questions": ["b", "c"], "answers": ["A", "B"],
     (dict(ARTICLE, answers=["AB", "A"]),
      "1.txt: not RACE's layout: 'AB' is not in list"),
     (dict(ARTICLE, options=["def", ["g", "h"]]),
-     "question high/1.txt-0 has something else than text"),
+     "question high/1.txt-0 has a value that is not text"),
     ([ARTICLE], "1.txt: not RACE's layout")])
 def test_broken_articles_are_named(tmp_path, content, message):
   folder = tmp_path / "train" / "high"

@@ -158,7 +158,7 @@ def test_training_goes_on_after_kills(work):
     process = subprocess.Popen(
         command("run_pretraining.py", *args), stderr=subprocess.PIPE)
     for line in process.stderr:
-      going_on = re.search(rb"going on from step (\d+)", line)
+      going_on = re.search(rb"resuming from step (\d+)", line)
       if going_on:
         assert int(going_on.group(1)) >= reached
         reached = int(going_on.group(1))
@@ -172,7 +172,7 @@ def test_training_goes_on_after_kills(work):
   end = reached + 20
   _, log = succeed("run_pretraining.py", *args[:-4], *[
       "--num_train_steps=%d" % end, "--save_checkpoints_steps=5"])
-  start = int(re.search(r"going on from step (\d+)", log).group(1))
+  start = int(re.search(r"resuming from step (\d+)", log).group(1))
   assert reached <= start < end
   steps = [int(step) for step in re.findall(r"step (\d+)/", log)]
   assert steps[-1] == end

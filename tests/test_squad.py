@@ -125,7 +125,7 @@ def test_cmrc_own_layout_and_answers_that_are_not_there(work):
       work, "own", "--task_name=CMRC2018", "--do_train", "--do_eval",
       "--train_file=%s" % path, "--dev_file=%s" % path,
       "--train_batch_size=1", "--num_train_epochs=2"))
-  assert ("left out 2 question(s) whose answer does not stand in the passage: "
+  assert ("left out 2 question(s) whose answer is not in the passage: "
           "b, e") in log
   assert results(work / "own")["eval_total"] == 3
   predictions = json.loads((work / "own/dev_predictions.json").read_text())

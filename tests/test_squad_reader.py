@@ -149,7 +149,7 @@ def article(*questions, context="c"):
     (article(dict(QUESTION, answers=[{"text": 5}])), "question a has some"),
     ([{"context_text": "北京", "qas": [
         {"query_id": "a", "query_text": "b", "answers": "北京"}]}],
-     "not SQuAD's or CMRC2018's .*: question a has something else than text"),
+     "not SQuAD's or CMRC2018's .*: question a has a value that is not text"),
 ])
 def test_broken_files_are_named(tmp_path, content, message):
   path = tmp_path / "bad.json"

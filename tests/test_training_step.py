@@ -140,7 +140,7 @@ def test_without_the_sentence_loss_what_only_it_trains_stays(changes):
 
 
 def test_the_loss_is_divided_by_the_masked_tokens_of_the_whole_batch():
-  """A mean of the slices' means would be another number."""
+  """A mean of the slices' means would be a different number."""
   batch = make_features()
   batch["masked_lm_weights"][0] = 0  # 1, 5 and 5 masked tokens in the slices
   (whole,), _ = train(1, make_options(), [batch])
@@ -196,13 +196,14 @@ def test_recomputing_changes_no_gradient(layout, dropout):
 @pytest.mark.parametrize("changes", [
     {}, {"gradient_accumulation_steps": 2}, {"recompute_grads": True}])
 def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
-  losses, variables = train(4, make_options(**changes))
+  one_layer = {"num_hidden_layers": 1}  # compiling takes most of the time
+  losses, variables = train(4, make_options(**changes), **one_layer)
   batches = [make_features(seed) for seed in range(4)]
   with tf.Graph().as_default(), tf.Session() as session:
     placeholders = {name: tf.placeholder(x.dtype, x.shape)
                     for name, x in batches[0].items()}
     names = sorted(placeholders)
-    model_fn = make_model_fn(make_options(**changes))
+    model_fn = make_model_fn(make_options(**changes), **one_layer)
 
     def step(*tensors):
       spec = model_fn(dict(zip(names, tensors)), None,
@@ -232,9 +233,10 @@ def tpu_step_ops(**changes):
         features, None, tf.estimator.ModeKeys.TRAIN, {})
     wanted = [spec.train_op.name, spec.loss.op.name]
     needed = tf.graph_util.extract_sub_graph(graph.as_graph_def(), wanted)
-    shapes = [t.shape for op in graph.get_operations() for t in op.outputs
-              if op.name in {node.name for node in needed.node}]
     nodes = list(needed.node)
+    names = {node.name for node in nodes}
+    shapes = [t.shape for op in graph.get_operations() for t in op.outputs
+              if op.name in names]
     for function in needed.library.function:
       nodes += function.node_def
     return {node.op for node in nodes}, shapes

@@ -25,10 +25,10 @@ flags.DEFINE_bool("pad_to_max", False,
                   "of batching those of similar length.")
 flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.")
 flags.DEFINE_integer("max_train_examples", None,
-                     "Use at most so many training examples, or questions, the "
+                     "Use only this many training examples, or questions: the "
                      "first of the files.")
 flags.DEFINE_float("warmup_proportion", 0.1,
-                   "Share of the steps during which the rate rises.")
+                   "Share of the steps that are warm-up.")
 flags.DEFINE_alias("predict_batch_size", "eval_batch_size")
 
 # The features of every fine-tuning record; tasks add their own. `number`, the

@@ -32,7 +32,7 @@ def restored_session(checkpoint, session_config=None):
 
 
 class Predictor:
-  """Runs a graph that is built once, on batches of texts of like length.
+  """Runs a graph that is built once, on batches of texts of similar length.
 
   Args:
     config: AlbertConfig.
@@ -69,7 +69,7 @@ class Predictor:
     """
     packed = [tokenization.encode_texts(
         self._tokenizer, a, b, self._max_seq_length) for a, b in texts]
-    # Those of like length go together, so that little is padding.
+    # Texts of similar length go together, so that there is little padding.
     order = sorted(range(len(packed)), key=lambda i: len(packed[i][0]))
     found = None
     for start in range(0, len(order), self._batch_size):
@@ -122,8 +122,8 @@ def load_folder(checkpoint, options=None, max_seq_length=None):
                       options.do_lower_case, files["task.json"], do_lower_case)
     do_lower_case = options.do_lower_case
   if "config.json" not in files:
-    raise InputError("--bert_config_file is needed: there is no configuration "
-                     "next to the checkpoint")
+    raise InputError("--bert_config_file is required: there is no "
+                     "configuration next to the checkpoint")
   tokenizer = tokenization.create_tokenizer(
       files.get("vocab.txt"), files.get("spm.model"), do_lower_case)
   config = modeling.load_config(files["config.json"], max_seq_length, tokenizer)

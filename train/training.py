@@ -42,13 +42,13 @@ flags.DEFINE_float("poly_power", 1.0,
                    "Power of the learning rate's decay, 1 for linear.")
 flags.DEFINE_float("weight_decay_rate", 0.01, "Weight decay.")
 flags.DEFINE_integer("save_checkpoints_steps", 1000,
-                     "Save, and evaluate, every so many steps.")
+                     "Steps from one checkpoint, and evaluation, to the next.")
 flags.DEFINE_integer("keep_checkpoint_max", 5,
                      "Newest checkpoints to keep in --output_dir.")
 flags.DEFINE_integer("log_steps", 100,
-                     "Print progress and write summaries every so many steps.")
+                     "Steps from one line of progress and summary to the next.")
 flags.DEFINE_integer("early_stop_evals", None,
-                     "Stop after so many evaluations without a better one.")
+                     "Stop after this many evaluations without improvement.")
 flags.DEFINE_bool("use_horovod", False,
                   "Whether to train with the processes that horovodrun starts.")
 flags.DEFINE_bool("use_fp16", False,
@@ -111,7 +111,7 @@ def _idle_flags(options):
 
 
 def warn_of_idle_flags(options, rules):
-  """Tells of flags that were given and do nothing.
+  """Warns of flags that were given and have no effect.
 
   Args:
     options: flags.
@@ -152,7 +152,7 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
                        evaluator=None):
   """Trains to `num_train_steps`; evaluates at every saved checkpoint.
 
-  Goes on from the newest checkpoint of the output folder, if there is one.
+  Resumes from the newest checkpoint of the output folder, if there is one.
 
   Args:
     estimator: TPUEstimator.
@@ -182,7 +182,7 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
       evaluator.evaluate(step)
     return
   if step:
-    logging.info("going on from step %d of %s", step, options.output_dir)
+    logging.info("resuming from step %d of %s", step, options.output_dir)
   should_stop = evaluator.should_stop if evaluator else lambda: False
   stop = should_stop()
   if options.use_horovod:

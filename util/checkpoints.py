@@ -49,7 +49,7 @@ def read_task(init_checkpoint):
   """Returns the dict of `task.json` next to a checkpoint; empty without it.
 
   Raises:
-    InputError: it is no JSON, or has not as many labels as the classifier.
+    InputError: it is not JSON, or has not as many labels as the classifier.
   """
   path = path_beside(init_checkpoint, ["task.json"])
   task = filesystem.read_json(path) if path else {}
@@ -121,7 +121,7 @@ _OPTIMIZER = re.compile("/adam_[mv]$|^global_step$|loss_scale|good_steps")
 
 @contextlib.contextmanager
 def reading(checkpoint):
-  """Makes an InputError of what TensorFlow says to a damaged checkpoint."""
+  """Makes an InputError of TensorFlow's error about a damaged checkpoint."""
   try:
     yield
   except (tf.errors.OpError, IndexError, RuntimeError) as error:
@@ -285,7 +285,7 @@ def step_of(checkpoint):
 
 
 def start_step(output_dir):
-  """Returns the step that training in `output_dir` will go on from."""
+  """Returns the step that training in `output_dir` will resume from."""
   return step_of(latest_checkpoint(output_dir))
 
 

@@ -41,7 +41,7 @@ def run(main, takes_arguments=False):
 
 
 def require_flags(*names):
-  """Ends the script with one line where a flag it needs was left out."""
+  """Ends the script with one line if a required flag is missing."""
   for name in names:
     if not flags.FLAGS[name].value:
-      raise InputError("--%s is needed; see --help" % name)
+      raise InputError("--%s is required; see --help" % name)

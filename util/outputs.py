@@ -89,11 +89,11 @@ class Evaluator:
   def go_on_from(self, step):
     """Forgets what was evaluated at later steps, whose weights are gone.
 
-    A best checkpoint of a later step gives way to the best one of those that
-    are still there.
+    A best checkpoint of a later step is replaced by the best of the remaining
+    ones.
 
     Args:
-      step: int, global step that training goes on from.
+      step: int, global step that training resumes from.
     """
     history = self._history()
     kept = [row for row in history if int(row["global_step"]) <= step]

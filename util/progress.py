@@ -1,4 +1,4 @@
-"""Shows how far long work is."""
+"""Logs the progress of long work."""
 
 import time
 

@@ -238,7 +238,7 @@ def _check_record(path, record, specs):
   try:
     features = tf.train.Example.FromString(record).features.feature
   except Exception as error:
-    raise InputError("%s: its records are no tf.train.Example (%s)" % (
+    raise InputError("%s: its records are not of type tf.train.Example (%s)" % (
         path, error)) from error
   for spec in specs:
     kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
@@ -320,9 +320,9 @@ def input_fn_builder(files, specs, is_training, max_length=None,
                      drop_remainder=False, shard=(1, 0), skip_corrupt=False):
   """Makes an `input_fn` for TPUEstimator.
 
-  Training repeats for ever in an order that depends on `seed` alone: give
+  Training repeats forever in an order that depends on `seed` alone: give
   a different one after a restart. Otherwise every record is read once. Examples
-  with a feature of varying length are batched with others of like length and
+  with a feature of varying length are batched with others of similar length and
   padded to a multiple of 8, unless `pad_to_max`.
 
   Args:
@@ -335,8 +335,8 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     shuffle_buffer: int, number of records to draw the next one from.
     drop_remainder: bool, drop a last batch that is not full.
     shard: (number of readers, number of this one): no record is read by two.
-      Files are dealt out where there are enough, else records. Hosts of a TPU
-      pod deal by themselves.
+      Files are distributed where there are enough, else records. Hosts of a TPU
+      pod distribute them by themselves.
     skip_corrupt: bool, leave out the rest of a damaged file and say so on the
       standard error output of the process that reads it; otherwise reading it
       is an error: see `naming_damage`.
