@@ -31,15 +31,13 @@ def pytest_configure(config):
       "filterwarnings", "ignore::DeprecationWarning:tensorflow.*")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-  for item in items:
-    if "real_data" in item.fixturenames:
-      item.add_marker("slow")
-    # With --dist=loadgroup, tests that share a fixture go to one process.
-    fixtures = item._fixtureinfo.name2fixturedefs.values()
-    if any(fixture[-1].scope == "module" for fixture in fixtures):
-      item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+def pytest_itemcollected(item):
+  if "real_data" in item.fixturenames:
+    item.add_marker("slow")
+  # With --dist=loadgroup, tests that share a fixture go to one process.
+  fixtures = item._fixtureinfo.name2fixturedefs.values()
+  if any(fixture[-1].scope == "module" for fixture in fixtures):
+    item.add_marker(pytest.mark.xdist_group(item.module.__name__))
 
 
 @pytest.fixture(autouse=True)
