@@ -147,7 +147,7 @@ class VectorSim:
                          "--reference_file, or more pairs")
       mean = vectors.mean(0)
     vectors = (vectors - mean) @ self._matrix
-    # What is the mean itself has no direction, and scores 0.
+    # A vector that equals the mean has no direction.
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return (vectors[::2] * vectors[1::2]).sum(1)
 
@@ -181,12 +181,13 @@ def whitening(vectors, dim=None):
   eigenvalues, u = eigenvalues[::-1], u[:, ::-1]
   # Others are 0 but for rounding: LayerNorm alone takes a direction away.
   count = np.sum(eigenvalues > 1e-9 * eigenvalues[0]) if eigenvalues[0] else 0
-  if count < (dim or 1):
+  kept = dim or max(count, 1)
+  if kept > count:
     raise InputError(
         "%d sentences vary in %d directions, too few to whiten %d: give more "
         "in --reference_file, or a lesser --whitening_dim" % (
-            len(vectors), count, dim or 1))
-  return (u / np.sqrt(eigenvalues))[:, :dim or count]
+            len(vectors), count, kept))
+  return u[:, :kept] / np.sqrt(eigenvalues[:kept])
 
 
 def read_pairs(path):
