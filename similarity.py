@@ -23,7 +23,7 @@ from util import checkpoints, errors, filesystem
 from util.errors import InputError
 
 FLAGS = flags.FLAGS
-DEFAULT_LAYER = -1
+DEFAULT_LAYER = 1
 
 
 class BertSim:
