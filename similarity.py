@@ -23,6 +23,7 @@ from util import checkpoints, errors, filesystem
 from util.errors import InputError
 
 FLAGS = flags.FLAGS
+# Of an unsupervised score; later layers turn from meaning to predicting tokens.
 DEFAULT_LAYER = 1
 
 
