@@ -23,7 +23,7 @@ from util import checkpoints, errors, filesystem
 from util.errors import InputError
 
 FLAGS = flags.FLAGS
-# Of an unsupervised score; later layers turn from meaning to predicting tokens.
+# Whitened, it orders the pairs of LCQMC better than the last one.
 DEFAULT_LAYER = 1
 
 
