@@ -74,10 +74,7 @@ def signatures(model, saved, positions):
                      "pooled_output": model.get_pooled_output()}
   found["sentence_vector"] = {"vector": heads.sentence_vectors(model)}
   if "cls/predictions/output_bias" in saved:
-    batch, count = modeling.get_shape_list(positions, 2, "positions")
-    found["masked_lm"] = {"logits": tf.reshape(
-        model.masked_lm_logits(positions),
-        [batch, count, model.config.vocab_size])}
+    found["masked_lm"] = {"logits": heads.masked_lm_logits(model, positions)}
   if "cls/seq_relationship/output_bias" in saved:
     found["sentence_order"] = {
         "probabilities": tf.nn.softmax(model.sentence_order_logits())}

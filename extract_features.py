@@ -35,9 +35,7 @@ flags.DEFINE_integer("max_seq_length", 512,
 def main():
   errors.require_flags("init_checkpoint", "input_file", "output_file")
   model = predictor.load_folder(FLAGS.init_checkpoint, FLAGS)
-  with filesystem.open_binary(FLAGS.input_file) as reader:
-    texts = [(line.decode("utf-8", "replace").rstrip("\r\n"), None)
-             for line in reader]
+  texts = [(line, None) for line in filesystem.read_lines(FLAGS.input_file)]
   if not texts:
     raise InputError("%s: has no texts" % FLAGS.input_file)
   vectors = predictor.Predictor(

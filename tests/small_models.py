@@ -1,11 +1,15 @@
 """Small models of every kind, run here and by the NumPy reference."""
 
+import json
+import shutil
+
 import numpy as np
 import reference_albert as reference
 import tensorflow.compat.v1 as tf
 
 import modeling
 from train import heads
+from util import checkpoints
 
 BATCH, SEQ = 3, 7
 INPUT_IDS = np.random.RandomState(11).randint(0, 50, size=[BATCH, SEQ])
@@ -136,3 +140,24 @@ def only_biases(attention_bias, ffn_bias):
         assignments.append(variable.assign(
             np.full(variable.shape.as_list(), value, np.float32)))
   return assignments
+
+
+def write_folder(folder, config, vocabulary):
+  """Writes a pretrained model's folder; returns its weights.
+
+  Args:
+    folder: pathlib.Path.
+    config: dict.
+    vocabulary: list of str, tokens of WordPiece; or pathlib.Path of a
+      SentencePiece model.
+  """
+  weights = reference.random_weights(config)
+  checkpoints.write_checkpoint(
+      str(folder), "model.ckpt-7",
+      {name: value.astype(np.float32) for name, value in weights.items()})
+  (folder / "config.json").write_text(json.dumps(config))
+  if isinstance(vocabulary, list):
+    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+  else:
+    shutil.copy(str(vocabulary), str(folder / "spm.model"))
+  return weights

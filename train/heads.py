@@ -61,6 +61,21 @@ def sentence_vectors(model, pooling="mean", layer=-1):
   return tf.reduce_sum(x * weights, 1) / tf.reduce_sum(weights, 1)
 
 
+def masked_lm_logits(model, positions):
+  """Scores every vocabulary entry at the given positions.
+
+  Args:
+    model: AlbertModel.
+    positions: int [B, P], positions in the sequence.
+
+  Returns:
+    float [B, P, V].
+  """
+  batch, count = modeling.get_shape_list(positions, 2, "positions")
+  return tf.reshape(model.masked_lm_logits(positions),
+                    [batch, count, model.config.vocab_size])
+
+
 def span_logits(model):
   """BERT's: scores each token as the first and as the last of an answer.
 

@@ -38,23 +38,28 @@ class Predictor:
     config: AlbertConfig.
     tokenizer: of tokenization.py.
     checkpoint: str, where all variables come from.
-    build: function of the model that returns a tensor [B, ...].
+    build: function of the model, and of int32 [B, ...] for each further
+      feature, that returns a tensor [B, ...].
     max_seq_length: int, maximum tokens of a text or pair; longer ones are
       truncated.
     batch_size: int, texts per call of the model.
+    num_more_features: int, features that `run` is given besides ids and
+      segments.
 
   Raises:
     InputError: the checkpoint is of a different model, or damaged.
   """
 
   def __init__(self, config, tokenizer, checkpoint, build, max_seq_length=512,
-               batch_size=64):
+               batch_size=64, num_more_features=0):
     self._tokenizer = tokenizer
     self._max_seq_length = min(max_seq_length, config.max_position_embeddings)
     self._batch_size = batch_size
     with tf.Graph().as_default():
-      inputs = [tf.placeholder(tf.int32, [None, None]) for _ in range(3)]
-      output = build(heads.create_model(config, False, *inputs))
+      inputs = [tf.placeholder(tf.int32, [None, None])
+                for _ in range(3 + num_more_features)]
+      output = build(heads.create_model(config, False, *inputs[:3]),
+                     *inputs[3:])
       session = restored_session(checkpoint)
       self._call = session.make_callable(output, inputs)
 
@@ -67,25 +72,37 @@ class Predictor:
     Returns:
       float32 array [number of texts, ...], in their order.
     """
-    packed = [tokenization.encode_texts(
-        self._tokenizer, a, b, self._max_seq_length) for a, b in texts]
+    found = [None] * len(texts)
+    for i, values in self.run([tokenization.encode_texts(
+        self._tokenizer, a, b, self._max_seq_length) for a, b in texts]):
+      found[i] = values
+    return np.array(found, np.float32)
+
+  def run(self, features):
+    """Predicts texts that are encoded already.
+
+    Args:
+      features: list with, for each text, lists of int: input_ids, segment_ids
+        and further features. Each is padded with 0 to the longest of a batch.
+
+    Yields:
+      (int, array [...]), in any order: index of a text and what was built.
+    """
     # Texts of similar length go together, so that there is little padding.
-    order = sorted(range(len(packed)), key=lambda i: len(packed[i][0]))
-    found = None
+    order = sorted(range(len(features)), key=lambda i: len(features[i][0]))
     for start in range(0, len(order), self._batch_size):
       batch = order[start:start + self._batch_size]
-      length = len(packed[batch[-1]][0])
-      arrays = np.zeros([3, len(batch), length], np.int32)
-      for row, i in enumerate(batch):
-        input_ids, segment_ids = packed[i]
-        arrays[0, row, :len(input_ids)] = input_ids
-        arrays[1, row, :len(input_ids)] = 1
-        arrays[2, row, :len(input_ids)] = segment_ids
-      values = self._call(*arrays)
-      if found is None:
-        found = np.zeros((len(packed),) + values.shape[1:], np.float32)
-      found[batch] = values
-    return np.zeros([0], np.float32) if found is None else found
+      input_ids, segment_ids, *more = zip(*[features[i] for i in batch])
+      input_mask = [[1] * len(ids) for ids in input_ids]
+      yield from zip(batch, self._call(*map(
+          _padded, [input_ids, input_mask, segment_ids] + more)))
+
+
+def _padded(rows):
+  array = np.zeros([len(rows), max(map(len, rows))], np.int32)
+  for i, row in enumerate(rows):
+    array[i, :len(row)] = row
+  return array
 
 
 # What a model is used with.

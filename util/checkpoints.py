@@ -41,7 +41,8 @@ def find_checkpoint(init_checkpoint):
     # Released models need not be named for a step.
     path = latest_checkpoint(path, "*")
   if not path or not tf.io.gfile.exists(path + ".index"):
-    raise InputError("--init_checkpoint: no checkpoint at %s" % init_checkpoint)
+    raise InputError("no checkpoint at %s: give the path of one, or of a "
+                     "folder with some" % init_checkpoint)
   return path
 
 

@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import os
+import sys
 
 from util.errors import InputError
 
@@ -93,6 +94,24 @@ def read_text(path):
     return read_bytes(path).decode("utf-8-sig")
   except UnicodeDecodeError as error:
     raise InputError("%s: not UTF-8 (%s)" % (path, error)) from error
+
+
+def read_lines(path):
+  """Reads what has one text a line.
+
+  Lines end at "\\n" only; bytes that are not UTF-8 become U+FFFD.
+
+  Args:
+    path: str, or None for standard input.
+
+  Returns:
+    list of str, without the line ends.
+
+  Raises:
+    OSError: it cannot be opened.
+  """
+  with open_binary(path) if path else sys.stdin.buffer as reader:
+    return [line.decode("utf-8", "replace").rstrip("\r\n") for line in reader]
 
 
 def read_json(path):

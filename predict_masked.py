@@ -1,0 +1,134 @@
+"""Fills in [MASK] in texts, with a pretrained model.
+
+    python predict_masked.py 中国的首[MASK]是北京 今天天[MASK]很好
+    python predict_masked.py --input_file=texts.txt --output_file=filled.tsv
+
+Prints a line for each mask: the text, the number of the mask in it, and the
+likeliest tokens with their probabilities, separated by tabs. Where a text has
+several masks, each is predicted on its own, the others being masked: their
+first tokens need not go together.
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from absl import flags
+
+import tokenization
+from train import heads, predictor
+from util import checkpoints, errors, filesystem
+from util.errors import InputError
+
+FLAGS = flags.FLAGS
+
+
+class MaskedPredictor:
+  """Tells what [MASK] stands for; the graph is built once and stays warm.
+
+  Args:
+    model_dir: str, folder with a checkpoint that has masked-LM weights, its
+      configuration and its vocabulary, or path of a checkpoint in one.
+    batch_size: int, texts per call of the model.
+    options: flags that say what is not in the folder, see
+      `predictor.load_folder`, or None.
+
+  Raises:
+    InputError: the folder has no such model.
+  """
+
+  def __init__(self, model_dir="albert_tiny_starter", batch_size=16,
+               options=None):
+    model = predictor.load_folder(model_dir, options)
+    if "cls/predictions/output_bias" not in checkpoints.saved_shapes(
+        model.checkpoint):
+      raise InputError(
+          "%s has no masked-LM weights, as is usual after fine-tuning: give a "
+          "pretrained model" % model.checkpoint)
+    self._tokenizer = model.tokenizer
+    self._max_seq_length = model.config.max_position_embeddings
+    self._predictor = predictor.Predictor(
+        model.config, model.tokenizer, model.checkpoint,
+        lambda encoder, positions: tf.nn.softmax(
+            heads.masked_lm_logits(encoder, positions)),
+        batch_size=batch_size, num_more_features=1)
+
+  def predict(self, texts, top_k=5):
+    """Predicts the masks of texts, each given that the others are masked.
+
+    Args:
+      texts: list of str, each with one [MASK] or more.
+      top_k: int, tokens to tell for each mask.
+
+    Returns:
+      list, for each text, of lists, for each mask in it, of lists of
+      (token, probability), the likeliest first. A token is what the vocabulary
+      has, such as "都", or "##ing" or "▁the" where a word goes on or begins.
+
+    Raises:
+      InputError: a text has no mask or too many tokens for the model.
+    """
+    features = [self._encode(number, text)
+                for number, text in enumerate(texts, 1)]
+    filled = [None] * len(texts)
+    for i, probabilities in self._predictor.run(features):
+      filled[i] = [self._likeliest(row, top_k) for row, _ in zip(
+          probabilities, features[i][2])]  # without the padding
+    return filled
+
+  def _encode(self, number, text):
+    """Returns input_ids, segment_ids and the positions of the masks."""
+    input_ids, segment_ids = tokenization.encode_texts(
+        self._tokenizer, text, None, self._max_seq_length + 1)
+    positions = np.flatnonzero(np.equal(input_ids, self._tokenizer.mask_id))
+    if len(input_ids) > self._max_seq_length:
+      problem = ("has more than the %d tokens that the model can read: "
+                 "shorten it" % self._max_seq_length)
+    elif not len(positions):
+      problem = "has no [MASK]: write one where a token is to be filled in"
+    else:
+      return input_ids, segment_ids, positions
+    raise InputError("text %d (%s) %s" % (
+        number, text if len(text) <= 40 else text[:40] + "...", problem))
+
+  def _likeliest(self, probabilities, top_k):
+    ids = np.argsort(-probabilities, kind="stable")[:top_k]
+    return list(zip(self._tokenizer.convert_ids_to_tokens(ids),
+                    probabilities[ids].tolist()))
+
+
+def define_flags():
+  """Defines the script's flags; who imports MaskedPredictor has others."""
+  flags.adopt_module_key_flags(tokenization)
+  flags.DEFINE_string("model_dir", "albert_tiny_starter",
+                      "Folder with a pretrained model.")
+  flags.DEFINE_string("bert_config_file", None, "Configuration of the model "
+                      "(JSON); default: the one in --model_dir.")
+  flags.DEFINE_string("input_file", None,
+                      "Texts, one a line; default, if none are given as "
+                      "arguments: standard input.")
+  flags.DEFINE_string("output_file", None,
+                      "What to write; default: standard output.")
+  flags.DEFINE_integer("top_k", 5, "Tokens to tell for each mask.", 1)
+
+
+def main(texts):
+  if texts and FLAGS.input_file:
+    raise InputError("give texts or --input_file, not both")
+  texts = texts or filesystem.read_lines(FLAGS.input_file)
+  if not texts:
+    raise InputError("%s: has no texts" % (FLAGS.input_file or
+                                           "standard input"))
+  filled = MaskedPredictor(FLAGS.model_dir, options=FLAGS).predict(
+      texts, FLAGS.top_k)
+  lines = "".join("\t".join([text, str(number)] + [
+      "%s %.4f" % choice for choice in choices]) + "\n"
+                  for text, masks in zip(texts, filled)
+                  for number, choices in enumerate(masks, 1))
+  if FLAGS.output_file:
+    filesystem.write_text(FLAGS.output_file, lines)
+  else:
+    print(lines, end="")
+
+
+if __name__ == "__main__":
+  define_flags()
+  errors.run(main, takes_arguments=True)
