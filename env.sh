@@ -130,6 +130,10 @@ print({"1.15": "tf1", "2.15": "tf2"}[tensorflow.__version__[:4]],
 
   install() {
     [[ -x $venv/bin/python ]] || "$1" -m venv "$venv" || return
+    # Horovod is built against the TensorFlow that is there.
+    if [[ ${requirements[*]} == *horovod* ]]; then
+      export PIP_NO_BUILD_ISOLATION=0
+    fi
     adapted_requirements >"$venv/requirements.txt" &&
       # An old pip does not know the tags of current wheels.
       "$venv/bin/python" -m pip install -q --upgrade pip &&

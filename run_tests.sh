@@ -48,12 +48,13 @@ for platform in $platforms; do
   fi
   # Built from source, which takes minutes: where it cannot be, its tests are
   # skipped.
-  if [[ $platform == tf1 ]] && type -P cmake c++ >/dev/null &&
-    ! python_on tf1 -c "import horovod.tensorflow" 2>/dev/null; then
+  if type -P cmake c++ >/dev/null &&
+    ! python_on "$platform" -c "import horovod.tensorflow" 2>/dev/null; then
     echo "== Horovod"
     HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 \
       HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_GLOO=1 \
-      python_on tf1 -m pip install -q -r requirements/horovod.txt psutil ||
+      python_on "$platform" -m pip install -q --no-build-isolation \
+      -r requirements/horovod.txt ||
       echo "Horovod cannot be built here"
   fi
   echo "== pytest on $platform"

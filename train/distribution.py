@@ -87,9 +87,21 @@ def _horovod():
 
 def _horovod_mean(tensors):
   hvd = _horovod()
-  # Names that do not depend on the order in which a rank built its graph.
-  return [hvd.allreduce(tensor, op=hvd.Average, name="mean_%d_%d" % (
-      len(tensors), number)) for number, tensor in enumerate(tensors)]
+
+  def mean(tensor, number):
+    # A name that does not depend on the order in which a rank built its graph.
+    return hvd.allreduce(tensor, op=hvd.Average, name="mean_%d_%d" % (
+        len(tensors), number))
+
+  # TF 2.15 computes what follows from constants when a session optimizes a
+  # graph; a rank that did so alone would wait for the others forever. So
+  # scalars, some of which are constants, are sent with the step, which is none.
+  scalars = [i for i, tensor in enumerate(tensors) if not tensor.shape.ndims]
+  step = tf.cast(tf.train.get_or_create_global_step(), tf.float32)
+  packed = tf.stack([tensors[i] for i in scalars] + [step])
+  means = dict(zip(scalars, tf.unstack(mean(packed, len(tensors)))))
+  return [means[i] if i in means else mean(tensor, i)
+          for i, tensor in enumerate(tensors)]
 
 
 def _tpu_mean(tensors):
