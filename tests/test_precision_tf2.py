@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from test_training_step import LAYOUTS, make_features, make_model_fn
-from test_training_step import make_options, train
+from test_training_step import (
+  LAYOUTS,
+  make_features,
+  make_model_fn,
+  make_options,
+  train,
+)
 
 import modeling
 
