@@ -33,7 +33,8 @@ def make_options(**changes):
       optimizer="lamb", learning_rate=0.005, poly_power=1.0,
       weight_decay_rate=0.01, gradient_accumulation_steps=1,
       recompute_grads=False, precision="float32", use_xla=False,
-      use_horovod=False, use_tpu=False, init_checkpoint=None, output_dir=None, log_steps=1)
+      use_horovod=False, use_tpu=False, init_checkpoint=None, output_dir=None,
+      log_steps=1)
   options.update(changes)
   return types.SimpleNamespace(**options)
 
