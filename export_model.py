@@ -84,12 +84,14 @@ def signatures(model, saved, positions):
 
 
 def matmul_by_heads(a, b, transpose_b=False):
-  """tf.matmul of [1, N, S, K] and [1, N, K, T], or [1, N, T, K] if transposed.
+  """tf.matmul; of [1, N, S, K] and [1, N, K, T], head by head.
 
   TFLite's batched product is slower on two threads than on one; its product of
   two matrices, the second one transposed, is not. That pays for one long text;
   for 32 texts at a time the batched product is faster.
   """
+  if a.shape.ndims == 2:
+    return tf.matmul(a, b, transpose_b=transpose_b)
   if not transpose_b:
     b = tf.transpose(b, [0, 1, 3, 2])
   return tf.expand_dims(tf.stack([

@@ -215,7 +215,17 @@ def initializer(config):
   return tf.truncated_normal_initializer(stddev=config.initializer_range)
 
 
-def dense(x, units, config, scope, activation=None):
+def bfloat16_matmul(x, y, **kwargs):
+  """tf.matmul of float32 tensors in bfloat16; the result is float32 again.
+
+  So are the gradients. What is not a matrix multiplication is not rounded.
+  """
+  product = tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(y, tf.bfloat16),
+                      **kwargs)
+  return tf.cast(product, tf.float32)
+
+
+def dense(x, units, config, scope, activation=None, matmul=tf.matmul):
   """A fully connected layer with variables `scope/kernel`, `scope/bias`.
 
   Args:
@@ -224,6 +234,7 @@ def dense(x, units, config, scope, activation=None):
     config: AlbertConfig.
     scope: str, variable scope; called again, it uses the same variables.
     activation: name in ACTIVATIONS, or None.
+    matmul: `tf.matmul`, or a function to use instead.
 
   Returns:
     float [M, units].
@@ -233,7 +244,7 @@ def dense(x, units, config, scope, activation=None):
                              initializer=initializer(config))
     bias = tf.get_variable("bias", [units],
                            initializer=tf.zeros_initializer())
-    x = tf.nn.bias_add(tf.matmul(x, kernel), bias)
+    x = tf.nn.bias_add(matmul(x, kernel), bias)
     return ACTIVATIONS[activation](x) if activation else x
 
 
@@ -344,10 +355,9 @@ class AlbertModel:
       token_type_ids: int [B, S], segment of each token; None for all 0.
       use_one_hot_embeddings: bool, look embeddings up by a matrix product,
         which is faster on a TPU.
-      recompute_grads: bool, compute each block again in the backward pass, in
-        place of keeping what it computes.
-      matmul: what attention multiplies [B, N, S, D] matrices by in the forward
-        pass: `tf.matmul`, or a faster one.
+      recompute_grads: bool, compute each block again in the backward pass
+        instead of keeping what it computes.
+      matmul: what multiplies matrices: `tf.matmul`, or a faster function.
 
     Raises:
       ValueError: `input_ids` is not of rank 2 or S is too large for `config`.
@@ -357,6 +367,7 @@ class AlbertModel:
         is_training) else None
     self._use_one_hot_embeddings = use_one_hot_embeddings
     self._matmul = matmul
+    self._dense = functools.partial(dense, config=config, matmul=matmul)
     self._batch, self._sequence = get_shape_list(input_ids, 2, "input_ids")
     if (isinstance(self._sequence, int) and
         self._sequence > config.max_position_embeddings):
@@ -389,8 +400,9 @@ class AlbertModel:
             x = recompute(block, x) if recompute_grads else block(x)
           self._layers.append(x)
       first_tokens = tf.squeeze(self.get_sequence_output()[:, 0:1, :], [1])
-      self._pooled_output = dense(first_tokens, config.hidden_size, config,
-                                  "pooler/dense", "tanh")
+      self._pooled_output = self._dense(
+          first_tokens, config.hidden_size, scope="pooler/dense",
+          activation="tanh")
 
   def get_embedding_table(self):
     """Returns the word embeddings, float [V, E]."""
@@ -425,14 +437,14 @@ class AlbertModel:
     x = tf.gather(self._layers[-1], tf.reshape(
         tf.cast(positions, tf.int32) + offsets, [-1]))  # [B*P, H]
     with tf.variable_scope("cls/predictions", reuse=tf.AUTO_REUSE):
-      x = dense(x, self._masked_lm_width(), self.config, "transform/dense",
-                self.config.hidden_act)
+      x = self._dense(x, self._masked_lm_width(), scope="transform/dense",
+                      activation=self.config.hidden_act)
       x = layer_norm(x, "transform/LayerNorm")
       bias = tf.get_variable("output_bias", [self.config.vocab_size],
                              initializer=tf.zeros_initializer())
       x = self._to_embedding_width(x)  # [B*P, E]
       return tf.nn.bias_add(
-          tf.matmul(x, self._embedding_table, transpose_b=True), bias)
+          self._matmul(x, self._embedding_table, transpose_b=True), bias)
 
   def sentence_order_logits(self):
     """Scores "in order" against "swapped".
@@ -516,7 +528,7 @@ class AlbertModel:
         self._projection = tf.get_variable(
             "word_embeddings_2", [config.embedding_size, config.hidden_size],
             initializer=initializer(config))
-        x = tf.matmul(x, self._projection)
+        x = self._matmul(x, self._projection)
       return self._finish_embedding(x, token_type_ids)
 
   def _look_up_words(self, input_ids):
@@ -557,15 +569,15 @@ class AlbertModel:
 
     y = layer_norm(x, scopes.attention_norm) if pre_norm else x
     y = self._attend(y, mask_bias, scopes.attention, salt)
-    y = dense(y, config.hidden_size, config, scopes.attention_output)
+    y = self._dense(y, config.hidden_size, scope=scopes.attention_output)
     x += self.dropout(y, config.hidden_dropout_prob, salt + 1)
     if not pre_norm:
       x = layer_norm(x, scopes.attention_norm)
 
     y = layer_norm(x, scopes.output_norm) if pre_norm else x
-    y = dense(y, config.intermediate_size, config, scopes.intermediate,
-              config.hidden_act)
-    y = dense(y, config.hidden_size, config, scopes.output)
+    y = self._dense(y, config.intermediate_size, scope=scopes.intermediate,
+                    activation=config.hidden_act)
+    y = self._dense(y, config.hidden_size, scope=scopes.output)
     x += self.dropout(y, config.hidden_dropout_prob, salt + 2)
     return x if pre_norm else layer_norm(x, scopes.output_norm)
 
@@ -576,7 +588,7 @@ class AlbertModel:
     head_size = config.hidden_size // heads
 
     def split_heads(name):
-      y = dense(x, config.hidden_size, config, scope + "/" + name)
+      y = self._dense(x, config.hidden_size, scope=scope + "/" + name)
       y = tf.reshape(y, [self._batch, self._sequence, heads, head_size])
       return tf.transpose(y, [0, 2, 1, 3])  # [B, N, S, D]
 
@@ -609,13 +621,13 @@ class AlbertModel:
     def backward(example, query, key, value, mask_bias, context, gradient):
       probs = probabilities(query, key, mask_bias)
       probs_gradient = dropout(
-          tf.matmul(gradient, value, transpose_b=True), example)
+          matmul(gradient, value, transpose_b=True), example)
       # The sum of probs * probs_gradient, but over D instead of S.
       mean = tf.reduce_sum(gradient * context, -1, keepdims=True)
       scores_gradient = probs * (probs_gradient - mean)
-      return (tf.matmul(scores_gradient, key),
-              tf.matmul(scores_gradient, query, transpose_a=True),
-              tf.matmul(dropout(probs, example), gradient, transpose_a=True))
+      return (matmul(scores_gradient, key),
+              matmul(scores_gradient, query, transpose_a=True),
+              matmul(dropout(probs, example), gradient, transpose_a=True))
 
     def run(function, outputs, *tensors):
       if not self._one_example_at_a_time:
@@ -646,7 +658,7 @@ class AlbertModel:
     """Takes the masked-LM transform, [M, H], back to [M, E]."""
     if self._projection is None:
       return x
-    return tf.matmul(x, self._projection, transpose_b=True)
+    return self._matmul(x, self._projection, transpose_b=True)
 
   def _to_3d(self, x):
     return tf.reshape(

@@ -2,7 +2,7 @@
 
 import tensorflow.compat.v1 as tf
 
-from modeling import AlbertModel, BlockScopes, dense
+from modeling import AlbertModel, BlockScopes
 
 
 class GoogleAlbertModel(AlbertModel):
@@ -29,8 +29,8 @@ class GoogleAlbertModel(AlbertModel):
                                  token_type_ids)  # [B*S, E]
     if self.config.embedding_width == self.config.hidden_size:
       return x
-    return dense(x, self.config.hidden_size, self.config,
-                 "encoder/embedding_hidden_mapping_in")
+    return self._dense(x, self.config.hidden_size,
+                       scope="encoder/embedding_hidden_mapping_in")
 
   def _masked_lm_width(self):
     return self.config.embedding_width

@@ -32,8 +32,9 @@ def make_options(**changes):
   options = dict(
       optimizer="lamb", learning_rate=0.005, poly_power=1.0,
       weight_decay_rate=0.01, gradient_accumulation_steps=1,
-      recompute_grads=False, use_fp16=False, use_xla=False, use_horovod=False,
-      use_tpu=False, init_checkpoint=None, output_dir=None, log_steps=1)
+      recompute_grads=False, precision="float32", use_xla=False,
+      use_horovod=False, use_tpu=False, init_checkpoint=None, output_dir=None,
+      log_steps=1)
   options.update(changes)
   return types.SimpleNamespace(**options)
 
@@ -122,7 +123,7 @@ def test_slices_make_the_step_of_the_whole_batch(layout, optimizer, changes):
 
 
 @pytest.mark.parametrize("changes", [
-    {"optimizer": "lamb", "use_fp16": True},
+    {"optimizer": "lamb", "precision": "fp16"},
     {"optimizer": "adamw", "gradient_accumulation_steps": 2}])
 def test_without_the_sentence_loss_what_only_it_trains_stays(changes):
   # The rate of the first step is 0.
@@ -266,7 +267,7 @@ def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
 def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
   """The loss is finite here and one of its gradients is not."""
   options = make_options(
-      use_fp16=True, gradient_accumulation_steps=num_slices)
+      precision="fp16", gradient_accumulation_steps=num_slices)
 
   def head(model, features):
     output = run_pretraining.pretraining_head(model, features, 1.0)
@@ -309,7 +310,7 @@ def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
 def test_mixed_precision_makes_the_steps_of_single_precision():
   """Where no unit computes in half precision, scaling alone is left."""
   losses, variables = train(3, make_options())
-  scaled_losses, scaled = train(3, make_options(use_fp16=True))
+  scaled_losses, scaled = train(3, make_options(precision="fp16"))
   np.testing.assert_allclose(scaled_losses, losses, rtol=1e-5)
   for name, value in variables.items():
     np.testing.assert_allclose(scaled[name], value, rtol=1e-5, atol=1e-5,

@@ -58,7 +58,9 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
     model = heads.create_model(
         config, is_training, rows("input_ids"), rows("input_mask"),
         rows("segment_ids"), use_one_hot_embeddings=options.use_tpu,
-        recompute_grads=is_training and options.recompute_grads)
+        recompute_grads=is_training and options.recompute_grads,
+        matmul=modeling.bfloat16_matmul if (
+            is_training and options.precision == "bf16") else tf.matmul)
     return head(model, features)
 
   def train_spec(features):
@@ -90,7 +92,7 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
         options.poly_power)
     optimizer = {"adamw": AdamW, "lamb": LAMB}[options.optimizer](
         rate, options.weight_decay_rate)
-    if options.use_fp16:
+    if options.precision == "fp16":
       optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(
           optimizer)
     train_op, loss, values = optimization.create_train_op(

@@ -51,8 +51,10 @@ flags.DEFINE_integer("early_stop_evals", None,
                      "Stop after this many evaluations without improvement.")
 flags.DEFINE_bool("use_horovod", False,
                   "Whether to train with the processes that horovodrun starts.")
-flags.DEFINE_bool("use_fp16", False,
-                  "Whether to train in mixed precision with loss scaling.")
+flags.DEFINE_enum("precision", "float32", ["float32", "fp16", "bf16"],
+                  "Training in mixed precision: fp16 with loss scaling, for "
+                  "GPUs; bf16 in matrix multiplications, for TPUs and TF 2.15.")
+flags.DEFINE_bool("use_fp16", False, "The same as --precision=fp16.")
 flags.DEFINE_bool("use_xla", False, "Whether to compile with XLA.")
 flags.DEFINE_integer("random_seed", 12345,
                      "Seed of initial weights, dropout and reading order.")
@@ -82,6 +84,14 @@ def start(options):
                      "--gradient_accumulation_steps %d" % (
                          options.train_batch_size,
                          options.gradient_accumulation_steps))
+  if options.use_fp16:
+    if options.precision == "bf16":
+      raise InputError("--use_fp16 contradicts --precision=bf16")
+    options.precision = "fp16"
+  if (options.precision == "bf16" and not options.use_tpu and
+      tf.__version__.startswith("1.")):
+    raise InputError("--precision=bf16 needs a TPU or TensorFlow 2.15, not %s"
+                     % tf.__version__)
   warn_of_idle_flags(options, _idle_flags(options))
   prepare_process(options)
   return workers
@@ -100,13 +110,14 @@ def _idle_flags(options):
   return [
       (["train_batch_size", "gradient_accumulation_steps", "recompute_grads",
         "optimizer", "learning_rate", "poly_power", "weight_decay_rate",
+        "precision",
         "save_checkpoints_steps", "keep_checkpoint_max", "use_horovod"],
        options.do_train, "--do_train", False),
       (["tpu_name"], options.use_tpu, "--use_tpu", True),
       (["tpu_zone", "gcp_project", "num_tpu_cores", "iterations_per_loop"],
        options.use_tpu, "--use_tpu", False),
       # Elsewhere it scales the loss, and computes in single precision.
-      (["use_fp16"], not options.use_fp16 or
+      (["use_fp16", "precision"], options.precision != "fp16" or
        tf.config.experimental.list_physical_devices("GPU"), "a GPU", False)]
 
 
