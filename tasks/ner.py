@@ -326,7 +326,7 @@ class Texts:
       half of those that fit.
 
   Attributes:
-    examples: as given.
+    examples, labels: as given.
     windows: list of Window, those of a text in a row.
     spans: list of int array [tokens, 2], start and end of each token.
     label_ids: list of int array [tokens], 0 where the entities are not known.
@@ -344,6 +344,7 @@ class Texts:
                        "--doc_stride at least 1, not %d" % (
                            max_seq_length, doc_stride))
     self.examples = examples
+    self.labels = labels
     self.windows, self.spans, self.label_ids = [], [], []
     self._tokenizer = tokenizer
     self._tokens = []  # arrays of ids
@@ -389,11 +390,15 @@ class Texts:
       joined[window.number].append(inside[window.decides == 1])
     return [np.concatenate(parts) for parts in joined]
 
-  def count_inexact(self, labels):
-    """Returns how many known entities are not found by their own labels."""
-    return sum(
-        len(set(example.entities or []) - set(find_entities(*found, labels)))
-        for example, *found in zip(self.examples, self.label_ids, self.spans))
+  def entities(self, label_ids):
+    """Returns a list of Entity for each text, given labels as `label_ids`."""
+    return [find_entities(*found, self.labels)
+            for found in zip(label_ids, self.spans)]
+
+  def count_inexact(self):
+    """Returns how many known entities are not what their own labels mean."""
+    return sum(len(set(example.entities or []) - set(found)) for example, found
+               in zip(self.examples, self.entities(self.label_ids)))
 
 
 def submission(example, entities):

@@ -69,9 +69,25 @@ class Predictor:
     """
     packed = [tokenization.encode_texts(
         self._tokenizer, a, b, self._max_seq_length) for a, b in texts]
+    found = None
+    for batch, values in self.run(packed):
+      if found is None:
+        found = np.zeros((len(packed),) + values.shape[1:], np.float32)
+      found[batch] = values
+    return np.zeros([0], np.float32) if found is None else found
+
+  def run(self, packed):
+    """Runs the model on ids, those of like length together.
+
+    Args:
+      packed: list of (input_ids, segment_ids), two lists of the same length.
+
+    Yields:
+      (list of int, numbers of some of them; float32 array, what the model says
+      about these, padded to the longest).
+    """
     # Those of like length go together, so that little is padding.
     order = sorted(range(len(packed)), key=lambda i: len(packed[i][0]))
-    found = None
     for start in range(0, len(order), self._batch_size):
       batch = order[start:start + self._batch_size]
       length = len(packed[batch[-1]][0])
@@ -81,11 +97,7 @@ class Predictor:
         arrays[0, row, :len(input_ids)] = input_ids
         arrays[1, row, :len(input_ids)] = 1
         arrays[2, row, :len(input_ids)] = segment_ids
-      values = self._call(*arrays)
-      if found is None:
-        found = np.zeros((len(packed),) + values.shape[1:], np.float32)
-      found[batch] = values
-    return np.zeros([0], np.float32) if found is None else found
+      yield batch, self._call(*arrays)
 
 
 # What a model is used with.
