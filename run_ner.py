@@ -10,11 +10,10 @@ import os
 import sys
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 from tasks import metrics, ner
-from train import crf, estimators, finetuning, heads, tagger, training
+from train import crf, finetuning, tagger, training
 from util import checkpoints, errors, filesystem, outputs
 from util.errors import InputError
 from util.records import FeatureSpec
@@ -42,34 +41,6 @@ flags.DEFINE_bool("mark", False, "Mark entities in the lines of standard input "
 
 _SPECS = finetuning.SPECS + (FeatureSpec("label_mask", "int", None),
                              FeatureSpec("label_ids", "int", None))
-
-
-def head_builder(labels, use_crf):
-  """Returns the head; see estimators.model_fn_builder.
-
-  Args:
-    labels: list of str, see ner.labels_of.
-    use_crf: bool.
-  """
-
-  def head(model, features):
-    logits = heads.token_logits(model, len(labels))  # [B, S, L]
-    label_ids = features["label_ids"]
-    mask = tf.cast(features["label_mask"], tf.float32)
-    if use_crf:
-      totals = -crf.log_likelihood(logits, label_ids, mask,
-                                   crf.transition_scores(labels))
-    else:
-      totals = tf.reduce_sum(
-          mask * tf.nn.sparse_softmax_cross_entropy_with_logits(
-              labels=label_ids, logits=logits), 1)
-    losses = tf.div_no_nan(totals, tf.reduce_sum(mask, 1))  # [B]
-    return estimators.HeadOutput(
-        losses={"example_loss": tf.reduce_sum(losses)},
-        metrics={"example_loss": (losses, tf.ones_like(losses))},
-        predictions={"logits": logits, "loss": losses})
-
-  return head
 
 
 def read_texts(task, names, model):
@@ -172,9 +143,9 @@ def main():
       "task_name": FLAGS.task_name, "labels": labels, "label_tokens": True,
       "crf": use_crf, "by_character": by_character})
   runner = finetuning.Runner(
-      FLAGS, workers, model.config, head_builder(labels, use_crf), _SPECS,
-      {name: finetuning.Split(found.windows, found.make_features)
-       for name, found in texts.items()})
+      FLAGS, workers, model.config, tagger.head_builder(labels, use_crf),
+      _SPECS, {name: finetuning.Split(found.windows, found.make_features)
+               for name, found in texts.items()})
   texts.pop("train", None)  # the runner keeps it until it is written
   decoder = tagger.Decoder(labels)
 

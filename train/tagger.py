@@ -1,11 +1,62 @@
-"""From scores of tokens to entities; a model that stays warm and marks them."""
+"""Finding entities: the head, its decoder, a model that stays warm."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tasks import ner
-from train import crf, heads, predictor
+from train import crf, estimators, heads, predictor
 from util.errors import InputError
+
+
+def head_builder(labels, use_crf):
+  """Returns the head; see estimators.model_fn_builder.
+
+  Args:
+    labels: list of str, see ner.labels_of.
+    use_crf: bool.
+  """
+
+  def head(model, features):
+    logits = heads.token_logits(model, len(labels))  # [B, S, L]
+    label_ids = features["label_ids"]
+    mask = tf.cast(features["label_mask"], tf.float32)
+    if use_crf:
+      totals = -crf.log_likelihood(logits, label_ids, mask,
+                                   crf.transition_scores(labels))
+    else:
+      totals = tf.reduce_sum(
+          mask * tf.nn.sparse_softmax_cross_entropy_with_logits(
+              labels=label_ids, logits=logits), 1)
+    losses = tf.div_no_nan(totals, tf.reduce_sum(mask, 1))  # [B]
+    return estimators.HeadOutput(
+        losses={"example_loss": tf.reduce_sum(losses)},
+        metrics={"example_loss": (losses, tf.ones_like(losses))},
+        predictions={"logits": logits, "loss": losses})
+
+  return head
+
+
+def token_labels(model, labels, has_crf):
+  """Labels the tokens between [CLS] and [SEP].
+
+  Args:
+    model: AlbertModel.
+    labels: list of str, see ner.labels_of.
+    has_crf: bool.
+
+  Returns:
+    int32 [B, S], numbers of labels; 0 at [CLS], [SEP] and padding.
+  """
+  logits = heads.token_logits(model, len(labels))
+  mask = tf.cast(model.input_mask, tf.float32)
+  # Neither the first one nor the last.
+  inside = tf.pad(mask[:, 2:], [[0, 0], [1, 1]])
+  transitions, starts = crf.forbidden(labels)
+  if has_crf:
+    transitions = crf.transition_scores(labels)
+  # A loop cannot be converted to TFLite.
+  scan = tf.scan if logits.shape.as_list()[1] is None else crf.unrolled_scan
+  return crf.viterbi(logits, inside, transitions, starts, scan)
 
 
 class Decoder:
