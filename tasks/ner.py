@@ -126,9 +126,10 @@ def _json_example(row):
     for kind, places in row["label"].items():
       for words, spans in places.items():
         for first, last in spans:
-          if not 0 <= first <= last or text[first:last + 1] != words:
-            raise ValueError("characters %s to %s are %r, not %r" % (
-                first, last, text[first:last + 1], words))
+          if not 0 <= first <= last < len(text) or (
+              text[first:last + 1] != words):
+            raise ValueError("characters %s to %s of the text are not %r" % (
+                first, last, words))
           entities.append(Entity(first, last + 1, kind))
   except (AttributeError, TypeError) as error:
     raise ValueError('"label" is not {kind: {entity: [[first, last]]}} (%s)'

@@ -99,7 +99,7 @@ def log_likelihood(scores, labels, mask, transitions):
   """
   num_labels = scores.shape.as_list()[-1]
   joined = _joined(mask)
-  chosen = tf.one_hot(labels, num_labels)  # [B, S, L]
+  chosen = tf.one_hot(labels, num_labels, dtype=scores.dtype)  # [B, S, L]
   before = tf.pad(chosen[:, :-1], [[0, 0], [1, 0], [0, 0]])
   moves = tf.reshape(
       tf.matmul(tf.reshape(before, [-1, num_labels]), transitions),
@@ -153,15 +153,17 @@ def viterbi(scores, mask, transitions, starts, scan=tf.scan):
       forward, tuple(map(_by_position, (scores, mask, joined))),
       (zeros, tf.cast(zeros, tf.int32)))  # [S, B, L]
 
-  def backward(label, position):  # [B], the label of the position
-    origins, joined_to_next = position
+  def backward(label, position):  # [B], the label of the position before
+    origins, joined = position
     origin = tf.reduce_sum(tf.one_hot(label, num_labels, dtype=tf.int32) *
                            origins, -1)
-    return tf.where(joined_to_next > 0, origin, label)
+    return joined * origin + (1 - joined) * label
 
-  last = tf.argmax(best[-1], -1, output_type=tf.int32)
-  # From the last position to the first, each by what its next one came from.
-  found = scan(backward, (tf.reverse(origins[1:], [0]),
-                          tf.reverse(_by_position(joined)[1:], [0])), last)
-  found = tf.concat([tf.reverse(found, [0]), tf.expand_dims(last, 0)], 0)
+  # Axis 1: where it is -1, TF 1.15 converts to TFLite with a wrong shape.
+  last = tf.argmax(best[-1], 1, output_type=tf.int32)
+  joined = tf.cast(_by_position(joined), tf.int32)
+  before = scan(backward, (tf.reverse(origins, [0]), tf.reverse(joined, [0])),
+                last)  # of the last position first
+  found = tf.reverse(
+      tf.concat([tf.expand_dims(last, 0), before[:-1]], 0), [0])  # [S, B]
   return _by_position(found) * tf.cast(mask, tf.int32)
