@@ -55,6 +55,9 @@ def read_texts(task, names, model):
     (dict, name -> ner.Texts; list of labels; bool, whether each character is a
     token)
   """
+  if not (FLAGS.do_train or model.task.get("label_tokens")):
+    raise InputError("%s has no model that finds entities: train one with "
+                     "--do_train" % model.checkpoint)
   examples = {name: ner.read_examples(
       ner.find_file(task, FLAGS.data_dir, name), name == "test",
       FLAGS.skip_bad_rows) for name in names}
@@ -62,10 +65,7 @@ def read_texts(task, names, model):
                   for entity in example.entities or []}
            for name, found in examples.items()}
   labels = ner.labels_of(kinds["train"]) if FLAGS.do_train else (
-      model.task.get("labels"))
-  if not labels:
-    raise InputError("%s does not say which labels it knows: give one that "
-                     "run_ner.py has trained" % model.checkpoint)
+      model.task["labels"])
   for name, found in kinds.items():
     unknown = sorted(kind for kind in found if "B-" + kind not in labels)
     if unknown:
@@ -119,7 +119,8 @@ def write_entities(name, examples, entities, to_row):
 def mark_lines():
   """Prints the lines of standard input with their entities marked."""
   errors.require_flags("init_checkpoint")
-  lines = sys.stdin.buffer.read().decode("utf-8", "replace").splitlines()
+  lines = [line.decode("utf-8", "replace").rstrip("\r\n")
+           for line in sys.stdin.buffer]
   for line, entities in zip(lines, tagger.EntityTagger(
       FLAGS.init_checkpoint).predict(lines)):
     print(ner.marked(line, entities))

@@ -560,6 +560,19 @@ def test_a_model_that_goes_on_elsewhere(trained, tmp_path):
        *run_ner(tmp_path, tmp_path / "out2", "--do_eval", *args))
   fail("no train file: put .*train.json or .*train.bio in place",
        *run_ner(tmp_path, tmp_path / "out2", "--do_train", *args))
+  (tmp_path / "task.json").write_text('{"labels": ["0", "1"]}')
+  weights = checkpoints.read_weights(checkpoints.latest_checkpoint(
+      str(folder / "out" / "best")))
+  weights["output_weights"] = weights["output_weights"][:2]
+  checkpoints.write_checkpoint(str(tmp_path), "model.ckpt-1", weights)
+  for name in ("config.json", "vocab.txt"):
+    (tmp_path / name).write_bytes(
+        (folder / "out" / "best" / name).read_bytes())
+  fail("model.ckpt-1 has no model that finds entities: train one", *run_ner(
+      tmp_path, tmp_path / "out2", "--do_eval", "--task_name=file",
+      "--init_checkpoint=%s" % tmp_path))
+  fail("has no model that finds entities: fine-tune one", "run_ner.py",
+       "--mark", "--init_checkpoint=%s" % tmp_path)
   assert not (tmp_path / "out2").exists()
 
 
