@@ -19,7 +19,7 @@ from absl import flags, logging
 
 import modeling
 import tokenization
-from train import heads, model_flags, predictor
+from train import crf, heads, model_flags, predictor
 from util import checkpoints, errors, filesystem, transformers_tokenizer
 from util.errors import InputError
 
@@ -37,6 +37,7 @@ _ALBERT_BLOCK = {
 }
 _KINDS = {"kernel": "weight", "gamma": "weight", "beta": "bias",
           "output_weights": "weight", "output_bias": "bias"}
+_POOLER = "bert/pooler/dense/"
 _MAPPING = "albert.encoder.embedding_hidden_mapping_in."
 # Keys of equal name and meaning in both configurations.
 _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers",
@@ -118,12 +119,13 @@ def to_plain_bert(config, weights):
   return plain, found
 
 
-def to_pytorch(config, weights):
+def to_pytorch(config, weights, labels_tokens=False):
   """Converts weights to the parameters of transformers.
 
   Args:
     config: AlbertConfig.
     weights: dict, variable name -> array.
+    labels_tokens: bool, whether the labels are those of tokens, not of texts.
 
   Returns:
     (dict for their `config.json`, dict of parameter name -> array)
@@ -134,6 +136,12 @@ def to_pytorch(config, weights):
   if config.ln_type == "preln":
     raise InputError("ln_type preln cannot be converted: the models of "
                      "transformers normalize after each block, not before")
+  if crf.TRANSITIONS in weights:
+    raise InputError("a CRF cannot be converted: the models of transformers "
+                     "label each token by itself; fine-tune without --crf")
+  if labels_tokens:  # theirs has no pooler
+    weights = {name: value for name, value in weights.items()
+               if not name.startswith(_POOLER)}
   is_albert = config.layout == "google"
   if not is_albert:
     logging.info("albert_zh's layout becomes a BERT: the projection multiplied "
@@ -152,7 +160,8 @@ def to_pytorch(config, weights):
     theirs["embedding_size"] = config.embedding_width
   suffix = "Model"
   if "output_weights" in weights:
-    suffix = "ForSequenceClassification"
+    suffix = "ForTokenClassification" if labels_tokens else (
+        "ForSequenceClassification")
   elif "cls/squad/output_weights" in weights:
     suffix = "ForQuestionAnswering"
   elif "cls/predictions/output_bias" in weights:
@@ -180,9 +189,6 @@ def from_pytorch(theirs, state):
   Raises:
     InputError: it is a different kind of model, or lacks a parameter.
   """
-  kind = (theirs.get("architectures") or [""])[0]
-  if kind.endswith("ForTokenClassification"):
-    raise InputError("%s classifies tokens, which no head here does" % kind)
   is_albert = theirs.get("model_type") == "albert"
   if not is_albert and theirs.get("model_type") != "bert":
     raise InputError("a model of the type %s: albert and bert can be converted"
@@ -218,11 +224,19 @@ def from_pytorch(theirs, state):
             rename(name), list(state[rename(name)].shape), shape))
     elif name.startswith("bert/e"):  # embeddings, encoder
       raise InputError("it lacks %s" % rename(name))
+    elif name.startswith(_POOLER) and _labels_tokens(theirs):
+      weights[name] = np.zeros(shape, np.float32)  # nothing reads it
     else:
       missing.append(rename(name))
   logging.info("%d parameters converted; not there: %s", len(weights),
                ", ".join(missing) or "none")
   return config, weights
+
+
+def _labels_tokens(theirs):
+  """Whether their `config.json` is of a model that labels tokens."""
+  return (theirs.get("architectures") or [""])[0].endswith(
+      "ForTokenClassification")
 
 
 def _variables(config, num_labels):
@@ -251,7 +265,9 @@ def safetensors_numpy():
 def write_pytorch_folder(folder, model):
   """Writes a predictor.Model as transformers read it."""
   config, tokenizer = model.config, model.tokenizer
-  theirs, state = to_pytorch(config, checkpoints.read_weights(model.checkpoint))
+  theirs, state = to_pytorch(
+      config, checkpoints.read_weights(model.checkpoint),
+      model.task.get("label_tokens", False))
   labels = model.task.get("labels")
   if labels:
     theirs["id2label"] = {str(i): label for i, label in enumerate(labels)}
@@ -335,6 +351,9 @@ def from_folder():
         "labels": [labels[key] for key in sorted(labels, key=int)],
         "max_seq_length": config.max_position_embeddings,
         "do_lower_case": settings.get("do_lower_case", FLAGS.do_lower_case)}
+    if _labels_tokens(theirs):
+      files["task.json"].update(
+          label_tokens=True, crf=False, by_character=False)
   with filesystem.whole_folder(FLAGS.output_dir) as folder:
     checkpoints.write_checkpoint(folder, "model.ckpt", weights)
     for name, content in files.items():
@@ -355,7 +374,7 @@ def to_folder():
   checkpoints.check_fits(model.checkpoint, {
       name: shape for name, shape in known.items()
       if name in saved or name.startswith("bert/")})
-  unknown = sorted(set(saved) - set(known))
+  unknown = sorted(set(saved) - set(known) - {crf.TRANSITIONS})
   if unknown:
     raise InputError("%s: transformers have no counterpart of %s" % (
         model.checkpoint, ", ".join(unknown)))

@@ -66,7 +66,7 @@ ITEMS.update({name + "_google": _model(name + "_google", GOOGLE % name)
 ITEMS.update({name: Item(name, ["train.json", "dev.json", "test.json"],
                          [CLUE % {"wsc": "cluewsc2020"}.get(name, name)],
                          "CLUE_DATA_URL", None) for name in (
-    "afqmc", "tnews", "iflytek", "cmnli", "csl", "wsc")})
+    "afqmc", "tnews", "iflytek", "cmnli", "csl", "wsc", "cluener")})
 ITEMS["cmrc2018"] = Item("cmrc2018", ["train.json", "dev.json"],
                          [CLUE % "cmrc2018"], "CLUE_DATA_URL", None)
 ITEMS["c3"] = Item("c3", ["*d-train.json", "*m-train.json", "*d-dev.json",

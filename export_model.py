@@ -10,6 +10,9 @@
 
 The signatures that a model has follow from its variables:
   classify         probabilities [B, L] of the labels; score [B] where L is 1
+  label_tokens     labels [B, S], int32, numbers among those in task.json: the
+                   likeliest sequence in which "I-" follows "B-" or "I-" of its
+                   kind, by softmax or CRF; 0 at [CLS], [SEP] and padding
   encode           sequence_output [B, S, H], pooled_output [B, H]
   sentence_vector  vector [B, H], the mean over the tokens
   masked_lm        logits [B, P, V] at masked_lm_positions, int32 [B, P]
@@ -28,7 +31,7 @@ from absl import flags, logging
 
 import modeling
 import tokenization
-from train import heads, model_flags, predictor
+from train import crf, heads, model_flags, predictor, tagger
 from util import checkpoints, errors, filesystem
 from util.errors import InputError
 
@@ -41,9 +44,11 @@ flags.DEFINE_bool("strip", False, "Write the weights without the optimizer's.")
 flags.DEFINE_bool("saved_model", False, "Write a SavedModel of any batch and "
                   "length, with all signatures.")
 flags.DEFINE_bool("tflite", False, "Write model.tflite, of one signature.")
-flags.DEFINE_enum("signature", None, ["classify", "encode", "sentence_vector",
-                                      "masked_lm", "sentence_order"],
-                  "TFLite: the signature; default: classify, or else encode.")
+flags.DEFINE_enum("signature", None, ["classify", "label_tokens", "encode",
+                                      "sentence_vector", "masked_lm",
+                                      "sentence_order"],
+                  "TFLite: the signature; default: the first of these that the "
+                  "model has.")
 flags.DEFINE_bool("int8", False, "TFLite: weights of 8 bits (dynamic range).")
 flags.DEFINE_integer("batch_size", 1, "TFLite: texts at a time.", 1)
 flags.DEFINE_integer("max_seq_length", 128, "TFLite: tokens of a text.", 1)
@@ -53,19 +58,23 @@ flags.DEFINE_integer("max_predictions_per_seq", 1,
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-def signatures(model, saved, positions):
+def signatures(model, saved, task, positions):
   """Builds every signature that the variables of a checkpoint allow.
 
   Args:
     model: AlbertModel.
     saved: dict, name -> shape, of the checkpoint's variables.
+    task: dict of task.json.
     positions: int [B, P], for masked_lm.
 
   Returns:
     dict, signature -> dict of output name -> tensor.
   """
   found = {}
-  if "output_weights" in saved:
+  if task.get("label_tokens"):
+    found["label_tokens"] = {"labels": tagger.token_labels(
+        model, task["labels"], crf.TRANSITIONS in saved)}
+  elif "output_weights" in saved:
     num_labels = saved["output_weights"][0]
     logits = heads.classifier_logits(model, num_labels)
     found["classify"] = {"probabilities": tf.nn.softmax(logits)} if (
@@ -105,10 +114,11 @@ class Graph:
   Args:
     config: AlbertConfig.
     checkpoint: str.
+    task: dict of task.json.
     batch_size, length, num_positions: int, or None for any.
   """
 
-  def __init__(self, config, checkpoint, batch_size=None, length=None,
+  def __init__(self, config, checkpoint, task, batch_size=None, length=None,
                num_positions=None):
     self.graph = tf.Graph()
     with self.graph.as_default():
@@ -120,7 +130,7 @@ class Graph:
           config, False, *[self.inputs[name] for name in _INPUTS],
           matmul=matmul_by_heads if batch_size == 1 else tf.matmul)
       self.signatures = signatures(
-          model, checkpoints.saved_shapes(checkpoint), positions)
+          model, checkpoints.saved_shapes(checkpoint), task, positions)
       self.session = predictor.restored_session(checkpoint)
     self._positions = {"masked_lm_positions": positions}
 
@@ -176,7 +186,7 @@ def describe(checkpoint, config):
            "output_weights")] if "output_weights" in saved else []
   tops += [("masked LM", "cls/predictions/output_bias"),
            ("sentence order", "cls/seq_relationship/output_bias"),
-           ("answer span", "cls/squad/output_bias"),
+           ("CRF", crf.TRANSITIONS), ("answer span", "cls/squad/output_bias"),
            ("answer beam", "start_logits/dense/kernel")]
   lines.append("on top: %s" % (", ".join(
       text for text, name in tops if name in saved) or "nothing"))
@@ -233,7 +243,8 @@ def save_model(graph, folder, assets):
 
 
 def default_signature(graph):
-  return "classify" if "classify" in graph.signatures else "encode"
+  return next(name for name in ("classify", "label_tokens", "encode")
+              if name in graph.signatures)
 
 
 def to_tflite(graph, signature, int8):
@@ -286,7 +297,7 @@ def main():
     print("\n".join(description))
     return
   errors.require_flags("output_dir")
-  checkpoints.read_task(FLAGS.init_checkpoint)
+  task = checkpoints.read_task(FLAGS.init_checkpoint)
   if not FLAGS.strip:
     predictor.load_folder(FLAGS.init_checkpoint, FLAGS,
                           FLAGS.max_seq_length if FLAGS.tflite else None)
@@ -298,12 +309,12 @@ def main():
       checkpoints.write_checkpoint(folder, os.path.basename(checkpoint),
                                checkpoints.read_weights(checkpoint))
     elif FLAGS.saved_model:
-      graph = Graph(config, checkpoint)
+      graph = Graph(config, checkpoint, task)
       with tempfile.TemporaryDirectory() as temporary:
         save_model(graph, folder, copy_files(files, temporary))
     else:
-      graph = Graph(config, checkpoint, FLAGS.batch_size, FLAGS.max_seq_length,
-                    FLAGS.max_predictions_per_seq)
+      graph = Graph(config, checkpoint, task, FLAGS.batch_size,
+                    FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
       content = to_tflite(graph, FLAGS.signature or default_signature(graph),
                           FLAGS.int8)
       copy_files(files, folder)

@@ -74,20 +74,60 @@ def report(confusion, names):
   Returns:
     str of lines.
   """
-  width = max(map(len, names + ["precision"])) + 2
-  lines = ["".join(title.rjust(width) for title in (
-      "label", "precision", "recall", "f1", "examples"))]
-  f1 = f1_scores(confusion)
-  for i, name in enumerate(names):
-    hits = confusion[i, i]
-    lines.append(name.rjust(width) + "".join(
-        ("%.4f" % score).rjust(width) for score in (
-            hits / max(confusion[:, i].sum(), 1),
-            hits / max(confusion[i].sum(), 1), f1[i])) +
-                 str(confusion[i].sum()).rjust(width))
+  lines, width = _score_lines("label", "examples", names, np.diag(confusion),
+                              confusion.sum(0), confusion.sum(1))
   cells = max(map(len, names + [str(confusion.max())])) + 2
   lines += ["", "true labels down, predicted ones across:",
             " " * width + "".join(name.rjust(cells) for name in names)]
   lines += [name.rjust(width) + "".join(str(n).rjust(cells) for n in row)
             for name, row in zip(names, confusion)]
   return "\n".join(lines) + "\n"
+
+
+def _score_lines(first, last, names, hits, claimed, true):
+  """Returns a table of precision, recall and F1: (lines, width of a column).
+
+  Args:
+    first, last: str, titles of the first and of the last column.
+    names: list of str, of the rows.
+    hits, claimed, true: int, for each row: how many were claimed rightly, were
+      claimed, and are there.
+  """
+  width = max(map(len, names + ["precision"])) + 2
+  lines = ["".join(title.rjust(width) for title in (
+      first, "precision", "recall", "f1", last))]
+  for name, *counts in zip(names, hits, claimed, true):
+    lines.append(name.rjust(width) + "".join(
+        ("%.4f" % score).rjust(width) for score in _precision_recall_f1(
+            *counts)) + str(counts[-1]).rjust(width))
+  return lines, width
+
+
+def _precision_recall_f1(hits, claimed, true):
+  return (hits / max(claimed, 1), hits / max(true, 1),
+          2.0 * hits / max(claimed + true, 1))
+
+
+def entities(true, claimed):
+  """Scores entities; right are those of the same place and kind.
+
+  Args:
+    true: list of lists of hashable (start, end, kind), for each text.
+    claimed: list of the same kind and order.
+
+  Returns:
+    (dict of precision, recall and F1 of all entities together; report of each
+    kind, a str of lines). What divides by 0 is 0.
+  """
+  counts = {}  # kind -> [hits, claimed, true]
+  for ours, theirs in zip(claimed, true):
+    for column, found in enumerate((set(ours) & set(theirs), ours, theirs)):
+      for entity in found:
+        counts.setdefault(entity[-1], [0, 0, 0])[column] += 1
+  kinds = sorted(counts)
+  rows = [counts[kind] for kind in kinds]
+  total = [sum(column) for column in zip([0, 0, 0], *rows)]
+  lines, _ = _score_lines("kind", "entities", kinds + ["all"],
+                          *zip(*rows + [total]))
+  return (dict(zip(("precision", "recall", "f1"), _precision_recall_f1(
+      *total))), "\n".join(lines) + "\n")

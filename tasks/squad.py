@@ -5,6 +5,7 @@ import collections
 import numpy as np
 from absl import logging
 
+from tasks import windows
 from util import filesystem
 from util.errors import InputError
 
@@ -151,13 +152,8 @@ class Passages:
             "question %s: its %d tokens leave no room for the passage: raise "
             "--max_seq_length or lower --max_query_length" % (
                 question.id, len(query)))
-      first = 0
-      while True:
-        self.windows.append(Window(
-            number, offset, first, len(ids[first:first + room])))
-        if first + room >= len(ids):
-          break
-        first += min(doc_stride, room)
+      for first, count in windows.cut(len(ids), room, doc_stride):
+        self.windows.append(Window(number, offset, first, count))
     if cut:
       logging.info("%d question(s) cut to %d tokens", cut, max_query_length)
 
@@ -199,20 +195,14 @@ class Passages:
     return self.questions[window.number].context[
         spans[start + shift][0]:spans[end + shift][1]]
 
-  def has_most_context(self, window, place, windows):
+  def has_most_context(self, window, place, others):
     """Whether no other window shows more around a token.
 
     Args:
       window: Window.
       place: int, of a passage token in its ids.
-      windows: list of Window, all those of the question.
+      others: list of Window, all those of the question.
     """
     token = place - window.offset + window.first
-
-    def context(other):
-      left, right = token - other.first, other.first + other.count - 1 - token
-      # Of equal contexts, that of the longer window counts, as in BERT.
-      return min(left, right) + 0.01 * other.count if min(
-          left, right) >= 0 else -1
-
-    return max(windows, key=context) is window
+    return max(others, key=lambda other: windows.context(
+        other.first, other.count, token)) is window

@@ -160,8 +160,6 @@ def test_damaged_weights(converted, tmp_path):
 
 @pytest.mark.parametrize("changes, message", [
     ({"model_type": "gpt2"}, "a model of the type gpt2: albert and bert can"),
-    ({"architectures": ["AlbertForTokenClassification"]},
-     "AlbertForTokenClassification classifies tokens"),
     ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05"),
     ({"intermediate_size": 30}, r"ffn.weight is \[32, 16\], where"),
     ({"num_hidden_groups": 2}, "lacks albert.encoder.albert_layer_groups.1")])

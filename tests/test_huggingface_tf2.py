@@ -58,10 +58,11 @@ def our_outputs(config, weights, build=pretraining_outputs):
     return sess.run(outputs)
 
 
-def write_folder(folder, config, weights):
+def write_folder(folder, config, weights, labels_tokens=False):
   theirs, state = convert_to_pytorch.to_pytorch(
       modeling.AlbertConfig.from_dict(config),
-      {name: value.astype(np.float32) for name, value in weights.items()})
+      {name: value.astype(np.float32) for name, value in weights.items()},
+      labels_tokens)
   (folder / "config.json").write_text(json.dumps(theirs))
   safetensors.numpy.save_file(state, str(folder / "model.safetensors"),
                               metadata={"format": "pt"})
@@ -139,6 +140,35 @@ def test_classifier(layout, tmp_path):
   np.testing.assert_allclose(
       our_outputs(config, weights, lambda m: heads.classifier_logits(m, 3)),
       theirs, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("layout", [
+    {"embedding_size": 16, "num_hidden_groups": 1},
+    {"parameter_sharing": "none"}])
+def test_token_classifier(layout, tmp_path):
+  """There, and back from a model that transformers have written."""
+  config = config_of(**layout)
+  weights = {name: value for name, value in
+             reference.random_weights(config, seed=9).items()
+             if name.startswith("bert/")}
+  rng = np.random.RandomState(10)
+  weights["output_weights"] = rng.normal(size=[5, 24])
+  weights["output_bias"] = rng.normal(size=[5])
+  write_folder(tmp_path, config, weights, True)
+  model = load(transformers.AutoModelForTokenClassification, tmp_path)
+  with torch.no_grad():
+    theirs = model(**their_inputs()).logits.numpy()
+
+  def logits(model):
+    return heads.token_logits(model, 5)
+
+  np.testing.assert_allclose(our_outputs(config, weights, logits), theirs,
+                             rtol=0, atol=1e-4)
+  model.save_pretrained(str(tmp_path / "theirs"))
+  _, found = convert_to_pytorch.from_pytorch(
+      *convert_to_pytorch.read_pytorch_folder(str(tmp_path / "theirs")))
+  np.testing.assert_allclose(our_outputs(config, found, logits), theirs,
+                             rtol=0, atol=1e-4)
 
 
 def test_answer_span(tmp_path):

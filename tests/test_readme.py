@@ -32,6 +32,7 @@ SMALL = {
     "run_classifier.py": FINE_TUNING,
     "run_squad.py": FINE_TUNING + ["--max_seq_length=64"],
     "run_race.py": FINE_TUNING + ["--max_seq_length=64"],
+    "run_ner.py": FINE_TUNING,
     "run_pretraining.py": [
         "--num_train_steps=2", "--num_warmup_steps=1", "--train_batch_size=4",
         "--gradient_accumulation_steps=1", "--eval_batch_size=4",
@@ -125,6 +126,7 @@ def write_data(tree):
       dict(passage["qas"][0], id=str(i))]) for i in range(40)]}]}
   clue = {
       "afqmc": {"sentence1": "甲", "sentence2": "乙", "label": "0"},
+      "cluener": {"text": "甲在乙", "label": {"name": {"甲": [[0, 0]]}}},
       "cmnli": {"sentence1": "甲", "sentence2": "乙", "label": "neutral"},
       "csl": {"keyword": ["甲"], "abst": "乙", "label": "1"},
       "iflytek": {"sentence": "甲", "label": "7"},

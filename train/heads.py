@@ -26,14 +26,35 @@ def classifier_logits(model, num_labels):
   Returns:
     float [B, L].
   """
-  pooled_output = model.dropout(model.get_pooled_output(), 0.1, salt=-2)
+  return _label_logits(model, model.get_pooled_output(), num_labels)
+
+
+def token_logits(model, num_labels):
+  """Scores each label for each token; variables as in `classifier_logits`.
+
+  Args:
+    model: AlbertModel.
+    num_labels: int, L.
+
+  Returns:
+    float [B, S, L].
+  """
+  x = model.get_sequence_output()
+  batch, length, hidden = modeling.get_shape_list(x, 3, "sequence output")
+  return tf.reshape(
+      _label_logits(model, tf.reshape(x, [-1, hidden]), num_labels),
+      [batch, length, num_labels])
+
+
+def _label_logits(model, x, num_labels):
+  """Takes [M, H] to [M, L]; a tenth of it is dropped in training."""
+  x = model.dropout(x, 0.1, salt=-2)
   weights = tf.get_variable(
       "output_weights", [num_labels, model.config.hidden_size],
       initializer=modeling.initializer(model.config))
   bias = tf.get_variable("output_bias", [num_labels],
                          initializer=tf.zeros_initializer())
-  return tf.nn.bias_add(
-      tf.matmul(pooled_output, weights, transpose_b=True), bias)
+  return tf.nn.bias_add(tf.matmul(x, weights, transpose_b=True), bias)
 
 
 def sentence_vectors(model, pooling="mean", layer=-1):

@@ -1,0 +1,425 @@
+"""Named entities: files, and the way from characters to tokens and back."""
+
+import collections
+import functools
+import json
+import os
+import re
+import unicodedata
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from absl import logging
+
+import tokenization
+from tasks import windows
+from util import filesystem
+from util.errors import InputError
+
+# `text[start:end]` is of this kind.
+Entity = collections.namedtuple("Entity", ["start", "end", "kind"])
+
+# A text. `id` is what the file calls it, by default its number from 0.
+# `entities`: list of Entity, sorted, none of which overlap; None if the file
+# does not say.
+Example = collections.namedtuple("Example", ["id", "text", "entities"])
+
+# The files of a task.
+#   files: names, {} for train, dev or test, of which the first that is there
+#     counts. `.json` and `.jsonl` are in CLUENER's layout, all others columns.
+#   by_character: bool, whether each character is a token, by default.
+Task = collections.namedtuple("Task", ["files", "by_character"])
+TASKS = {
+    # Some of its entities begin or end inside of what pieces of words there
+    # are: "vsac米兰".
+    "cluener": Task(["{}.json"], True),
+    "file": Task(["{}.json", "{}.jsonl", "{}.txt", "{}.tsv", "{}.bio"], False),
+}
+
+
+def find_file(task, data_dir, split):
+  """Returns the path of a split's file.
+
+  Raises:
+    InputError: there is none.
+  """
+  paths = [os.path.join(data_dir, name.format(split)) for name in task.files]
+  for path in paths:
+    if tf.io.gfile.exists(path):
+      return path
+  raise InputError("no %s file: put %s in place, or change --data_dir" % (
+      split, " or ".join(paths)))
+
+
+def read_examples(path, is_test=False, skip_bad_rows=False):
+  """Reads a file, in CLUENER's layout or in columns.
+
+  CLUENER's: a line is a JSON object with `text` and `label`, a dict, kind ->
+  entity -> list of [first, last], places of characters. Columns: a line is a
+  character or a word and, last, its tag, separated by white space; an empty
+  line ends a sentence. The scheme of the tags, BIO, BIOES (also spelt BILOU),
+  BMES or BMEO, follows from the tags of the file.
+
+  Args:
+    path: str.
+    is_test: bool, whether it is a file to predict, where labels may be missing.
+    skip_bad_rows: bool, whether to leave out and count bad rows, or sentences,
+      instead of raising an error; a file to predict must have an answer for
+      each.
+
+  Returns:
+    list of Example, at least one.
+
+  Raises:
+    InputError: the file is empty or malformed; the message names the line.
+  """
+  read = _read_json if path.endswith((".json", ".jsonl")) else _read_columns
+  examples, bad = [], []
+  for number, found in read(path, filesystem.read_text(path).split("\n")):
+    if isinstance(found, Example) and not found.text.strip():
+      found = ValueError("the text is empty")
+    elif isinstance(found, Example) and not (is_test or found.entities
+                                             is not None):
+      found = ValueError("the labels are missing")
+    if isinstance(found, Example):
+      examples.append(found._replace(
+          id=len(examples) if found.id is None else found.id))
+      continue
+    message = "%s:%d: %s; correct it" % (path, number, found)
+    if is_test or not skip_bad_rows:
+      raise InputError(message + (
+          "" if is_test else ", or leave such rows out with --skip_bad_rows"))
+    bad.append(message)
+  if bad:
+    logging.warning("%s: skipped %d bad row(s), the first: %s", path, len(bad),
+                    bad[0])
+  if not examples:
+    raise InputError("%s: has no texts" % path)
+  unknown = sum(example.entities is None for example in examples)
+  if 0 < unknown < len(examples):
+    raise InputError("%s: %d of %d texts have no labels: give them to all, or "
+                     "to none" % (path, unknown, len(examples)))
+  return examples
+
+
+def _read_json(path, lines):
+  """Yields (line number, Example or ValueError)."""
+  del path
+  for number, line in enumerate(lines, 1):
+    if not line.strip():
+      continue
+    try:
+      yield number, _json_example(json.loads(line))
+    except ValueError as error:
+      yield number, error
+
+
+def _json_example(row):
+  if not (isinstance(row, dict) and isinstance(row.get("text"), str)):
+    raise ValueError('not a JSON object with a "text"')
+  text = row["text"]
+  text.encode("utf-8")  # raises where there is half of a surrogate pair
+  if "label" not in row:
+    return Example(row.get("id"), text, None)
+  entities = []
+  try:
+    for kind, places in row["label"].items():
+      for words, spans in places.items():
+        for first, last in spans:
+          if not 0 <= first <= last < len(text) or (
+              text[first:last + 1] != words):
+            raise ValueError("characters %s to %s of the text are not %r" % (
+                first, last, words))
+          entities.append(Entity(first, last + 1, kind))
+  except (AttributeError, TypeError) as error:
+    raise ValueError('"label" is not {kind: {entity: [[first, last]]}} (%s)'
+                     % error) from error
+  entities.sort()
+  for one, other in zip(entities, entities[1:]):
+    if other.start < one.end:
+      raise ValueError("%r and %r overlap" % (
+          text[one.start:one.end], text[other.start:other.end]))
+  return Example(row.get("id"), text, entities)
+
+
+# What the first letter of a tag stands for, in all spellings.
+_LETTERS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S",
+            "U": "S"}
+_TAG = re.compile("(O)$|([%s])[-_](.+)$" % "".join(_LETTERS))
+
+
+def _read_columns(path, lines):
+  """Yields (line number, Example or ValueError)."""
+  sentences, letters = [[]], {}
+  for number, line in enumerate(lines, 1):
+    cells = re.split("[ \t]+", line.rstrip(" \t\r"))
+    if cells == [""]:
+      sentences.append([])
+    elif cells[0] != "-DOCSTART-":
+      tag = cells[-1] if len(cells) > 1 else ""
+      # A line begins with white space where that is the character.
+      sentences[-1].append((number, cells[0] or " ", tag))
+      letters.setdefault(tag[:1], number)
+  for one, other in ("IM", "EL", "SU"):
+    if one in letters and other in letters:
+      raise InputError("%s:%d: tags of two schemes, %s- and %s- (line %d): use "
+                       "one" % (path, letters[other], other, one, letters[one]))
+  for sentence in filter(None, sentences):
+    yield _column_example(sentence, set(letters))
+
+
+def _column_example(sentence, letters):
+  """Reads a sentence of a column file.
+
+  Args:
+    sentence: list of (line number, word, tag or "").
+    letters: set of str, those that the tags of the file begin with.
+
+  Returns:
+    (line number, Example or ValueError).
+  """
+  text, places = _put_together([word for _, word, _ in sentence])
+  if not any(tag for _, _, tag in sentence):
+    return sentence[0][0], Example(None, text, None)
+  has_ends = bool(letters & set("ELSU"))
+  has_singles = bool(letters & set("SU"))  # else, B can be an entity by itself
+  entities, length = [], 0  # rows of the entity that has not ended yet
+  rows = list(zip(sentence, places))
+  end = (sentence[-1][0], "", "O"), None
+  for (number, _, tag), place in rows + [end]:
+    match = _TAG.match(tag)
+    if not match:
+      return number, ValueError(
+          "unknown tag %r: tags are O, or one of %s with - and a kind" % (
+              tag, ", ".join(sorted(_LETTERS))))
+    letter, kind = match.group(1) or _LETTERS[match.group(2)], match.group(3)
+    if letter in "IE":
+      if not length or entities[-1].kind != kind:
+        return number, ValueError("%s without B-%s before it" % (tag, kind))
+      entities[-1] = entities[-1]._replace(end=place[1])
+      length = 0 if letter == "E" else length + 1
+      continue
+    if has_ends and (length > 1 or length and has_singles):
+      return number, ValueError("an entity of kind %s has no end before %s" % (
+          entities[-1].kind, tag))
+    if letter in "BS":
+      entities.append(Entity(*place, kind))
+    length = int(letter == "B")
+  return sentence[0][0], Example(None, text, entities)
+
+
+def _put_together(words):
+  """Returns (text, list of (start, end)) of words.
+
+  There are spaces between words that would be read as one, but not between
+  characters: a file of these has no words.
+  """
+  text, places, previous = "", [], ""
+  for word in words:
+    if (len(previous + word) > 2 and previous and
+        tokenization.is_joined(previous[-1]) and
+        tokenization.is_joined(word[0])):
+      text += " "
+    places.append((len(text), len(text) + len(word)))
+    text += word
+    previous = word
+  return text, places
+
+
+def labels_of(kinds):
+  """Returns the labels of tokens, in the scheme BIO; "O" is the first.
+
+  BIO has half as many labels as BIOES, a quarter of a CRF's transitions, and is
+  what other programs that mark entities read.
+
+  Args:
+    kinds: iterable of str.
+  """
+  return ["O"] + ["%s-%s" % (letter, kind) for kind in sorted(set(kinds))
+                  for letter in "BI"]
+
+
+def tokenize(tokenizer, text, by_character):
+  """Cuts a text into tokens; see `tokenize_with_offsets` of tokenization.py.
+
+  Args:
+    tokenizer: of tokenization.py.
+    text: str.
+    by_character: bool, whether each character is a token.
+  """
+  if not by_character:
+    return tokenizer.tokenize_with_offsets(text)
+  tokens, spans = [], []
+  for place, char in enumerate(text):
+    found = _tokens_of_character(tokenizer, char)
+    tokens += found
+    spans += [(place, place + 1)] * len(found)
+    if spans and not found and unicodedata.combining(char):
+      spans[-1] = (spans[-1][0], place + 1)  # an accent that is dropped
+  return tokens, spans
+
+
+@functools.lru_cache(maxsize=None)
+def _tokens_of_character(tokenizer, char):
+  return tokenizer.tokenize_plain(char)
+
+
+def label_tokens(entities, spans, labels):
+  """Labels tokens; one that an entity begins or ends inside of belongs to it.
+
+  Args:
+    entities: list of Entity, sorted.
+    spans: int array [tokens, 2], start and end of each token.
+    labels: list of str, see labels_of.
+
+  Returns:
+    int array [tokens], numbers of labels.
+  """
+  numbers = {label: number for number, label in enumerate(labels)}
+  found = np.full([len(spans)], numbers["O"], np.int32)
+  for entity in entities:
+    tokens = np.flatnonzero((spans[:, 1] > entity.start) &
+                            (spans[:, 0] < entity.end) &
+                            (found == numbers["O"]))
+    found[tokens] = numbers["I-" + entity.kind]
+    found[tokens[:1]] = numbers["B-" + entity.kind]
+  return found
+
+
+def find_entities(numbers, spans, labels):
+  """Returns the entities that labels of tokens stand for, a list of Entity.
+
+  Args:
+    numbers: int array [tokens]; an I follows a B or an I of its kind.
+    spans: int array [tokens, 2], start and end of each token.
+    labels: list of str, see labels_of.
+  """
+  entities = []
+  for number, (start, end) in zip(numbers, spans.tolist()):
+    letter, _, kind = labels[number].partition("-")
+    if letter == "B":
+      # One character can be several tokens.
+      start = max([start] + [entity.end for entity in entities[-1:]])
+      entities.append(Entity(start, end, kind))
+    elif letter == "I":
+      entities[-1] = entities[-1]._replace(end=end)
+  return [entity for entity in entities if entity.start < entity.end]
+
+
+# A text with as many of its tokens as fit: [CLS] tokens [SEP].
+#   number: int, which text.
+#   first: int, which of its tokens is the window's first.
+#   decides: int array, for each token whether this window has most of its
+#     context.
+Window = collections.namedtuple("Window", ["number", "first", "decides"])
+
+
+class Texts:
+  """Texts as windows of labelled tokens.
+
+  Args:
+    examples: list of Example.
+    tokenizer: of tokenization.py.
+    labels: list of str, see labels_of.
+    max_seq_length: int, maximum ids of a window.
+    by_character: bool, see `tokenize`.
+    doc_stride: int, tokens from one window of a text to the next, by default
+      half of those that fit.
+
+  Attributes:
+    examples, labels: as given.
+    windows: list of Window, those of a text in a row.
+    spans: list of int array [tokens, 2], start and end of each token.
+    label_ids: list of int array [tokens], 0 where the entities are not known.
+
+  Raises:
+    InputError: windows would not move on.
+  """
+
+  def __init__(self, examples, tokenizer, labels, max_seq_length, by_character,
+               doc_stride=None):
+    room = max_seq_length - 2
+    doc_stride = (room + 1) // 2 if doc_stride is None else doc_stride
+    if min(room, doc_stride) < 1:
+      raise InputError("--max_seq_length must be at least 3, not %d, and "
+                       "--doc_stride at least 1, not %d" % (
+                           max_seq_length, doc_stride))
+    self.examples = examples
+    self.labels = labels
+    self.windows, self.spans, self.label_ids = [], [], []
+    self._tokenizer = tokenizer
+    self._tokens = []  # arrays of ids
+    for number, example in enumerate(examples):
+      tokens, spans = tokenize(tokenizer, example.text, by_character)
+      spans = np.array(spans, np.int32).reshape([-1, 2])
+      self.spans.append(spans)
+      self.label_ids.append(label_tokens(example.entities or [], spans, labels))
+      self._tokens.append(np.array(
+          tokenizer.convert_tokens_to_ids(tokens), np.int32))
+      cuts = list(windows.cut(len(tokens), room, doc_stride))
+      best = np.array([[windows.context(*cut, token) for cut in cuts]
+                       for token in range(len(tokens))]).reshape(
+                           [-1, len(cuts)]).argmax(-1)
+      self.windows += [
+          Window(number, first, (best[first:first + count] == which).astype(
+              np.int32)) for which, (first, count) in enumerate(cuts)]
+
+  def make_features(self, window):
+    """Returns the features of a window, a dict."""
+    tokens = slice(window.first, window.first + len(window.decides))
+    input_ids = [self._tokenizer.cls_id,
+                 *self._tokens[window.number][tokens].tolist(),
+                 self._tokenizer.sep_id]
+    return {"input_ids": input_ids, "input_mask": [1] * len(input_ids),
+            "segment_ids": [0] * len(input_ids),
+            "label_mask": [0, *window.decides.tolist(), 0],
+            "label_ids": [0, *self.label_ids[window.number][tokens].tolist(),
+                          0]}
+
+  def join(self, values):
+    """Puts together what windows say about the tokens that they decide.
+
+    Args:
+      values: list of arrays [at least the window's ids, L], for each window.
+
+    Returns:
+      list of arrays [tokens, L], for each text.
+    """
+    joined = [[] for _ in self.examples]
+    for window, value in zip(self.windows, values):
+      inside = value[1:len(window.decides) + 1]
+      joined[window.number].append(inside[window.decides == 1])
+    return [np.concatenate(parts) for parts in joined]
+
+  def entities(self, label_ids):
+    """Returns a list of Entity for each text, given labels as `label_ids`."""
+    return [find_entities(*found, self.labels)
+            for found in zip(label_ids, self.spans)]
+
+  def count_inexact(self):
+    """Returns how many known entities are not what their own labels mean."""
+    return sum(len(set(example.entities or []) - set(found)) for example, found
+               in zip(self.examples, self.entities(self.label_ids)))
+
+
+def submission(example, entities):
+  """Returns a dict as CLUENER's submissions have it."""
+  label = {}
+  for start, end, kind in entities:
+    label.setdefault(kind, {}).setdefault(example.text[start:end], []).append(
+        [start, end - 1])
+  return {"id": example.id, "label": label}
+
+
+def with_offsets(example, entities):
+  """Returns a dict of a text and its entities; ends are exclusive."""
+  return {"id": example.id, "text": example.text, "entities": [
+      {"kind": kind, "start": start, "end": end,
+       "text": example.text[start:end]} for start, end, kind in entities]}
+
+
+def marked(text, entities):
+  """Returns a text in which entities are marked: [words](kind)."""
+  for start, end, kind in reversed(entities):
+    text = "%s[%s](%s)%s" % (text[:start], text[start:end], kind, text[end:])
+  return text

@@ -1,0 +1,169 @@
+"""Sequences of labels: what may follow what, a linear-chain CRF, Viterbi.
+
+The CRF: Lafferty et al., "Conditional Random Fields: Probabilistic Models for
+Segmenting and Labeling Sequence Data" (ICML 2001), with the scores of a network
+(Lample et al., arXiv:1603.01360, section 2.2).
+
+Dimensions in comments: B batch, S sequence, L labels.
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from util import checkpoints
+from util.errors import InputError
+
+TRANSITIONS = "crf/transitions"  # float [L, L], from the row to the column
+_FORBIDDEN = -1e4  # fits half precision
+
+
+def forbidden(labels):
+  """Returns what the scheme BIO adds to scores of transitions.
+
+  Args:
+    labels: list of str, L: "O", and "B-" and "I-" with a kind.
+
+  Returns:
+    (float32 [L, L], float32 [L]): -1e4 where the label of the column must not
+    follow that of the row, and where it must not be the first; else 0.
+
+  Raises:
+    InputError: the labels are of a different scheme.
+  """
+  for label in labels:
+    if label != "O" and label[:2] not in ("B-", "I-"):
+      raise InputError("the label %r is not of the scheme BIO, which has O, "
+                       "B-kind and I-kind" % label)
+  follows = [[label[:2] != "I-" or before[1:] == label[1:] for label in labels]
+             for before in labels]
+  starts = [label[:2] != "I-" for label in labels]
+  return tuple(np.where(allowed, 0, _FORBIDDEN).astype(np.float32)
+               for allowed in (follows, starts))
+
+
+def transition_scores(labels):
+  """Returns the trained transitions, float [L, L]; variable `crf/transitions`.
+
+  Args:
+    labels: list of str, L; see `forbidden`.
+  """
+  return tf.get_variable(
+      TRANSITIONS, [len(labels)] * 2,
+      initializer=tf.zeros_initializer()) + forbidden(labels)[0]
+
+
+def load_transitions(checkpoint, labels):
+  """Returns the transitions of a checkpoint, float32 [L, L].
+
+  Where it has none, all those that the scheme allows are equal.
+  """
+  scores, _ = forbidden(labels)
+  if TRANSITIONS in checkpoints.saved_shapes(checkpoint):
+    scores = scores + tf.train.load_variable(checkpoint, TRANSITIONS)
+  return scores
+
+
+def unrolled_scan(function, elements, initial):
+  """tf.scan without a loop, for elements of static length."""
+  elements = [tf.unstack(x) for x in elements]
+  outputs, value = [], initial
+  for element in zip(*elements):
+    value = function(value, element)
+    outputs.append(value)
+  return tf.nest.map_structure(lambda *steps: tf.stack(steps), *outputs)
+
+
+def _joined(mask):
+  """Returns float [B, S], 1 where both a position and the one before count."""
+  return mask * tf.pad(mask[:, :-1], [[0, 0], [1, 0]])
+
+
+def _by_position(x):
+  """Transposes [B, S, ...] to [S, B, ...]."""
+  return tf.transpose(x, [1, 0] + list(range(2, x.shape.ndims)))
+
+
+def log_likelihood(scores, labels, mask, transitions):
+  """Computes the log-probabilities of sequences of labels.
+
+  A sequence can be a part of a longer one: any label can be its first or last.
+
+  Args:
+    scores: float [B, S, L], of each label at each position.
+    labels: int [B, S].
+    mask: float [B, S], 1 at the positions that count, a run of them, else 0.
+    transitions: float [L, L], from the row to the column.
+
+  Returns:
+    float [B]; 0 where no position counts.
+  """
+  num_labels = scores.shape.as_list()[-1]
+  joined = _joined(mask)
+  chosen = tf.one_hot(labels, num_labels, dtype=scores.dtype)  # [B, S, L]
+  before = tf.pad(chosen[:, :-1], [[0, 0], [1, 0], [0, 0]])
+  moves = tf.reshape(
+      tf.matmul(tf.reshape(before, [-1, num_labels]), transitions),
+      tf.shape(before))  # scores of what could follow
+  of_labels = tf.reduce_sum(
+      chosen * (scores * tf.expand_dims(mask, -1) +
+                moves * tf.expand_dims(joined, -1)), [1, 2])
+
+  def step(total, position):  # [B, L], of all sequences that end in a label
+    scores, mask, joined = position
+    moved = tf.reduce_logsumexp(
+        tf.expand_dims(total, -1) +
+        transitions * tf.reshape(joined, [-1, 1, 1]), 1) + scores
+    mask = tf.expand_dims(mask, -1)
+    return mask * moved + (1.0 - mask) * total
+
+  # Before the first position the sum over all labels is 1.
+  totals = tf.scan(step, tuple(map(_by_position, (scores, mask, joined))),
+                   tf.zeros_like(scores[:, 0]) - np.log(num_labels))
+  return of_labels - tf.reduce_logsumexp(totals[-1], -1)
+
+
+def viterbi(scores, mask, transitions, starts, scan=tf.scan):
+  """Finds the sequences of labels of the greatest score.
+
+  Args:
+    scores: float [B, S, L], of each label at each position.
+    mask: float [B, S], 1 at the positions that count, a run of them, else 0.
+    transitions: float [L, L], from the row to the column.
+    starts: float [L], of the first label.
+    scan: `tf.scan`, or one without a loop.
+
+  Returns:
+    int32 [B, S]; 0 at positions that do not count.
+  """
+  num_labels = scores.shape.as_list()[-1]
+  joined = _joined(mask)
+  scores += tf.expand_dims(mask - joined, -1) * starts
+
+  def forward(state, position):
+    best, _ = state  # [B, L], of the sequences that end in a label
+    scores, mask, joined = position
+    moved = tf.expand_dims(best, -1) + (
+        transitions * tf.reshape(joined, [-1, 1, 1]))  # [B, L, L]
+    mask = tf.expand_dims(mask, -1)
+    best = mask * (tf.reduce_max(moved, 1) + scores) + (1.0 - mask) * best
+    return best, tf.argmax(moved, 1, output_type=tf.int32)
+
+  zeros = tf.zeros_like(scores[:, 0])
+  best, origins = scan(
+      forward, tuple(map(_by_position, (scores, mask, joined))),
+      (zeros, tf.cast(zeros, tf.int32)))  # [S, B, L]
+
+  def backward(label, position):  # [B], the label of the position before
+    origins, joined = position
+    origin = tf.reduce_sum(tf.one_hot(label, num_labels, dtype=tf.int32) *
+                           origins, -1)
+    return joined * origin + (1 - joined) * label
+
+  # Axis 1: where it is -1, TF 1.15 converts to TFLite with a wrong shape.
+  last = tf.argmax(best[-1], 1, output_type=tf.int32)
+  joined = tf.cast(_by_position(joined), tf.int32)
+  before = scan(backward, (tf.reverse(origins, [0]), tf.reverse(joined, [0])),
+                last)  # of the last position first
+  found = tf.reverse(
+      tf.concat([tf.expand_dims(last, 0), before[:-1]], 0), [0])  # [S, B]
+  return _by_position(found) * tf.cast(mask, tf.int32)
