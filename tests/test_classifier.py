@@ -175,10 +175,8 @@ def test_numbers_in_place_of_labels(work):
   assert found["eval_loss"] == pytest.approx(
       ((predicted - truth)**2).mean(), rel=1e-4)
   assert found["eval_pearson"] > 0.5
-  first = json.loads((work / "rated" / "sts-b_predict.json").read_text(
-      ).splitlines()[0])
-  assert first["id"] == "0"
-  assert first["label"] == pytest.approx(predicted[0], abs=1e-5)
+  assert rows(work / "rated", "STS-B.tsv") == [["index", "prediction"]] + [
+      [str(i), "%.3f" % number] for i, number in enumerate(predicted)]
 
 
 def test_files_beside_the_checkpoint(work, fine_tuned):
