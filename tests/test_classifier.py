@@ -321,7 +321,7 @@ def test_clue_in_one_command(work, fine_tuned):
   threading.Thread(target=server.serve_forever, daemon=True).start()
   address = "http://127.0.0.1:%d/{item}.zip" % server.server_port
   done = subprocess.run(
-      ["bash", str(ROOT / "run_classifier_clue.sh"), "tnews", "wsc",
+      ["bash", str(ROOT / "run_classifier_clue.sh"), "tnews", "cluewsc2020",
        "--num_train_epochs=1", "--max_seq_length=32"],
       env=dict(os.environ, ALBERT_MODEL_URL=address, CLUE_DATA_URL=address,
                no_proxy="*", MODEL_DIR=str(work / "fetched"),
