@@ -14,12 +14,13 @@ import sys
 import types
 
 import numpy as np
-from absl import flags, logging
+from absl import flags
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import tokenization  # noqa: E402
 from train import finetuning  # noqa: E402
+from util import errors  # noqa: E402
 
 
 class Runner:
@@ -42,9 +43,10 @@ class Runner:
       write_test(name, None)
 
 
-def main():
-  script = importlib.import_module(sys.argv[1])
-  with open(sys.argv[2]) as reader:
+def main(arguments):
+  name, path = arguments
+  script = importlib.import_module(name)
+  with open(path) as reader:
     cases = json.load(reader)
   tokenizer = tokenization.create_tokenizer(os.path.join(
       os.path.dirname(script.__file__), "albert_config", "vocab.txt"))
@@ -53,14 +55,13 @@ def main():
           task={}, config=None, tokenizer=tokenizer))
   finetuning.prepare_output_dir = lambda *args: []
   finetuning.Runner = Runner
-  logging.set_verbosity(logging.INFO)
   for case in cases:
     flags.FLAGS.unparse_flags()
-    flags.FLAGS([sys.argv[1], "--do_predict"] + [
+    flags.FLAGS([name, "--do_predict", "--verbosity=0"] + [
         "--%s=%s" % item for item in case["flags"].items()])
     Runner.predictions = case["predictions"]
     script.main()
 
 
 if __name__ == "__main__":
-  main()
+  errors.run(main, takes_arguments=True)
