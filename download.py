@@ -63,16 +63,17 @@ ITEMS = {name: _model(name, MODELS % name) for name in (
 ITEMS.update({name + "_google": _model(name + "_google", GOOGLE % name)
               for name in ("albert_base_zh", "albert_large_zh",
                            "albert_xlarge_zh", "albert_xxlarge_zh")})
-ITEMS.update({name: Item(name, files or ["train.json", "dev.json", "test.json"],
+CLUE_FILES = dict(
+    dict.fromkeys(("afqmc", "tnews", "iflytek", "ocnli", "cmnli", "wsc", "csl"),
+                  ["train*.json", "dev.json", "test*.json"]),
+    cmrc2018=["train.json", "dev.json"],
+    chid=["train.json", "train_answer.json", "dev.json", "dev_answer.json",
+          "test*.json"],
+    c3=["*d-train.json", "*m-train.json", "*d-dev.json", "*m-dev.json"])
+ITEMS.update({name: Item(name, files,
                          [CLUE % {"wsc": "cluewsc2020"}.get(name, name)],
-                         "CLUE_DATA_URL", None) for name, files in {
-    "afqmc": None, "tnews": None, "iflytek": None, "cmnli": None, "csl": None,
-    "wsc": None, "ocnli": ["train*.json", "dev.json", "test.json"],
-    "cmrc2018": ["train.json", "dev.json"],
-    "chid": ["train.json", "train_answer.json", "dev.json", "dev_answer.json",
-             "test*.json"],
-    "c3": ["*d-train.json", "*m-train.json", "*d-dev.json", "*m-dev.json"],
-}.items()})
+                         "CLUE_DATA_URL", None)
+              for name, files in CLUE_FILES.items()})
 ITEMS["lcqmc"] = Item("lcqmc", ["train.txt", "dev.txt", "test.txt"], [LCQMC],
                       "LCQMC_DATA_URL", None)
 

@@ -180,7 +180,8 @@ def main():
        "--do_train or --do_eval", False)])
   examples, labels = read_examples(
       task, finetuning.wanted_splits(
-          FLAGS, workers, classification.test_splits(task, FLAGS.data_dir)),
+          FLAGS, workers,
+          classification.splits_to_predict(task, FLAGS.data_dir)),
       model.task.get("labels"))
   metric = FLAGS.metric_for_best or task.metric
   if (metric in ("pearson", "spearman")) != task.is_regression or (

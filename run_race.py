@@ -109,8 +109,8 @@ def main():
     logging.info("%s: %d questions", name, len(found))
   files = finetuning.prepare_output_dir(
       FLAGS, workers, model, {"task_name": FLAGS.task_name})
-  num_choices = max(len(example.choices)
-                    for found in examples.values() for example in found)
+  num_choices = max((len(example.choices) for found in examples.values()
+                     for example in found), default=1)
   make_features = task.feature_maker(model.tokenizer, FLAGS.max_seq_length,
                                      FLAGS.max_query_length, num_choices)
   runner = finetuning.Runner(

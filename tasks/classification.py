@@ -217,7 +217,7 @@ def _existing(task, data_dir, split):
   return [path for path in paths if tf.io.gfile.exists(path)]
 
 
-def test_splits(task, data_dir):
+def splits_to_predict(task, data_dir):
   """Returns the names of the splits to predict that have a file."""
   return [split for split in task.submissions
           if _existing(task, data_dir, split)]

@@ -57,8 +57,8 @@ def read_race(path, part):
 def find_c3(data_dir, split):
   """Returns [(path, part)] of {,c3-}{d,m}-SPLIT.json, or of CLUE's one file.
 
-  What CLUE judges has both parts in one: test.json or test1.1.json, and
-  test1.0.json.
+  CLUE's test.json or test1.1.json, and test1.0.json, have both parts and come
+  first.
   """
   def there(names_and_parts):
     return [(os.path.join(data_dir, name), part)
@@ -66,9 +66,9 @@ def find_c3(data_dir, split):
             if tf.io.gfile.exists(os.path.join(data_dir, name))]
 
   whole = {"test": ["test.json", "test1.1.json"]}.get(split, [split + ".json"])
-  return there((prefix + "%s-%s.json" % (part, split), part)
-               for part in ("d", "m") for prefix in ("", "c3-")) or there(
-                   (name, None) for name in whole)[:1]
+  return there((name, None) for name in whole)[:1] or there(
+      (prefix + "%s-%s.json" % (part, split), part)
+      for part in ("d", "m") for prefix in ("", "c3-"))
 
 
 def read_c3(path, part):
