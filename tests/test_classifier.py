@@ -100,6 +100,13 @@ def test_results_are_those_of_the_predictions(work, fine_tuned):
       -np.log(probabilities[np.arange(64), labels]).mean(), rel=1e-5)
   report = (folder / "best" / "eval_report.txt").read_text()
   assert report.split()[9] == str((labels == 0).sum())
+  # Scored as a test file, it has the same metrics and report.
+  scored = dict(line.split(" = ") for line in (
+      work / "copy" / "test_results.txt").read_text().splitlines())
+  assert set(scored) == set(found) - {"global_step"}
+  for name, value in scored.items():
+    assert float(value) == pytest.approx(found[name], rel=1e-5)
+  assert (work / "copy" / "test_report.txt").read_text() == report
 
 
 def test_two_runs_of_a_seed_are_equal(work, fine_tuned):
