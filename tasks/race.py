@@ -162,16 +162,18 @@ def assign(scores):
   Returns:
     list of int, the column of each row.
   """
-  best = {frozenset(): (0.0, [])}  # columns in use -> (sum, columns so far)
+  best = {0: (0.0, ())}  # bits of the columns in use -> (sum, their order)
   for row in scores.tolist():
     longer = {}
     for used, (total, columns) in best.items():
       for column, score in enumerate(row):
-        if column not in used:
-          key, candidate = used | {column}, (total + score, columns + [column])
-          longer[key] = max(longer.get(key, candidate), candidate)
+        if not used >> column & 1:
+          key = used | 1 << column
+          candidate = total + score, columns + (column,)
+          if key not in longer or longer[key] < candidate:
+            longer[key] = candidate
     best = longer
-  return max(best.values())[1]
+  return list(max(best.values())[1])
 
 
 def fill_in(question, choice):
