@@ -63,14 +63,18 @@ ITEMS = {name: _model(name, MODELS % name) for name in (
 ITEMS.update({name + "_google": _model(name + "_google", GOOGLE % name)
               for name in ("albert_base_zh", "albert_large_zh",
                            "albert_xlarge_zh", "albert_xxlarge_zh")})
-ITEMS.update({name: Item(name, ["train.json", "dev.json", "test.json"],
+CLUE_FILES = dict(
+    dict.fromkeys(("afqmc", "tnews", "iflytek", "ocnli", "cmnli", "wsc", "csl"),
+                  ["train*.json", "dev.json", "test*.json"]),
+    cluener=["train.json", "dev.json", "test.json"],
+    cmrc2018=["train.json", "dev.json"],
+    chid=["train.json", "train_answer.json", "dev.json", "dev_answer.json",
+          "test*.json"],
+    c3=["*d-train.json", "*m-train.json", "*d-dev.json", "*m-dev.json"])
+ITEMS.update({name: Item(name, files,
                          [CLUE % {"wsc": "cluewsc2020"}.get(name, name)],
-                         "CLUE_DATA_URL", None) for name in (
-    "afqmc", "tnews", "iflytek", "cmnli", "csl", "wsc", "cluener")})
-ITEMS["cmrc2018"] = Item("cmrc2018", ["train.json", "dev.json"],
-                         [CLUE % "cmrc2018"], "CLUE_DATA_URL", None)
-ITEMS["c3"] = Item("c3", ["*d-train.json", "*m-train.json", "*d-dev.json",
-                          "*m-dev.json"], [CLUE % "c3"], "CLUE_DATA_URL", None)
+                         "CLUE_DATA_URL", None)
+              for name, files in CLUE_FILES.items()})
 ITEMS["lcqmc"] = Item("lcqmc", ["train.txt", "dev.txt", "test.txt"], [LCQMC],
                       "LCQMC_DATA_URL", None)
 

@@ -1,7 +1,6 @@
 """Fine-tunes ALBERT to classify texts or pairs of texts, or to rate them."""
 
 import collections
-import json
 import os
 
 import numpy as np
@@ -9,9 +8,9 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import tokenization
-from tasks import classification, metrics
+from tasks import classification, metrics, submissions
 from train import estimators, finetuning, heads, training
-from util import checkpoints, errors, filesystem
+from util import checkpoints, errors, filesystem, outputs
 from util.errors import InputError
 from util.records import FeatureSpec
 
@@ -92,7 +91,7 @@ def read_examples(task, names, known_labels):
   examples = {
       name: classification.read_examples(
           task, classification.find_file(task, FLAGS.data_dir, name),
-          name == "test", FLAGS.skip_bad_rows)
+          name in task.submissions, FLAGS.skip_bad_rows)
       for name in {*names, *(["train"] if labels is None else [])}}
   if labels is None:
     labels = sorted({example.label for example in examples["train"]})
@@ -136,19 +135,20 @@ def score(logits, targets, labels):
   return dict(results, loss=float(loss), eval_loss=float(loss)), report
 
 
-def write_predictions(task_name, examples, logits, labels):
-  """Writes `test_results.tsv` and `TASK_predict.json`, CLUE's submission."""
+def write_predictions(name, submission, examples, logits, labels):
+  """Writes `NAME_results.tsv` and the submission of a split."""
   values = np.exp(log_softmax(logits)) if labels else logits
-  path = os.path.join(FLAGS.output_dir, "test_results.tsv")
+  path = os.path.join(FLAGS.output_dir, name + "_results.tsv")
   filesystem.write_text(path, "".join(
       "\t".join("%.8f" % value for value in row) + "\n" for row in values))
   logging.info("%s: %s", path, "probabilities of the labels " + ", ".join(
       labels) if labels else "numbers")
-  path = os.path.join(FLAGS.output_dir, task_name + "_predict.json")
-  filesystem.write_text(path, "".join(
-      json.dumps({"id": example.id, "label": labels[row.argmax()] if labels
-                  else float(row[0])}, ensure_ascii=False) + "\n"
-      for example, row in zip(examples, logits)))
+  path = os.path.join(FLAGS.output_dir, submission)
+  word = submissions.glue_columns if submission.endswith(".tsv") else (
+      submissions.clue_lines)
+  filesystem.write_text(path, word(
+      [example.id for example in examples],
+      [labels[row.argmax()] if labels else float(row[0]) for row in logits]))
   logging.info("%s: the label of each id", path)
 
 
@@ -179,7 +179,10 @@ def main():
       (["skip_bad_rows"], FLAGS.do_train or FLAGS.do_eval,
        "--do_train or --do_eval", False)])
   examples, labels = read_examples(
-      task, finetuning.wanted_splits(FLAGS, workers), model.task.get("labels"))
+      task, finetuning.wanted_splits(
+          FLAGS, workers,
+          classification.splits_to_predict(task, FLAGS.data_dir)),
+      model.task.get("labels"))
   metric = FLAGS.metric_for_best or task.metric
   if (metric in ("pearson", "spearman")) != task.is_regression or (
       metric == "f1" and len(labels) != 2):
@@ -211,9 +214,13 @@ def main():
                             report)
     return dict(results, global_step=checkpoints.step_of(checkpoint))
 
-  def write_test(checkpoint):
-    write_predictions(task_name, examples["test"], predict("test", checkpoint),
-                      labels)
+  def write_test(name, checkpoint):
+    logits = predict(name, checkpoint)
+    write_predictions(name, task.submissions[name].format(task_name),
+                      examples[name], logits, labels)
+    outputs.write_test_scores(
+        FLAGS.output_dir, name, [example.label for example in examples[name]],
+        lambda rows: score(logits[rows], np.array(targets[name])[rows], labels))
 
   runner.run(evaluate, "eval_" + metric,
              files + ["eval_report.txt"] * bool(labels), write_test)

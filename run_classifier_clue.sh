@@ -1,28 +1,38 @@
 #!/usr/bin/env bash
 # Fine-tunes on CLUE with the published settings, keeps the best checkpoint by
 # the dev set, writes the submission files and one table of dev results:
-#   bash run_classifier_clue.sh                   all six tasks
+#   bash run_classifier_clue.sh                   the whole board
 #   bash run_classifier_clue.sh tnews csl         these
-# What is not there is downloaded. Flags of run_classifier.py may follow.
+# The tasks: afqmc tnews iflytek ocnli cmnli wsc (or cluewsc2020) csl cmrc2018
+# chid c3. What is not there is downloaded. Flags of run_classifier.py,
+# run_squad.py (cmrc2018) and run_race.py (chid, c3) may follow.
 #   MODEL_DIR  folder of the checkpoint (default albert_tiny, see download.py)
-#   CLUE_DATA  folder with a folder for each task (default data/clue)
+#   CLUE_DATA  folder with a folder for each task (default data/clue); with a
+#              folder diagnostics, ocnli and cmnli predict test.json in there
 #   OUTPUT     folder for a folder of each task (default output/clue)
+#   TEAM       name in that of the zip file to submit, which has all submission
+#              files in OUTPUT: submit_TEAM_DATE.zip (default albert)
 set -euo pipefail
+shopt -s nullglob
 cd "$(dirname "$0")"
 
 declare -A settings=( # length, batch, rate, epochs
-  [afqmc]="128 16 2e-5 3" [cmnli]="128 64 3e-5 2" [csl]="128 16 1e-5 5"
-  [iflytek]="128 32 2e-5 3" [tnews]="128 16 2e-5 3" [wsc]="128 16 1e-5 10")
+  [afqmc]="128 16 2e-5 3" [tnews]="128 16 2e-5 3" [iflytek]="128 32 2e-5 3"
+  [ocnli]="128 32 2e-5 3" [cmnli]="128 64 3e-5 2" [wsc]="128 16 1e-5 10"
+  [csl]="128 16 1e-5 5" [cmrc2018]="512 32 3e-5 2" [chid]="64 24 2e-5 3"
+  [c3]="512 24 2e-5 8")
 tasks=()
 while [[ $# -gt 0 && $1 != -* ]]; do
-  if [[ -z ${settings[$1]-} ]]; then
-    echo "ERROR: no task $1; there are ${!settings[*]}" >&2
+  task=${1/#cluewsc2020/wsc}
+  if [[ -z ${settings[$task]-} ]]; then
+    echo "ERROR: no task $1; there are cluewsc2020 ${!settings[*]}" >&2
     exit 1
   fi
-  tasks+=("$1")
+  tasks+=("$task")
   shift
 done
-[[ ${#tasks[@]} -gt 0 ]] || tasks=(afqmc tnews iflytek cmnli csl wsc)
+[[ ${#tasks[@]} -gt 0 ]] ||
+  tasks=(afqmc tnews iflytek ocnli cmnli wsc csl cmrc2018 chid c3)
 
 source ./env.sh
 model=${MODEL_DIR:-albert_tiny} data=${CLUE_DATA:-data/clue}
@@ -33,15 +43,36 @@ for task in "${tasks[@]}"; do
 done
 for task in "${tasks[@]}"; do
   read -r length batch rate epochs <<<"${settings[$task]}"
-  "$PYTHON" run_classifier.py --task_name="$task" --data_dir="$data/$task" \
-    --do_train --do_eval --do_predict --init_checkpoint="$model" \
-    --max_seq_length="$length" --train_batch_size="$batch" \
-    --learning_rate="$rate" --num_train_epochs="$epochs" \
-    --output_dir="$out/$task" "$@"
+  command=(run_classifier.py --data_dir="$data/$task")
+  tests=("$data/$task"/*test*)
+  case $task in
+    cmrc2018)
+      command=(run_squad.py --train_file="$data/$task/train.json"
+        --dev_file="$data/$task/dev.json" --max_answer_length=50
+        ${tests[0]:+--test_file="${tests[0]}"}) ;;
+    chid | c3) command=(run_race.py --data_dir="$data/$task") ;;
+  esac
+  "$PYTHON" "${command[@]}" --task_name="$task" --do_train --do_eval \
+    ${tests[0]:+--do_predict} \
+    --init_checkpoint="$model" --max_seq_length="$length" \
+    --train_batch_size="$batch" --learning_rate="$rate" \
+    --num_train_epochs="$epochs" --output_dir="$out/$task" "$@"
 done
+
+# By name, so that OCNLI's answers to the diagnostic set replace CMNLI's.
+declare -A submissions=()
+for path in "$out"/*/*_predict.json; do
+  submissions[${path##*/}]=$path
+done
+if [[ ${#submissions[@]} -gt 0 ]]; then
+  archive=$out/submit_${TEAM:-albert}_$(date +%Y-%m-%d).zip
+  "$PYTHON" -m zipfile -c "$archive.tmp" "${submissions[@]}"
+  mv "$archive.tmp" "$archive"
+  echo "$archive has ${!submissions[*]}"
+fi
 echo "dev results of the best checkpoints:"
 for task in "${tasks[@]}"; do
   printf '%-10s%s  %s\n' "$task" \
-    "$(grep eval_accuracy "$out/$task/best/eval_results.txt")" \
-    "$out/$task/${task}_predict.json"
+    "$(grep -E '^eval_(accuracy|exact) ' "$out/$task/best/eval_results.txt")" \
+    "$(echo "$out/$task"/*_predict.json)"
 done

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-from tasks import squad, squad_metrics
+from tasks import metrics, squad, squad_metrics, submissions
 from train import estimators, finetuning, heads, training
 from util import checkpoints, errors, filesystem, outputs
 from util.errors import InputError
@@ -176,9 +176,14 @@ def judge(task, questions, best, null_odds):
           {key: pair[i] for key, pair in each.items()}, null_odds, has_answer)
     results["null_threshold"] = results["eval_best_f1_thresh"]
     predictions = with_nulls(predictions, null_odds, results["null_threshold"])
-  results.update({"eval_" + name: value for name, value in (
-      squad_metrics.evaluate(task.rule, answers, predictions)).items()})
-  return results, predictions
+  return dict(results, **score(task, questions, predictions)), predictions
+
+
+def score(task, questions, predictions):
+  """Returns a dict of results of predictions, a dict: id -> text."""
+  found = squad_metrics.evaluate(
+      task.rule, {q.id: q.answers for q in questions}, predictions)
+  return {"eval_" + name: value for name, value in found.items()}
 
 
 def with_nulls(predictions, null_odds, threshold):
@@ -210,7 +215,9 @@ def read_passages(flag, tokenizer):
   errors.require_flags(flag)
   path = FLAGS[flag].value
   questions = squad.read_questions(path)
-  if flag != "test_file":
+  if flag == "test_file":
+    questions = metrics.without_placeholders(questions, "answers", path)
+  else:
     unknown = [q.id for q in questions if q.answers is None]
     if unknown:
       raise InputError("%s: %d question(s) without \"answers\", the first: %s"
@@ -266,13 +273,21 @@ def main():
     write_answers("dev_", predictions, best, null_odds)
     return dict(results, global_step=checkpoints.step_of(checkpoint))
 
-  def write_test(checkpoint):
-    best, null_odds = predict("test", checkpoint)
+  def write_test(name, checkpoint):
+    best, null_odds = predict(name, checkpoint)
     predictions = {key: texts[0][0] for key, texts in best.items()}
     if task.has_unanswerable:
       predictions = with_nulls(predictions, null_odds,
                                null_threshold(checkpoint))
     write_answers("", predictions, best, null_odds)
+    questions = passages[name].questions
+    filesystem.write_text(
+        os.path.join(FLAGS.output_dir, FLAGS.task_name + "_predict.json"),
+        submissions.clue_object(predictions, predictions.values()))
+    outputs.write_test_scores(
+        FLAGS.output_dir, name, [q.answers for q in questions],
+        lambda rows: (score(task, [questions[i] for i in rows], predictions),
+                      None))
 
   runner.run(evaluate, "eval_f1", files, write_test)
 

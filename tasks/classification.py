@@ -10,6 +10,7 @@ import os
 import tensorflow.compat.v1 as tf
 from absl import logging
 
+from tasks import metrics
 from util import filesystem
 from util.errors import InputError
 
@@ -20,8 +21,8 @@ InputExample = collections.namedtuple(
 
 
 class Task(collections.namedtuple("Task", [
-    "text_a", "text_b", "label", "labels", "files", "columns", "keep", "rename",
-    "metric"])):
+    "text_a", "text_b", "label", "labels", "files", "submissions", "columns",
+    "keep", "rename", "metric"])):
   """How the files of a task are read.
 
   Attributes:
@@ -30,13 +31,16 @@ class Task(collections.namedtuple("Task", [
       the row (a dict, field -> value). `text_b` None for single texts.
     labels: list of str; None to take those of the training file; empty for
       numbers (regression).
-    files: dict, "train" / "dev" / "test" -> file names to look for, in order.
-      `.json` and `.jsonl` hold one JSON object a line, all others columns
-      separated by tabs.
+    files: dict, "train" / "dev" / each split to predict -> file names to look
+      for, in order. `.json` and `.jsonl` hold one JSON object a line, all
+      others columns separated by tabs.
+    submissions: dict, split to predict -> name of the file to submit, where {}
+      is the name of the task: `.json` for CLUE's format, `.tsv` for GLUE's.
     columns: names of the columns of a tab-separated file without a header,
       None where there always is one.
     keep: function of a row, False for those that are no examples.
-    rename: dict, label in the file -> label in `labels`.
+    rename: dict, label in the file -> label in `labels`, or None if an example
+      with it is one to predict, but not to learn from.
     metric: of metrics.METRICS; the best checkpoint is the best by it.
   """
   __slots__ = ()
@@ -48,9 +52,11 @@ class Task(collections.namedtuple("Task", [
 
 
 def _task(text_a, text_b=None, labels=None, label="label", files=None,
-          columns=None, keep=None, rename=None, metric="accuracy"):
+          submissions=None, columns=None, keep=None, rename=None,
+          metric="accuracy"):
   return Task(text_a, text_b, label, labels,
-              files or _files("{}.json", "{}.tsv", "{}.txt"), columns, keep,
+              files or _files("{}.json", "{}.tsv", "{}.txt"),
+              submissions or {"test": "{}_predict.json"}, columns, keep,
               rename or {}, metric)
 
 
@@ -59,6 +65,16 @@ def _files(*patterns, **others):
            for split in ("train", "dev", "test")}
   files.update(others)
   return files
+
+
+def _two_versions(name):
+  """The files and submissions of a task whose test set CLUE 1.1 renewed."""
+  return {"files": dict(
+      _files("{}.json", "{}.tsv", "{}.txt",
+             test=["test.json", "test1.1.json", "test.tsv", "test.txt"]),
+      **{"test1.0": ["test1.0.json"]}),
+          "submissions": {"test": name + "11_predict.json",
+                          "test1.0": name + "10_predict.json"}}
 
 
 def _mark_spans(row):
@@ -86,17 +102,35 @@ _PAIR = ("sentence1", "sentence2")
 _LCQMC = _task(("sentence1", "text_a"), ("sentence2", "text_b"), _YES_NO,
                columns=_PAIR + ("label",),
                files=_files("{}.txt", "{}.tsv", "{}.json"))
-_CLUE_NLI = _task(*_PAIR, _NLI, files=_files("{}.json", train=[
-    "train.json"] + ["train.%s.json" % size for size in (
-        "50k", "30k", "10k", "3k", "1k")]),
-                  keep=lambda row: row.get("label") != "-")
-_WSC = _task(_mark_spans, None, ["false", "true"])
+_WSC = _task(_mark_spans, None, ["false", "true"], **_two_versions("cluewsc"))
+
+
+def _clue_nli(submission):
+  return _task(
+      ("sentence1", "premise"), ("sentence2", "hypothesis"), _NLI,
+      files=_files("{}.json", train=["train.json"] + [
+          "train.%s.json" % size for size in ("50k", "30k", "10k", "3k", "1k")],
+                   diagnostics=["diagnostics.json",
+                                "../diagnostics/test.json"]),
+      submissions={"test": submission,
+                   "diagnostics": "diagnostics_predict.json"},
+      rename={"-": None})  # people do not agree
+
+
+def _glue(name, *args, **kwargs):
+  return _task(*args, submissions={"test": name + ".tsv"}, **kwargs)
 
 
 def _mnli(kind):
   return _task(*_PAIR, _NLI, label="gold_label", files={
       "train": ["train.tsv"], "dev": ["dev_%s.tsv" % kind],
-      "test": ["test_%s.tsv" % kind]})
+      "test": ["test_matched.tsv"],
+      "test_mismatched": ["test_mismatched.tsv"],
+      "diagnostic": ["diagnostic.tsv", "AX.tsv",
+                     "../diagnostic/diagnostic.tsv", "../AX/AX.tsv"]},
+               submissions={"test": "MNLI-m.tsv",
+                            "test_mismatched": "MNLI-mm.tsv",
+                            "diagnostic": "AX.tsv"})
 
 
 TASKS = {
@@ -116,30 +150,31 @@ TASKS = {
     # CLUE
     "afqmc": _LCQMC._replace(files=_files("{}.json", "{}.txt", "{}.tsv")),
     "tnews": _task("sentence", None, _numbers(
-        *[n for n in range(100, 117) if n not in (105, 111)])),
+        *[n for n in range(100, 117) if n not in (105, 111)]),
+                   **_two_versions("tnews")),
     "iflytek": _task("sentence", None, _numbers(*range(119))),
-    "cmnli": _CLUE_NLI,
-    "ocnli": _CLUE_NLI,
+    "cmnli": _clue_nli("{}_predict.json"),
+    "ocnli": _clue_nli("{}_50k_predict.json"),
     "csl": _task(lambda row: " ".join(row["keyword"]), "abst", _YES_NO),
     "wsc": _WSC,
     "cluewsc2020": _WSC,
     # GLUE
-    "cola": _task("sentence", None, _YES_NO, files=_files("{}.tsv"),
+    "cola": _glue("CoLA", "sentence", None, _YES_NO, files=_files("{}.tsv"),
                   columns=("source", "label", "judgement", "sentence"),
                   metric="matthews"),
-    "sst-2": _task("sentence", None, _YES_NO),
-    "mrpc": _task("#1 String", "#2 String", _YES_NO, label="Quality",
+    "sst-2": _glue("SST-2", "sentence", None, _YES_NO),
+    "mrpc": _glue("MRPC", "#1 String", "#2 String", _YES_NO, label="Quality",
                   files=_files("{}.tsv", "msr_paraphrase_{}.txt"),
                   metric="f1"),
-    "qqp": _task("question1", "question2", _YES_NO, label="is_duplicate",
+    "qqp": _glue("QQP", "question1", "question2", _YES_NO, label="is_duplicate",
                  metric="f1"),
-    "sts-b": _task(*_PAIR, [], label="score", metric="pearson"),
+    "sts-b": _glue("STS-B", *_PAIR, [], label="score", metric="pearson"),
     "mnli": _mnli("matched"),
     "mnli_matched": _mnli("matched"),
     "mnli_mismatched": _mnli("mismatched"),
-    "qnli": _task("question", "sentence", _RTE),
-    "rte": _task(*_PAIR, _RTE),
-    "wnli": _task(*_PAIR, _YES_NO),
+    "qnli": _glue("QNLI", "question", "sentence", _RTE),
+    "rte": _glue("RTE", *_PAIR, _RTE),
+    "wnli": _glue("WNLI", *_PAIR, _YES_NO),
     # one's own
     "tsv": _task("text_a", lambda row: row.get("text_b"),
                  files=_files("{}.tsv", "{}.txt")),
@@ -170,12 +205,22 @@ def find_file(task, data_dir, split):
   Raises:
     InputError: there is none.
   """
-  paths = [os.path.join(data_dir, name) for name in task.files[split]]
-  for path in paths:
-    if tf.io.gfile.exists(path):
-      return path
+  for path in _existing(task, data_dir, split):
+    return path
   raise InputError("no %s file: add %s, or change --data_dir" % (
-      split, " or ".join(paths)))
+      split, " or ".join(os.path.join(data_dir, name)
+                         for name in task.files[split])))
+
+
+def _existing(task, data_dir, split):
+  paths = [os.path.join(data_dir, name) for name in task.files[split]]
+  return [path for path in paths if tf.io.gfile.exists(path)]
+
+
+def splits_to_predict(task, data_dir):
+  """Returns the names of the splits to predict that have a file."""
+  return [split for split in task.submissions
+          if _existing(task, data_dir, split)]
 
 
 def read_examples(task, path, is_test=False, skip_bad_rows=False):
@@ -189,19 +234,32 @@ def read_examples(task, path, is_test=False, skip_bad_rows=False):
       raising an error; a file to predict must have an answer for every row.
 
   Returns:
-    list of InputExample, at least one.
+    list of InputExample, at least one. Of a file to predict whose labels are
+    all the same, without them.
 
   Raises:
     InputError: the file is empty or malformed; the message names the line.
   """
-  read = _read_json if path.endswith((".json", ".jsonl")) else _read_columns
-  examples, bad = [], []
-  for number, row in read(task, path, is_test):
+  read = read_json_lines(path) if path.endswith((".json", ".jsonl")) else (
+      _read_columns(task, path, is_test))
+  examples, places, bad, last = [], [], [], None
+  for number, row in read:
     try:
       if isinstance(row, ValueError):
         raise row
-      if not task.keep or task.keep(row):
-        examples.append(_make_example(task, row, len(examples), is_test))
+      if is_test and last and number > last + 1:
+        raise ValueError("there is a blank line before it: remove that, since "
+                         "boards count rows")
+      last = number
+      if task.keep and not task.keep(row):
+        continue
+      example = _make_example(task, row, len(examples), is_test)
+      if not is_test:
+        if example.label is None:
+          continue
+        _check_label(task, example.label)
+      examples.append(example)
+      places.append("%s:%d" % (path, number))
     except ValueError as error:
       message = "%s:%d: %s" % (path, number, error)
       if is_test or not skip_bad_rows:
@@ -212,6 +270,18 @@ def read_examples(task, path, is_test=False, skip_bad_rows=False):
                     bad[0])
   if not examples:
     raise InputError("%s: has no examples" % path)
+  return _without_placeholders(task, examples, places, path) if is_test else (
+      examples)
+
+
+def _without_placeholders(task, examples, places, path):
+  examples = metrics.without_placeholders(examples, "label", path)
+  for example, place in zip(examples, places):
+    try:
+      if example.label is not None:
+        _check_label(task, example.label)
+    except ValueError as error:
+      raise InputError("%s: %s" % (place, error)) from error
   return examples
 
 
@@ -220,18 +290,31 @@ def _make_example(task, row, number, is_test):
   for text in (text_a, text_b):
     if text is not None and not (isinstance(text, str) and text.strip()):
       raise ValueError("a text is empty or not a string")
-  label = None
-  if not is_test:
-    label = str(_find(task.label, row)).strip()
-    label = task.rename.get(label, label)
-    if task.is_regression:
-      float(label)  # may raise
-    elif task.labels and label not in task.labels:
-      raise ValueError("unknown label %r; known are %s" % (
-          label, ", ".join(task.labels)))
   # GLUE calls it index; what CLUEWSC2020's labelled files call idx is no id.
   return InputExample(row.get("id", row.get("index", number)), text_a, text_b,
-                      label)
+                      _find_label(task, row, is_test))
+
+
+def _find_label(task, row, is_test):
+  """Returns None where nobody says, or people do not agree."""
+  try:
+    label = _find(task.label, row)
+  except ValueError:
+    if not is_test:
+      raise
+    label = None
+  if is_test and label in (None, ""):
+    return None
+  label = str(label).strip()
+  return task.rename.get(label, label)
+
+
+def _check_label(task, label):
+  if task.is_regression:
+    float(label)  # may raise
+  elif task.labels and label not in task.labels:
+    raise ValueError("unknown label %r; known are %s" % (
+        label, ", ".join(task.labels)))
 
 
 def _find(where, row):
@@ -263,9 +346,8 @@ def _read_lines(path):
       yield number, line
 
 
-def _read_json(task, path, is_test):
-  """Yields (line number, row or ValueError)."""
-  del task, is_test
+def read_json_lines(path):
+  """Yields (line number, dict or ValueError) of lines that are not blank."""
   for number, line in _read_lines(path):
     if isinstance(line, str):
       try:

@@ -47,7 +47,7 @@ def find_file(task, data_dir, split):
   for path in paths:
     if tf.io.gfile.exists(path):
       return path
-  raise InputError("no %s file: put %s in place, or change --data_dir" % (
+  raise InputError("no %s file: add %s, or change --data_dir" % (
       split, " or ".join(paths)))
 
 

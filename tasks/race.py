@@ -6,71 +6,95 @@ import functools
 import os
 import re
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tokenization
+from tasks import metrics
 from util import filesystem
 from util.errors import InputError
 
-NUM_CHOICES = 4
-
-# A question. `part` is what is reported apart: RACE's middle and high, C3's d
-# and m. `answer` is the number of the right choice, None where a file does not
-# say.
+# A question. `part` is what is reported separately: RACE's middle and high,
+# C3's d and m; None for nothing. `answer` is the number of the right choice,
+# None where a file does not say. Questions of one `group` have different
+# answers; a question without one is on its own.
 Example = collections.namedtuple(
-    "Example", ["id", "part", "passage", "question", "choices", "answer"])
+    "Example", ["id", "part", "passage", "question", "choices", "answer",
+                "group"])
+Example.__new__.__defaults__ = (None,)
 
 
-def read_race(data_dir, split):
-  """Reads RACE: `split`/{middle,high}/*.txt, each one article in JSON."""
+def find_race(data_dir, split):
+  """Returns [(path, part)] of RACE's SPLIT/{middle,high}/*.txt."""
+  found = []
   for part in ("middle", "high"):
     folder = os.path.join(data_dir, split, part)
-    paths = tf.io.gfile.glob(os.path.join(folder, "*.txt")) if (
-        tf.io.gfile.isdir(folder)) else []
-    for path in sorted(paths):
-      article = filesystem.read_json(path)
-      try:
-        questions, options = article["questions"], article["options"]
-        letters = article.get("answers") or [None] * len(questions)
-        if not len(questions) == len(options) == len(letters):
-          raise ValueError("%d questions, %d options, %d answers" % (
-              len(questions), len(options), len(letters)))
-        name = article.get("id", "%s/%s" % (part, os.path.basename(path)))
-        for number, (question, choices, letter) in enumerate(
-            zip(questions, options, letters)):
-          yield path, Example(
-              "%s-%d" % (name, number), part, article["article"], question,
-              choices, None if letter is None else list("ABCD").index(letter))
-      except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError("%s: not RACE's layout: %s" % (path, error)) from error
+    if tf.io.gfile.isdir(folder):
+      found += [(path, part) for path in sorted(
+          tf.io.gfile.glob(os.path.join(folder, "*.txt")))]
+  return found
 
 
-def read_c3(data_dir, split):
-  """Reads C3: {d,m}-SPLIT.json or c3-{d,m}-SPLIT.json."""
-  for part in ("d", "m"):
-    for pattern in ("%s-%s.json", "c3-%s-%s.json"):
-      path = os.path.join(data_dir, pattern % (part, split))
-      if not tf.io.gfile.exists(path):
-        continue
-      content = filesystem.read_json(path)
-      try:
-        for lines, questions, name in content:
-          passage = "\n".join(lines)
-          for number, row in enumerate(questions):
-            answer = row.get("answer")
-            yield path, Example(
-                row.get("id", "%s-%s-%d" % (part, name, number)), part,
-                passage, row["question"], row["choice"],
-                row["choice"].index(answer) if answer else None)
-      except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError("%s: not C3's layout: %s" % (path, error)) from error
+def read_race(path, part):
+  """Yields the Examples of a file of RACE, one article in JSON."""
+  article = filesystem.read_json(path)
+  try:
+    questions, options = article["questions"], article["options"]
+    letters = article.get("answers") or [None] * len(questions)
+    if not len(questions) == len(options) == len(letters):
+      raise ValueError("%d questions, %d options, %d answers" % (
+          len(questions), len(options), len(letters)))
+    name = article.get("id", "%s/%s" % (part, os.path.basename(path)))
+    for number, (question, choices, letter) in enumerate(
+        zip(questions, options, letters)):
+      yield Example(
+          "%s-%d" % (name, number), part, article["article"], question,
+          choices, None if letter is None else list("ABCD").index(letter))
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
+    raise InputError("%s: not RACE's layout: %s" % (path, error)) from error
 
 
-READERS = {"race": read_race, "c3": read_c3}
+def find_c3(data_dir, split):
+  """Returns [(path, part)] of {,c3-}{d,m}-SPLIT.json, or of CLUE's one file.
+
+  CLUE's test.json or test1.1.json, and test1.0.json, have both parts and come
+  first.
+  """
+  def there(names_and_parts):
+    return [(os.path.join(data_dir, name), part)
+            for name, part in names_and_parts
+            if tf.io.gfile.exists(os.path.join(data_dir, name))]
+
+  whole = {"test": ["test.json", "test1.1.json"]}.get(split, [split + ".json"])
+  return there((name, None) for name in whole)[:1] or there(
+      (prefix + "%s-%s.json" % (part, split), part)
+      for part in ("d", "m") for prefix in ("", "c3-"))
 
 
-def read_examples(task_name, data_dir, split):
+def read_c3(path, part):
+  """Yields the Examples of a file of C3."""
+  content = filesystem.read_json(path)
+  try:
+    for lines, questions, name in content:
+      passage = "\n".join(lines)
+      for number, row in enumerate(questions):
+        answer = row.get("answer")
+        yield Example(
+            row.get("id", "%s-%s-%d" % (part, name, number)), part, passage,
+            row["question"], row["choice"],
+            row["choice"].index(answer) if answer else None)
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
+    raise InputError("%s: not C3's layout: %s" % (path, error)) from error
+
+
+def read_examples(find, read, data_dir, split):
   """Reads a split.
+
+  Args:
+    find: function of (data_dir, split) that returns a list of (path, part).
+    read: function of (path, part) that yields Examples.
+    data_dir: str.
+    split: str; where it begins with "test", answers may be missing.
 
   Returns:
     list of Example, at least one.
@@ -80,28 +104,76 @@ def read_examples(task_name, data_dir, split):
       twice.
   """
   examples, ids = [], set()
-  for path, example in READERS[task_name](data_dir, split):
-    if not isinstance(example.choices, list) or not all(
-        isinstance(text, str) for text in
-        [example.passage, example.question] + example.choices):
-      raise InputError("%s: question %s has a value that is not text" % (
-          path, example.id))
-    if not 2 <= len(example.choices) <= NUM_CHOICES:
-      raise InputError("%s: question %s has %d choices, not 2 to %d" % (
-          path, example.id, len(example.choices), NUM_CHOICES))
-    if example.answer is None and split != "test":
-      raise InputError("%s: question %s has no answer" % (path, example.id))
-    if (example.answer or 0) >= len(example.choices):
-      raise InputError("%s: question %s has no choice %s" % (
-          path, example.id, "ABCD"[example.answer]))
-    if example.id in ids:
-      raise InputError("%s: the id %s occurs twice" % (path, example.id))
-    ids.add(example.id)
-    examples.append(example)
+  needs_answer = not split.startswith("test")
+  for path, part in find(data_dir, split):
+    for example in read(path, part):
+      _check(example, path, needs_answer)
+      if example.id in ids:
+        raise InputError("%s: the id %s occurs twice" % (path, example.id))
+      ids.add(example.id)
+      examples.append(example)
   if not examples:
-    raise InputError("%s: no questions of %s for %s there: change --data_dir"
-                     % (data_dir, task_name, split))
-  return examples
+    raise InputError("%s: no questions for %s there: change --data_dir"
+                     % (data_dir, split))
+  return examples if needs_answer else (
+      metrics.without_placeholders(examples, "answer", data_dir))
+
+
+def _check(example, path, needs_answer):
+  where = "%s: question %s" % (path, example.id)
+  if not isinstance(example.choices, list) or not all(
+      isinstance(text, str) for text in
+      [example.passage, example.question] + example.choices):
+    raise InputError("%s has a value that is not text" % where)
+  if len(example.choices) < 2:
+    raise InputError("%s has fewer than 2 choices" % where)
+  if example.answer is None and needs_answer:
+    raise InputError("%s has no answer" % where)
+  if (example.answer or 0) >= len(example.choices):
+    raise InputError("%s has no choice %s" % (where, "ABCD"[example.answer]))
+
+
+def choose(examples, log_probabilities):
+  """Returns the choices of the greatest joint probability.
+
+  Args:
+    examples: list of Example.
+    log_probabilities: float [N, C].
+
+  Returns:
+    int [N]; within a group, all are different.
+  """
+  groups = collections.defaultdict(list)
+  for number, example in enumerate(examples):
+    groups[number if example.group is None else (example.group,)].append(number)
+  chosen = np.zeros(len(examples), np.int64)
+  for numbers in groups.values():
+    num_choices = len(examples[numbers[0]].choices)
+    chosen[numbers] = assign(log_probabilities[numbers, :num_choices])
+  return chosen
+
+
+def assign(scores):
+  """Gives each row a column of its own so that the sum of scores is greatest.
+
+  Args:
+    scores: float [rows, columns], no more rows than columns.
+
+  Returns:
+    list of int, the column of each row.
+  """
+  best = {0: (0.0, ())}  # bits of the columns in use -> (sum, their order)
+  for row in scores.tolist():
+    longer = {}
+    for used, (total, columns) in best.items():
+      for column, score in enumerate(row):
+        if not used >> column & 1:
+          key = used | 1 << column
+          candidate = total + score, columns + (column,)
+          if key not in longer or longer[key] < candidate:
+            longer[key] = candidate
+    best = longer
+  return list(max(best.values())[1])
 
 
 def fill_in(question, choice):
@@ -111,7 +183,7 @@ def fill_in(question, choice):
   return "%s %s" % (question, choice)
 
 
-def feature_maker(tokenizer, max_seq_length, max_query_length):
+def feature_maker(tokenizer, max_seq_length, max_query_length, num_choices):
   """Returns the function that makes the features of an Example, a dict."""
   def tokenize(text):
     return tokenizer.convert_tokens_to_ids(tokenizer.tokenize_plain(text))
@@ -129,15 +201,28 @@ def feature_maker(tokenizer, max_seq_length, max_query_length):
       packed.append(tokenization.pack_pair(
           tokenizer, passage_ids(example.passage)[:room].tolist(), query,
           max_seq_length))
-    length = max(len(ids) for ids, _ in packed)
-    packed += [([], [])] * (NUM_CHOICES - len(packed))  # absent choices
-    rows = {name: [] for name in ("input_ids", "input_mask", "segment_ids")}
-    for ids, segments in packed:
-      padding = [0] * (length - len(ids))
-      rows["input_ids"] += ids + padding
-      rows["input_mask"] += [1] * len(ids) + padding
-      rows["segment_ids"] += segments + padding
-    return dict(rows, num_choices=len(example.choices),
-                label=example.answer or 0)
+    return pack_choices(packed, example, num_choices)
 
   return make_features
+
+
+def pack_choices(packed, example, num_choices):
+  """Makes the features of an Example.
+
+  Args:
+    packed: list of (ids, segment ids), one of each choice.
+    example: Example.
+    num_choices: int; choices that an example lacks are empty.
+
+  Returns:
+    dict, name -> list or int; lists have `num_choices` rows of equal length.
+  """
+  length = max(len(ids) for ids, _ in packed)
+  rows = {name: [] for name in ("input_ids", "input_mask", "segment_ids")}
+  for ids, segments in packed + [([], [])] * (num_choices - len(packed)):
+    padding = [0] * (length - len(ids))
+    rows["input_ids"] += ids + padding
+    rows["input_mask"] += [1] * len(ids) + padding
+    rows["segment_ids"] += segments + padding
+  return dict(rows, num_choices=len(example.choices),
+              label=example.answer or 0)

@@ -16,6 +16,8 @@ from multiprocessing.reduction import recvfds
 _CLIENT = """#!%s
 import json, os, socket, sys
 from multiprocessing.reduction import sendfds
+if sys.argv[1].startswith("-"):  # no script
+  os.execv(sys.executable, [sys.executable] + sys.argv[1:])
 more = json.loads(%r)
 argv = sys.argv[1:] + more.get(os.path.basename(sys.argv[1]), [])
 with socket.socket(socket.AF_UNIX) as connection:

@@ -79,9 +79,8 @@ def test_clue(tmp_path, name, row, expected):
 
 def test_the_example_of_the_readme(tmp_path):
   task = classification._task("title", "body", ["bad", "good"], label="stars",
-                     keep=lambda row: row.get("stars") != 3,
-                     rename={"1": "bad", "2": "bad", "4": "good", "5": "good"},
-                     metric="f1")
+                     rename={"1": "bad", "2": "bad", "3": None, "4": "good",
+                             "5": "good"}, metric="f1")
   path = tmp_path / "train.json"
   path.write_text("".join(json.dumps(
       {"title": "a", "body": "b", "stars": n}) + "\n" for n in (5, 3, 1)))
@@ -93,6 +92,26 @@ def test_no_agreement_on_a_label_is_no_example(tmp_path):
   row = {"sentence1": "甲", "sentence2": "乙", "label": "-"}
   assert len(read_json(tmp_path, "ocnli", row, dict(
       row, label="entailment"))) == 1
+
+
+def test_labels_of_a_file_to_predict(tmp_path, caplog):
+  """None where all are the same, or where there is no agreement."""
+  def labels(name, *rows):
+    return [example.label for example in read_json(
+        tmp_path, name, *[dict(row, sentence="甲", sentence1="甲",
+                               sentence2="乙") for row in rows], split="test")]
+
+  assert labels("tnews", {"label": "100"}, {"label": 101}, {}) == [
+      "100", "101", None]
+  assert labels("ocnli", {"label": "-"}, {"label": "neutral"},
+                {"label": None}) == [None, "neutral", None]
+  with caplog.at_level(logging.INFO):
+    assert labels("afqmc", {"label": "0"}, {"label": "0"}) == [None, None]
+    assert labels("tnews", {"label": -1}, {"label": -1}) == [None, None]
+  assert "test.json: '0' in all rows is taken for a placeholder" in caplog.text
+  with pytest.raises(errors.InputError, match=(
+      "test.json:2: unknown label '-1'; known are 100, ")):
+    labels("tnews", {"label": "100"}, {"label": -1})
 
 
 def test_xnli_in_its_two_layouts(tmp_path):

@@ -100,6 +100,13 @@ def test_results_are_those_of_the_predictions(work, fine_tuned):
       -np.log(probabilities[np.arange(64), labels]).mean(), rel=1e-5)
   report = (folder / "best" / "eval_report.txt").read_text()
   assert report.split()[9] == str((labels == 0).sum())
+  # Scored as a test file, it has the same metrics and report.
+  scored = dict(line.split(" = ") for line in (
+      work / "copy" / "test_results.txt").read_text().splitlines())
+  assert set(scored) == set(found) - {"global_step"}
+  for name, value in scored.items():
+    assert float(value) == pytest.approx(found[name], rel=1e-5)
+  assert (work / "copy" / "test_report.txt").read_text() == report
 
 
 def test_two_runs_of_a_seed_are_equal(work, fine_tuned):
@@ -175,10 +182,8 @@ def test_numbers_in_place_of_labels(work):
   assert found["eval_loss"] == pytest.approx(
       ((predicted - truth)**2).mean(), rel=1e-4)
   assert found["eval_pearson"] > 0.5
-  first = json.loads((work / "rated" / "sts-b_predict.json").read_text(
-      ).splitlines()[0])
-  assert first["id"] == "0"
-  assert first["label"] == pytest.approx(predicted[0], abs=1e-5)
+  assert rows(work / "rated", "STS-B.tsv") == [["index", "prediction"]] + [
+      [str(i), "%.3f" % number] for i, number in enumerate(predicted)]
 
 
 def test_files_beside_the_checkpoint(work, fine_tuned):
@@ -323,7 +328,7 @@ def test_clue_in_one_command(work, fine_tuned):
   threading.Thread(target=server.serve_forever, daemon=True).start()
   address = "http://127.0.0.1:%d/{item}.zip" % server.server_port
   done = subprocess.run(
-      ["bash", str(ROOT / "run_classifier_clue.sh"), "tnews", "wsc",
+      ["bash", str(ROOT / "run_classifier_clue.sh"), "tnews", "cluewsc2020",
        "--num_train_epochs=1", "--max_seq_length=32"],
       env=dict(os.environ, ALBERT_MODEL_URL=address, CLUE_DATA_URL=address,
                no_proxy="*", MODEL_DIR=str(work / "fetched"),

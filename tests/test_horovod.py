@@ -160,7 +160,7 @@ def test_killing_one_ends_the_other(work, victim):
     ("run_squad.py", ["--task_name=cmrc2018", "--train_file=squad.json",
                       "--dev_file=squad.json", "--predict_file=squad.json"],
      "predictions.json"),
-    ("run_race.py", ["--task_name=c3", "--data_dir=."], "c3_predict.json")])
+    ("run_race.py", ["--task_name=c3", "--data_dir=."], "c311_predict.json")])
 def test_fine_tuning_by_two_ranks(script, args, test_results, work):
   """Steps are counted over both; rank 0 evaluates, predicts and writes."""
   (work / "small.json").write_text(json.dumps(dict(

@@ -558,7 +558,7 @@ def test_a_model_that_goes_on_elsewhere(trained, tmp_path):
   (tmp_path / "dev.txt").write_text("甲 B-zoo\n", encoding="utf-8")
   fail("the dev file has the kind.s. zoo, which are unknown: the labels are O,",
        *run_ner(tmp_path, tmp_path / "out2", "--do_eval", *args))
-  fail("no train file: put .*train.json or .*train.bio in place",
+  fail("no train file: add .*train.json or .*train.bio",
        *run_ner(tmp_path, tmp_path / "out2", "--do_train", *args))
   (tmp_path / "task.json").write_text('{"labels": ["0", "1"]}')
   weights = checkpoints.read_weights(checkpoints.latest_checkpoint(

@@ -128,6 +128,7 @@ def write_data(tree):
       "afqmc": {"sentence1": "甲", "sentence2": "乙", "label": "0"},
       "cluener": {"text": "甲在乙", "label": {"name": {"甲": [[0, 0]]}}},
       "cmnli": {"sentence1": "甲", "sentence2": "乙", "label": "neutral"},
+      "ocnli": {"sentence1": "甲", "sentence2": "乙", "label": "neutral"},
       "csl": {"keyword": ["甲"], "abst": "乙", "label": "1"},
       "iflytek": {"sentence": "甲", "label": "7"},
       "tnews": {"sentence": "甲", "label": "100"},
@@ -135,6 +136,12 @@ def write_data(tree):
   for task, row in clue.items():
     for split in ("train", "dev", "test"):
       write_json(tree / "data" / "clue" / task / (split + ".json"), *[row] * 70)
+  for split in ("train", "dev", "test"):
+    tags = ["#idiom%d#" % i for i in range(40)]
+    write_json(tree / "data" / "clue" / "chid" / (split + ".json"), *[
+        {"candidates": ["北京", "上海"], "content": [tag]} for tag in tags])
+    write_json(tree / "data" / "clue" / "chid" / (split + "_answer.json"),
+               dict.fromkeys(tags, 1))
   for split in ("train", "dev"):
     write_json(tree / "data" / "clue" / "cmrc2018" / (split + ".json"), squad)
     for part in ("d", "m"):

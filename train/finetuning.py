@@ -74,12 +74,20 @@ def start(options):
       options.init_checkpoint, options, options.max_seq_length)
 
 
-def wanted_splits(options, workers):
-  """Returns the names of the splits that this process reads."""
-  return [name for name, wanted in (
-      ("train", options.do_train),
-      ("dev", options.do_eval and not workers.rank),
-      ("test", options.do_predict and not workers.rank)) if wanted]
+def wanted_splits(options, workers, tests=()):
+  """Returns the names of the splits that this process reads.
+
+  Args:
+    options: flags.
+    workers: distribution.Workers.
+    tests: names of the splits to predict that have a file; if there are none,
+      it is "test" that is missing.
+  """
+  names = ["train"] * options.do_train
+  if not workers.rank:
+    names += ["dev"] * options.do_eval
+    names += list(tests or ["test"]) * options.do_predict
+  return names
 
 
 def prepare_output_dir(options, workers, model, description):
@@ -164,8 +172,8 @@ class Runner:
       metric: str, name among the results; the greater, the better.
       files: names of files of the output folder to keep next to the best
         checkpoint.
-      write_test: function of a checkpoint path, or None, that predicts the test
-        file and writes what it finds.
+      write_test: function of the name of a split to predict and a checkpoint
+        path, or None, that predicts it and writes what it finds.
     """
     options = self._options
     if options.do_train:
@@ -183,7 +191,9 @@ class Runner:
       checkpoint = (checkpoints.latest_checkpoint(best) or
                     checkpoints.latest_checkpoint(options.output_dir))
       logging.info("predicting with %s", checkpoint or options.init_checkpoint)
-      write_test(checkpoint)
+      for name in self._splits:
+        if name != "dev":
+          write_test(name, checkpoint)
 
   def _train(self, evaluator):
     path = self._write("train", *self._train_split)

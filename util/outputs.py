@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
@@ -179,10 +180,38 @@ def evaluate_and_write(output_dir, evaluate_fn):
   """
   results = evaluate_fn(checkpoints.latest_checkpoint(output_dir))
   write_results(os.path.join(output_dir, "eval_results.txt"), results)
-  logging.info("evaluation at step %d | %s", results["global_step"], " | ".join(
-      "%s %s" % (name, short(results[name]))
-      for name in sorted(results) if name != "global_step"))
+  logging.info("evaluation at step %d | %s", results["global_step"],
+               _shown(results))
   return results
+
+
+def _shown(results):
+  return " | ".join("%s %s" % (name, short(results[name]))
+                    for name in sorted(results) if name != "global_step")
+
+
+def write_test_scores(output_dir, name, labels, score):
+  """Scores what was predicted for a file, as far as it has labels.
+
+  Writes `NAME_results.txt` and, where there is a report, `NAME_report.txt`.
+
+  Args:
+    output_dir: str.
+    name: str, "test" or what else the file is called.
+    labels: list, None for an example without one.
+    score: function of the indices of the labelled examples, int [N], that
+      returns (dict of results, report or None).
+  """
+  labelled = np.flatnonzero([label is not None for label in labels])
+  if not len(labelled):
+    return
+  results, report = score(labelled)
+  path = os.path.join(output_dir, name + "_results.txt")
+  write_results(path, results)
+  if report:
+    filesystem.write_text(
+        os.path.join(output_dir, name + "_report.txt"), report)
+  logging.info("%s: %s", path, _shown(results))
 
 
 def keep_best(output_dir, checkpoint, results, files=()):

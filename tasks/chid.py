@@ -1,0 +1,111 @@
+"""ChID: which idiom belongs in a blank; files, and features."""
+
+import os
+import re
+
+import tensorflow.compat.v1 as tf
+
+import tokenization
+from tasks import classification, race
+from util import filesystem
+from util.errors import InputError
+
+_BLANK = re.compile(r"#idiom\d*#")
+_IDIOM_LENGTH = 4  # characters, of almost all idioms
+
+# In the order of preference: ChID's own names, then FewCLUE's.
+_NAMES = {"train": ["train.json", "train_few_all.json", "train_0.json"],
+          "dev": ["dev.json", "dev_few_all.json", "dev_0.json"],
+          "test": ["test.json", "test1.1.json", "test_public.json"],
+          "test1.0": ["test1.0.json"]}
+
+
+def find_files(data_dir, split):
+  """Returns [(path, None)] of a split's file, or [] if there is none."""
+  paths = [os.path.join(data_dir, name) for name in _NAMES[split]]
+  return [(path, None) for path in paths if tf.io.gfile.exists(path)][:1]
+
+
+def read(path, part):
+  """Yields the race.Example of each blank; its `question` is the blank's tag.
+
+  A row is a JSON object with `candidates` and `content`: texts with tags such
+  as #idiom000378#, whose answers are in PATH_answer.json (ChID), or one text
+  with #idiom# and, where it is known, `answer` (FewCLUE).
+
+  Raises:
+    InputError: a row cannot be read; the message names the line.
+  """
+  answers, answer_path = {}, path[:-len(".json")] + "_answer.json"
+  if tf.io.gfile.exists(answer_path):
+    answers = filesystem.read_json(answer_path)
+    if not isinstance(answers, dict):
+      raise InputError("%s: not one JSON object, tag -> number" % answer_path)
+  for number, row in classification.read_json_lines(path):
+    try:
+      if isinstance(row, ValueError):
+        raise row
+      yield from _blanks(row, number, part, answers)
+    except KeyError as error:
+      raise InputError("%s:%d: no field %s, only %s" % (
+          path, number, error, ", ".join(row))) from error
+    except (TypeError, ValueError) as error:
+      raise InputError("%s:%d: %s" % (path, number, error)) from error
+
+
+def _blanks(row, number, part, answers):
+  content, choices = row["content"], row["candidates"]
+  if not isinstance(choices, list) or not all(
+      isinstance(choice, str) for choice in choices):
+    raise ValueError("candidates is no list of texts")
+  if isinstance(content, str):
+    name = row.get("id", number - 1)
+    blanks = [(content, tag, name) for tag in _BLANK.findall(content)]
+    if len(blanks) != 1:
+      raise ValueError("expected one #idiom#, found %d" % len(blanks))
+    answers = {name: row["answer"]} if "answer" in row else {}
+  else:
+    blanks = [(text, tag, tag) for text in content
+              for tag in _BLANK.findall(text)]
+    if not 0 < len({tag for _, tag, _ in blanks}) == len(blanks):
+      raise ValueError("no blank, or a tag that occurs twice")
+  if len(blanks) > len(choices):
+    raise ValueError("%d blanks for %d candidates, each of which is used once"
+                     % (len(blanks), len(choices)))
+  for text, tag, name in blanks:
+    answer = answers.get(name)
+    if answer is not None and answer not in range(len(choices)):
+      raise ValueError("%s: the answer %r is not 0 to %d" % (
+          tag, answer, len(choices) - 1))
+    yield race.Example(name, part, text, tag, choices, answer, group=number)
+
+
+def feature_maker(tokenizer, max_seq_length, max_query_length, num_choices):
+  """Returns the function that makes the features of an Example, a dict.
+
+  A choice is put into its blank: then the other blanks can all be masked alike,
+  with nothing else to tell them from the one that is asked for. Of a long text,
+  what is around the blank is kept.
+  """
+  mask = [tokenizer.mask_id] * _IDIOM_LENGTH
+
+  def tokenize(text):
+    return tokenizer.convert_tokens_to_ids(tokenizer.tokenize_plain(text))
+
+  def with_masks(text):
+    first, *others = map(tokenize, _BLANK.split(text))
+    return sum((mask + ids for ids in others), first)
+
+  def make_features(example):
+    before, after = map(with_masks, example.passage.split(example.question))
+    choices = [tokenize(choice)[:max_query_length]
+               for choice in example.choices]
+    room = max(0, max_seq_length - 2 - max(map(len, choices)))
+    left = min(len(before), max(room // 2, room - len(after)))
+    start = len(before) - left
+    return race.pack_choices(
+        [tokenization.pack_pair(
+            tokenizer, before[start:] + choice + after[:room - left], None,
+            max_seq_length) for choice in choices], example, num_choices)
+
+  return make_features
