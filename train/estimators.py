@@ -120,8 +120,9 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
   def initialize(is_training):
     """Initialises from a checkpoint; on a TPU by the function returned."""
     # A checkpoint of the output folder is restored by the estimator.
-    if (not options.init_checkpoint or
-        checkpoints.latest_checkpoint(options.output_dir)):
+    there = (checkpoints.latest_checkpoint if is_training else
+             checkpoints.newest_or_best)
+    if not options.init_checkpoint or there(options.output_dir):
       return None
 
     def scaffold_fn():
