@@ -1,16 +1,22 @@
 """Several runs of one fine-tuning, against single runs."""
 
+import copy
 import csv
 import json
 import os
 import statistics
 import subprocess
 
+import numpy as np
 import pytest
 import scripting
-from scripting import ROOT, VOCAB, command, fail, results, succeed
+from absl import flags
+from scripting import ROOT, VOCAB, command, results, succeed
 
 from similarity import BertSim
+from train import sweep, training  # noqa: F401 (has the flags)
+from util import checkpoints
+from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +35,7 @@ def classify(work, output_dir, *args):
           "--bert_config_file=%s" % (work / "small.json"),
           "--output_dir=file://%s" % (work / output_dir), "--max_seq_length=32",
           "--train_batch_size=8", "--max_train_examples=64",
-          "--save_checkpoints_steps=4", "--do_train", "--do_eval", *args]
+          "--num_train_epochs=1", "--do_train", "--do_eval", *args]
 
 
 def table(folder):
@@ -46,14 +52,13 @@ def numbers(row, of):
 
 @pytest.fixture(scope="module")
 def swept(work):
-  succeed(*classify(work, "swept", "--num_train_epochs=1", "--do_predict",
-                    "--seeds=7,3", "--learning_rates=0.0001,0.01"))
+  succeed(*classify(work, "swept", "--do_predict", "--seeds=7,3",
+                    "--learning_rates=0.0001,0.01"))
   return work / "swept"
 
 
 def test_runs_are_those_of_single_commands(work, swept):
-  succeed(*classify(work, "single", "--num_train_epochs=1", "--do_predict",
-                    "--random_seed=3", "--learning_rate=0.01"))
+  succeed(*classify(work, "single", "--random_seed=3", "--learning_rate=0.01"))
   found = results(work / "single" / "best")
   assert results(swept / "rate_0.01_seed_3" / "best") == found
   rows = table(swept)
@@ -107,16 +112,14 @@ def test_best_is_the_best_seed_of_the_best_rate(work, swept):
 
 def test_killed_and_started_again(work):
   """One run is finished, one has a checkpoint, one has not begun."""
-  args = classify(work, "killed", "--num_train_epochs=5", "--num_seeds=3")
+  args = classify(work, "killed", "--save_checkpoints_steps=5",
+                  "--num_seeds=3")
   process = subprocess.Popen(
       command(*args), stderr=subprocess.PIPE,
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"))
   log = ""
-  for line in process.stderr:
-    log += line.decode()
-    if "run 2 of 3" in log and "evaluation at step 8" in log.split(
-        "run 2 of 3")[1]:
-      break
+  while log.count("dev: ") < 3:  # the counts, then each run's first evaluation
+    log += process.stderr.readline().decode()
   process.kill()
   process.communicate()
   assert list(table(work / "killed"))[0] == ("5e-05", "12345")
@@ -125,30 +128,51 @@ def test_killed_and_started_again(work):
             if path.name.startswith(("model.ckpt", "train", "eval_results"))}
   _, log = succeed(*args)
   parts = log.split("run ")
-  assert "already at step 40 of 40, nothing to train" in parts[1]
-  assert "going on from step " in parts[2] and "step 40/40" in parts[2]
-  assert "going on" not in parts[3] and "step 40/40" in parts[3]
+  assert "already at step 8 of 8, nothing to train" in parts[1]
+  assert "going on from step 5 " in parts[2] and "step 8/8" in parts[2]
+  assert "going on" not in parts[3] and "step 8/8" in parts[3]
   assert {name: (finished / name).stat().st_mtime_ns
           for name in before} == before
   rows = table(work / "killed")
   assert [seed for _, seed in rows] == ["12345", "12346", "12347", "mean",
                                         "deviation"]
-  # More seeds: those that are there count.
-  _, log = succeed(*args, "--num_seeds=1")
-  assert log.count("nothing to train") == 1
-  assert table(work / "killed")["5e-05", "deviation"]["eval_loss"] == "0.0"
 
 
-def test_what_makes_no_sense(work):
-  for args, message in (
-      (["--nodo_eval", "--num_seeds=2"], "need --do_train and --do_eval"),
-      (["--seeds=1", "--num_seeds=2"], "give --num_seeds or --seeds, not both"),
-      (["--learning_rate=1", "--learning_rates=1,2"],
-       "give --learning_rate or --learning_rates, not both"),
-      (["--seeds=1,x"], "--seeds: invalid literal .* 'x'"),
-      (["--learning_rates=1e-4,fast"], "--learning_rates: could not convert")):
-    fail(message, *classify(work, "none", *args))
-  assert not (work / "none").exists()
-  succeed(*classify(work, "plain", "--num_train_epochs=0.2"))
-  fail("plain has the checkpoints of a single run: choose a different",
-       *classify(work, "plain", "--num_seeds=2"))
+def plan(folder, *args):
+  values = flags.FlagValues()
+  for name in ("do_train", "do_eval", "output_dir", "learning_rate", "seeds",
+               "learning_rates", "random_seed", "num_seeds"):
+    values[name] = copy.deepcopy(flags.FLAGS[name])
+  values(["script", "--do_train", "--do_eval", "--output_dir=%s" % folder,
+          *args])
+  return sweep.plan(values)
+
+
+def test_plan(tmp_path):
+  assert plan(tmp_path) == [(5e-5, 12345)]
+  assert plan(tmp_path, "--num_seeds=2", "--random_seed=3") == [
+      (5e-5, 3), (5e-5, 4)]
+  assert plan(tmp_path, "--seeds=9,2,9", "--learning_rates=1e-4,.0001,2") == [
+      (1e-4, 9), (1e-4, 2), (2.0, 9), (2.0, 2)]
+
+
+@pytest.mark.parametrize("args, message", [
+    (["--nodo_eval", "--num_seeds=2"], "need --do_train and --do_eval"),
+    (["--seeds=1", "--num_seeds=2"], "give --num_seeds or --seeds, not both"),
+    (["--seeds=1", "--random_seed=2"], "give --random_seed or --seeds, not"),
+    (["--learning_rate=1", "--learning_rates=1,2"],
+     "give --learning_rate or --learning_rates, not both"),
+    (["--seeds=1,x"], "--seeds: invalid literal .* 'x'"),
+    (["--learning_rates=1e-4,fast"], "--learning_rates: could not convert")])
+def test_what_cannot_be_planned(args, message, tmp_path):
+  with pytest.raises(InputError, match=message):
+    plan(tmp_path, *args)
+
+
+def test_a_single_run_in_the_folder(tmp_path):
+  checkpoints.write_checkpoint(
+      str(tmp_path), "model.ckpt-1", {"x": np.zeros([1], np.float32)})
+  assert plan(tmp_path) == [(5e-5, 12345)]
+  with pytest.raises(InputError, match="has the checkpoints of a single run: "
+                     "choose a different --output_dir"):
+    plan(tmp_path, "--num_seeds=1")

@@ -30,6 +30,12 @@ flags.DEFINE_integer("max_train_examples", None,
                      "first of the files.")
 flags.DEFINE_float("warmup_proportion", 0.1,
                    "Share of the steps during which the rate rises.")
+flags.DEFINE_enum("adversarial", None, ["fgm"],
+                  "Train on moved word embeddings too, by the fast gradient "
+                  "method.")
+flags.DEFINE_float("adversarial_epsilon", 1.0,
+                   "How far they are moved, the norm over the table.",
+                   lower_bound=0.0)
 flags.DEFINE_alias("predict_batch_size", "eval_batch_size")
 
 # The features of every fine-tuning record; tasks add their own. `number`, the
@@ -65,8 +71,9 @@ def start(options):
   if not options.do_train:
     checkpoints.require_model(options)
   training.warn_of_idle_flags(options, [
-      (["num_train_epochs", "max_train_examples", "warmup_proportion"],
-       options.do_train, "--do_train", False),
+      (["num_train_epochs", "max_train_examples", "warmup_proportion",
+        "adversarial"], options.do_train, "--do_train", False),
+      (["adversarial_epsilon"], options.adversarial, "--adversarial", False),
       (["early_stop_evals"], options.do_train and options.do_eval,
        "--do_train and --do_eval", True),
       (["eval_batch_size"], options.do_eval or options.do_predict,
@@ -160,7 +167,8 @@ class Runner:
         options, estimators.model_fn_builder(
             self._config, options, self._head, _loss_totals,
             self._num_train_steps,
-            int(self._num_train_steps * options.warmup_proportion)),
+            int(self._num_train_steps * options.warmup_proportion),
+            options.adversarial_epsilon if options.adversarial else 0.0),
         options.eval_batch_size)
 
   def run(self, evaluate, metric, files, write_test):
