@@ -202,7 +202,7 @@ def test_class_weights(work):
       work, "weighted", "--task_name=tsv", "--data_dir=%s" % data,
       "--bert_config_file=%s" % (work / "no_dropout.json"), "--do_train",
       "--do_eval", "--do_predict", "--learning_rate=0", "--log_steps=1",
-      "--class_weights=balanced"))
+      "--pad_to_max", "--class_weights=balanced"))
   assert "weights of the labels: 0 0.6667, 1 2" in log
   probabilities = np.array(rows(work / "weighted"), float)
   losses = -np.log(probabilities[np.arange(64), labels])

@@ -124,9 +124,8 @@ def test_slices_make_the_step_of_the_whole_batch(layout, optimizer, changes):
 
 
 @pytest.mark.parametrize("layout, changes", [
-    ("albert_zh", {}), ("albert_zh", {"use_fp16": True}),
-    ("google_preln", {"gradient_accumulation_steps": 3,
-                      "recompute_grads": True})])
+    ("google_preln", {"use_fp16": True}),
+    ("albert_zh", {"gradient_accumulation_steps": 3, "recompute_grads": True})])
 def test_an_adversarial_step_is_made_of_two_passes(layout, changes):
   """The same by hand: the table is changed in between."""
   batch = make_features()
@@ -138,8 +137,8 @@ def test_an_adversarial_step_is_made_of_two_passes(layout, changes):
         {name: tf.constant(x) for name, x in batch.items()}, None,
         tf.estimator.ModeKeys.EVAL, {}).loss
     variables = {v.op.name: v for v in tf.trainable_variables()}
-    gradients = {name: tf.convert_to_tensor(tf.gradients(loss, [v])[0])
-                 for name, v in variables.items()}
+    gradients = dict(zip(variables, map(tf.convert_to_tensor, tf.gradients(
+        loss, list(variables.values())))))
     session.run(tf.global_variables_initializer())
     start_equal(session)
     clean = session.run(gradients)
@@ -230,8 +229,7 @@ def test_recomputing_changes_no_gradient(layout, dropout):
 
 
 @pytest.mark.parametrize("changes", [
-    {}, {"gradient_accumulation_steps": 2}, {"recompute_grads": True},
-    {"adversarial_epsilon": 0.5}])
+    {}, {"gradient_accumulation_steps": 2}, {"recompute_grads": True}])
 def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
   losses, variables = train(4, make_options(**changes))
   batches = [make_features(seed) for seed in range(4)]
