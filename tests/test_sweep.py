@@ -111,9 +111,9 @@ def test_best_is_the_best_seed_of_the_best_rate(work, swept):
 
 
 def test_killed_and_started_again(work):
-  """One run is finished, one has a checkpoint, one has not begun."""
+  """One run is finished, one has a checkpoint that is not evaluated yet."""
   args = classify(work, "killed", "--save_checkpoints_steps=5",
-                  "--num_seeds=3")
+                  "--num_seeds=2")
   process = subprocess.Popen(
       command(*args), stderr=subprocess.PIPE,
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"))
@@ -130,12 +130,10 @@ def test_killed_and_started_again(work):
   parts = log.split("run ")
   assert "already at step 8 of 8, nothing to train" in parts[1]
   assert "going on from step 5 " in parts[2] and "step 8/8" in parts[2]
-  assert "going on" not in parts[3] and "step 8/8" in parts[3]
   assert {name: (finished / name).stat().st_mtime_ns
           for name in before} == before
   rows = table(work / "killed")
-  assert [seed for _, seed in rows] == ["12345", "12346", "12347", "mean",
-                                        "deviation"]
+  assert [seed for _, seed in rows] == ["12345", "12346", "mean", "deviation"]
 
 
 def plan(folder, *args):
