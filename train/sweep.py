@@ -94,11 +94,12 @@ def run(options, leads, metric, files, run_once):
     if leads:
       results[rate, seed] = outputs.read_results(
           os.path.join(folder, "best", "eval_results.txt"))
-      table = "".join("\t".join(map(str, row)) + "\n"
-                      for row in _table(results))
-      filesystem.write_text(os.path.join(output_dir, "runs.tsv"), table)
+      table = _table(results)
+      filesystem.write_text(os.path.join(output_dir, "runs.tsv"), "".join(
+          "\t".join(map(str, row)) + "\n" for row in table))
   if leads:
-    logging.info("%s:\n%s", os.path.join(output_dir, "runs.tsv"), table)
+    logging.info("%s:\n%s", os.path.join(output_dir, "runs.tsv"),
+                 _aligned(table))
     _keep_best(output_dir, results, metric, files)
   with _changed(options, do_train=False, do_eval=False):
     run_once()
@@ -148,12 +149,19 @@ def _table(results):
     rows += [[rate, seed] + [values[name] for name in names + ["global_step"]]
              for seed, values in runs]
     columns = [[values[name] for _, values in runs] for name in names]
-    # Of the population the runs are a sample of.
-    freedom = int(len(runs) > 1)
-    rows += [[rate, "mean"] + [np.mean(column) for column in columns] + [""],
-             [rate, "deviation"] + [np.std(column, ddof=freedom)
-                                    for column in columns] + [""]]
+    # The runs are a sample.
+    deviations = np.std(columns, axis=1, ddof=int(len(runs) > 1)).tolist()
+    rows += [[rate, "mean"] + np.mean(columns, axis=1).tolist() + [""],
+             [rate, "deviation"] + deviations + [""]]
   return rows
+
+
+def _aligned(table):
+  """Returns the lines of a table for the log."""
+  texts = [[outputs.short(cell) if isinstance(cell, float) else str(cell)
+            for cell in row] for row in table]
+  widths = [max(map(len, column)) for column in zip(*texts)]
+  return "\n".join("  ".join(map(str.rjust, row, widths)) for row in texts)
 
 
 def _keep_best(output_dir, results, metric, files):
