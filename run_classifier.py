@@ -25,6 +25,11 @@ flags.DEFINE_string("text_b_field", None, "Of the second text of a pair.")
 flags.DEFINE_string("label_field", None, "Of the label.")
 flags.DEFINE_list("labels", None, "The labels, for a task that takes them from "
                   "the training file or the fine-tuned model.")
+flags.DEFINE_bool("regression", False,
+                  "Whether the labels of the task are numbers to predict.")
+flags.DEFINE_string("class_weights", None,
+                    "Weights of the labels in the training loss: `balanced`, "
+                    "or `label:weight,...`, where others weigh 1.")
 flags.DEFINE_bool("skip_bad_rows", False,
                   "Skip and count the bad rows of the training and dev "
                   "files; in the test file, they are errors.")
@@ -35,10 +40,11 @@ flags.DEFINE_integer("max_seq_length", 128,
                      "Maximum tokens of an example; longer ones are truncated.")
 
 
-def classifier_head_builder(num_labels):
+def classifier_head_builder(num_labels, class_weights=None):
   """Returns the head (see estimators.model_fn_builder) for a number of labels.
 
-  With 0 labels it predicts a number, by squared error.
+  With 0 labels it predicts a number, by squared error. `class_weights`, a list
+  of float, are those of the labels in the training loss.
   """
 
   def head(model, features):
@@ -52,8 +58,10 @@ def classifier_head_builder(num_labels):
     else:
       losses = tf.square(logits[:, 0] - labels)
       shown = {}
+    weighted = losses if class_weights is None else (
+        losses * tf.gather(tf.constant(class_weights, tf.float32), labels))
     return estimators.HeadOutput(
-        losses={"example_loss": tf.reduce_sum(losses)},
+        losses={"example_loss": tf.reduce_sum(weighted)},
         metrics={name: (values, tf.ones_like(losses)) for name, values in
                  dict(shown, example_loss=losses).items()},
         predictions={"logits": logits})
@@ -161,7 +169,8 @@ def check_labels(model, labels):
   known = model.task.get("labels")
   if known is not None and known != labels:
     message = "%s says that the checkpoint knows the labels %s, not %s" % (
-        model.files["task.json"], ", ".join(known), ", ".join(labels))
+        model.files["task.json"], ", ".join(known) or "(numbers)",
+        ", ".join(labels) or "(numbers)")
     if not FLAGS.do_train:
       raise InputError(message)
     logging.warning(message)
@@ -170,12 +179,14 @@ def check_labels(model, labels):
 def main():
   errors.require_flags("task_name", "data_dir", "output_dir")
   task = classification.get_task(FLAGS.task_name, FLAGS.text_a_field,
-                        FLAGS.text_b_field, FLAGS.label_field, FLAGS.labels)
+                        FLAGS.text_b_field, FLAGS.label_field, FLAGS.labels,
+                        FLAGS.regression)
   task_name = FLAGS.task_name.lower()
   workers, model = finetuning.start(FLAGS)
   training.warn_of_idle_flags(FLAGS, [
       (["metric_for_best"], FLAGS.do_train and FLAGS.do_eval,
        "--do_train and --do_eval", False),
+      (["class_weights"], FLAGS.do_train, "--do_train", False),
       (["skip_bad_rows"], FLAGS.do_train or FLAGS.do_eval,
        "--do_train or --do_eval", False)])
   examples, labels = read_examples(
@@ -194,11 +205,18 @@ def main():
              for name, found in examples.items()}
   for name, found in examples.items():
     report_examples(name, found, labels)
+  class_weights = None
+  if FLAGS.class_weights and FLAGS.do_train:
+    class_weights = classification.class_weights(
+        FLAGS.class_weights, labels, targets["train"])
+    logging.info("weights of the labels: %s", ", ".join(
+        "%s %.4g" % pair for pair in zip(labels, class_weights)))
   files = finetuning.prepare_output_dir(
       FLAGS, workers, model, {"task_name": task_name, "labels": labels})
   make_features = feature_maker(model.tokenizer)
   runner = finetuning.Runner(
-      FLAGS, workers, model.config, classifier_head_builder(len(labels)),
+      FLAGS, workers, model.config,
+      classifier_head_builder(len(labels), class_weights),
       finetuning.SPECS + (
           FeatureSpec("label_ids", "int" if labels else "float", 0),),
       {name: finetuning.Split(list(zip(found, targets[name])), make_features)

@@ -5,8 +5,11 @@ A new task is one row of TASKS; the README has an example.
 
 import collections
 import json
+import math
 import os
+import re
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
@@ -177,26 +180,33 @@ TASKS = {
     "wnli": _glue("WNLI", *_PAIR, _YES_NO),
     # one's own
     "tsv": _task("text_a", lambda row: row.get("text_b"),
-                 files=_files("{}.tsv", "{}.txt")),
+                 label=("label", "score"), files=_files("{}.tsv", "{}.txt")),
     "jsonl": _task("text_a", lambda row: row.get("text_b"),
+                   label=("label", "score"),
                    files=_files("{}.jsonl", "{}.json")),
 }
 
 
 def get_task(name, text_a_field=None, text_b_field=None, label_field=None,
-             labels=None):
+             labels=None, regression=False):
   """Returns the Task of a name, in whatever case; other arguments override.
 
   Raises:
-    InputError: there is no such task; the message lists those there are.
+    InputError: there is no such task; the message lists those there are. Or
+      there are `labels` for a regression.
   """
   if not name or name.lower() not in TASKS:
     raise InputError("--task_name: unknown task %r; known are %s" % (
         name, ", ".join(sorted(TASKS))))
   changes = {"text_a": text_a_field, "text_b": text_b_field,
              "label": label_field, "labels": labels}
-  return TASKS[name.lower()]._replace(**{
+  task = TASKS[name.lower()]._replace(**{
       key: value for key, value in changes.items() if value})
+  if not regression:
+    return task
+  if labels:
+    raise InputError("--regression: there are numbers instead of --labels")
+  return task._replace(labels=[], metric="pearson")
 
 
 def find_file(task, data_dir, split):
@@ -311,10 +321,21 @@ def _find_label(task, row, is_test):
 
 def _check_label(task, label):
   if task.is_regression:
-    float(label)  # may raise
+    _number(label)
   elif task.labels and label not in task.labels:
     raise ValueError("unknown label %r; known are %s" % (
         label, ", ".join(task.labels)))
+
+
+def _number(text):
+  """Returns a finite float; a ValueError where it is none."""
+  try:
+    number = float(text)
+  except ValueError:
+    number = math.nan
+  if not math.isfinite(number):
+    raise ValueError("the label %r is not a number" % text)
+  return number
 
 
 def _find(where, row):
@@ -419,3 +440,38 @@ def label_ids(examples, labels, where):
       raise InputError("%s: unknown label %r of %r; known are %s" % (
           where, example.label, example.text_a, ", ".join(labels)))
   return [numbers.get(example.label, 0) for example in examples]
+
+
+def class_weights(text, labels, targets):
+  """Weighs labels, so that the mean over the examples is 1.
+
+  Args:
+    text: str, "balanced" to give all labels the same share of the loss, or
+      `label:weight,...`, where others weigh 1.
+    labels: list of str, C, all labels there are.
+    targets: list of int, the labels of the training examples.
+
+  Returns:
+    list of float, [C].
+
+  Raises:
+    InputError: labels are numbers, there is no such label, or a weight is not a
+      positive number.
+  """
+  if not labels:
+    raise InputError("--class_weights: the labels of this task are numbers")
+  counts = np.bincount(targets, minlength=len(labels))
+  if text == "balanced":
+    weights = 1.0 / np.maximum(counts, 1)
+  else:
+    weights = np.ones([len(labels)])
+    for pair in text.split(","):
+      label, _, weight = pair.rpartition(":")
+      if label not in labels:
+        raise InputError("--class_weights: unknown label %r of %r; known are %s"
+                         % (label, pair, ", ".join(labels)))
+      if not re.match(r"\d*\.?\d+$", weight) or not float(weight):
+        raise InputError("--class_weights: the weight of %r is not a positive "
+                         "number" % pair)
+      weights[labels.index(label)] = float(weight)
+  return (weights * counts.sum() / (weights * counts).sum()).tolist()

@@ -66,12 +66,16 @@ def f1_scores(confusion):
 
 
 def regression(labels, predicted):
-  """Returns a dict of Pearson's and Spearman's correlation of two float [N].
+  """Compares two float [N].
 
-  A correlation with what does not vary is 0.
+  Returns:
+    dict: Pearson's and Spearman's correlation, 0 with what does not vary, and
+    the mean squared error.
   """
   return {"pearson": _correlation(labels, predicted),
-          "spearman": _correlation(_ranks(labels), _ranks(predicted))}
+          "spearman": _correlation(_ranks(labels), _ranks(predicted)),
+          "mse": float(np.mean(np.subtract(predicted, labels,
+                                           dtype=np.float64)**2))}
 
 
 def _correlation(x, y):

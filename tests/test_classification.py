@@ -159,7 +159,10 @@ def test_glue_test_files_have_an_index(tmp_path):
     ("tsv", "甲\t1\n", ":1: the header has no field 'text_a', only 甲"),
     ("tsv", "text_a\tlabel\n甲\t1\n乙\n", ":3: expected 2 columns"),
     ("tsv", "text_a\tlabel\tlabel\n甲\t1\t1\n", ":1: .* a column twice"),
-    ("sts-b", "sentence1\tsentence2\tscore\na\tb\tx\n", ":2: could not con"),
+    ("sts-b", "sentence1\tsentence2\tscore\na\tb\tx\n",
+     ":2: the label 'x' is not a number"),
+    ("sts-b", "sentence1\tsentence2\tscore\na\tb\tnan\n",
+     ":2: the label 'nan' is not a number"),
 ])
 def test_broken_files_are_named_by_line(tmp_path, name, content, message):
   with pytest.raises(errors.InputError, match="train.tsv" + message):
@@ -222,3 +225,41 @@ def test_unknown_task_missing_file_unknown_label(tmp_path):
     classification.label_ids(examples, ["a"], "dev")
   assert classification.label_ids(
       [InputExample(0, "a", "b", "4.5")], [], "dev") == [4.5]
+
+
+@pytest.mark.parametrize("column", ["label", "score"])
+def test_numbers_of_ones_own(tmp_path, column):
+  task = classification.get_task("tsv", regression=True)
+  assert task.is_regression and task.metric == "pearson"
+  path = tmp_path / "train.tsv"
+  path.write_text("text_a\t%s\na\t-1.5\nb\t2e1\n" % column)
+  examples = classification.read_examples(task, str(path))
+  assert classification.label_ids(examples, [], "train") == [-1.5, 20.0]
+  path.write_text("text_a\t%s\na\t1\nb\tmany\n" % column)
+  with pytest.raises(errors.InputError, match="train.tsv:3: the label 'many' "
+                     "is not a number"):
+    classification.read_examples(task, str(path))
+  with pytest.raises(errors.InputError, match="instead of --labels"):
+    classification.get_task("tsv", labels=["1"], regression=True)
+
+
+def test_class_weights():
+  targets = [0] * 6 + [1] * 3 + [2]
+  labels = ["a", "b:c", "d"]
+  weights = classification.class_weights("balanced", labels, targets)
+  assert weights == pytest.approx([10 / 18, 10 / 9, 10 / 3])
+  weights = classification.class_weights("d:4,b:c:.5", labels, targets)
+  # As given, the mean weight is (6 + 1.5 + 4) / 10.
+  assert weights == pytest.approx([1 / 1.15, 0.5 / 1.15, 4 / 1.15])
+  assert sum(weights[target] for target in targets) == pytest.approx(10)
+
+
+@pytest.mark.parametrize("text, labels, message", [
+    ("c:1", ["a", "b"], "unknown label 'c' of 'c:1'; known are a, b"),
+    ("a", ["a", "b"], "unknown label '' of 'a'; known are a, b"),
+    ("a:0", ["a", "b"], "the weight of 'a:0' is not a positive number"),
+    ("a:x", ["a", "b"], "the weight of 'a:x' is not a positive number"),
+    ("balanced", [], "the labels of this task are numbers")])
+def test_class_weights_that_make_no_sense(text, labels, message):
+  with pytest.raises(errors.InputError, match="--class_weights: " + message):
+    classification.class_weights(text, labels, [0, 1])

@@ -17,6 +17,7 @@ import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, results, succeed
 
+import plot_curves
 from similarity import BertSim
 from util import checkpoints
 
@@ -173,8 +174,8 @@ def test_numbers_in_place_of_labels(work):
       work, "rated", "--task_name=sts-b", "--data_dir=%s" % data,
       "--do_train", "--do_eval", "--do_predict", "--num_train_epochs=20"))
   found = results(work / "rated")
-  assert set(found) == {"eval_loss", "eval_pearson", "eval_spearman", "loss",
-                        "global_step"}
+  assert set(found) == {"eval_loss", "eval_pearson", "eval_spearman",
+                        "eval_mse", "loss", "global_step"}
   predicted = np.array(rows(work / "rated"), float)[:, 0]
   truth = np.arange(64) % 5 + 0.5
   assert found["eval_pearson"] == pytest.approx(
@@ -184,6 +185,38 @@ def test_numbers_in_place_of_labels(work):
   assert found["eval_pearson"] > 0.5
   assert rows(work / "rated", "STS-B.tsv") == [["index", "prediction"]] + [
       [str(i), "%.3f" % number] for i, number in enumerate(predicted)]
+  succeed(*classify(
+      work, "own_numbers", "--task_name=tsv", "--data_dir=%s" % data,
+      "--text_a_field=sentence1", "--text_b_field=sentence2", "--regression",
+      "--do_eval", "--init_checkpoint=%s" % (work / "rated" / "best")))
+  assert results(work / "own_numbers")["eval_mse"] == pytest.approx(
+      results(work / "rated" / "best")["eval_mse"], rel=1e-4)
+
+
+def test_class_weights(work):
+  """Of a model that stays as it is, three examples of four are of one label."""
+  data = work / "unbalanced"
+  data.mkdir()
+  labels = np.arange(64) % 4 // 3
+  for split in ("train", "dev", "test"):
+    (data / (split + ".tsv")).write_text("text_a\tlabel\n" + "".join(
+        "%s\t%d\n" % ("a b " * (i % 7 + 1) + "c " * (i % 5), label)
+        for i, label in enumerate(labels)))
+  (work / "no_dropout.json").write_text(json.dumps(scripting.SIZES))
+  _, log = succeed(*classify(
+      work, "weighted", "--task_name=tsv", "--data_dir=%s" % data,
+      "--bert_config_file=%s" % (work / "no_dropout.json"), "--do_train",
+      "--do_eval", "--do_predict", "--learning_rate=0", "--log_steps=1",
+      "--pad_to_max", "--class_weights=balanced"))
+  assert "weights of the labels: 0 0.6667, 1 2" in log
+  probabilities = np.array(rows(work / "weighted"), float)
+  losses = -np.log(probabilities[np.arange(64), labels])
+  curves = plot_curves.read_scalars(str(work / "weighted"))
+  assert np.mean(list(curves["loss"].values())) == pytest.approx(
+      (losses * np.where(labels, 2, 2 / 3)).mean(), rel=1e-5)
+  for loss in (results(work / "weighted")["eval_loss"],
+               np.mean(list(curves["example_loss"].values()))):
+    assert loss == pytest.approx(losses.mean(), rel=1e-5)
 
 
 def test_files_beside_the_checkpoint(work, fine_tuned):

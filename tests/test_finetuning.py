@@ -71,7 +71,8 @@ def start(tmp_path, monkeypatch):
     options = types.SimpleNamespace(**dict(dict(
         do_train=False, do_eval=False, do_predict=False, use_tpu=False,
         pad_to_max=False, train_batch_size=1, eval_batch_size=8,
-        num_train_epochs=1, warmup_proportion=0, random_seed=1,
+        num_train_epochs=1, warmup_proportion=0, random_seed=1, num_seeds=None,
+        seeds=None, learning_rates=None, adversarial=None,
         max_seq_length=24), **changes))
     name = "train" if options.do_train else "dev"
     splits = {name: finetuning.Split(list(examples), make)}

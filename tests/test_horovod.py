@@ -153,6 +153,39 @@ def test_killing_one_ends_the_other(work, victim):
       process.kill()
 
 
+def fine_tune(work, script, output, *args):
+  """Runs a fine-tuning script as two processes; returns their log."""
+  (work / "small.json").write_text(json.dumps(dict(
+      SIZES, vocab_size=21128, max_position_embeddings=512)))
+  return finish(subprocess.Popen(
+      [os.path.join(os.path.dirname(sys.executable), "horovodrun"), "-np", "2",
+       "-H", "localhost:2", sys.executable, str(ROOT / script),
+       "--bert_config_file=small.json", "--output_dir=%s" % output,
+       "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt"),
+       "--train_batch_size=8", "--do_train", "--do_eval", "--use_horovod",
+       *args],
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=str(work),
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")))
+
+
+def test_two_ranks_run_the_same_seeds(work):
+  args = ["--task_name=lcqmc", "--data_dir=%s" % (ROOT / "data" / "pairs"),
+          "--max_train_examples=64", "--num_train_epochs=1",
+          "--adversarial=fgm"]
+  sweep = work / "sweep"
+  fine_tune(work, "run_classifier.py", sweep, "--num_seeds=2", *args)
+  single = work / "single"
+  fine_tune(work, "run_classifier.py", single, "--random_seed=12346", *args)
+  assert (sweep / "rate_5e-05_seed_12346" / "best" / "eval_results.txt"
+         ).read_text() == (single / "best" / "eval_results.txt").read_text()
+  assert [line.split("\t")[1] for line in (
+      sweep / "runs.tsv").read_text().splitlines()] == [
+          "seed", "12345", "12346", "mean", "deviation"]
+  log = fine_tune(work, "run_classifier.py", sweep, "--num_seeds=2", *args)
+  assert log.count("nothing to train") == 2
+  assert weights(sweep / "best")["global_step"] == 4
+
+
 @pytest.mark.parametrize("script, args, test_results", [
     ("run_classifier.py", ["--task_name=lcqmc", "--data_dir=%s" % (
         ROOT / "data" / "pairs"), "--max_train_examples=64"],
@@ -163,8 +196,6 @@ def test_killing_one_ends_the_other(work, victim):
     ("run_race.py", ["--task_name=c3", "--data_dir=."], "c311_predict.json")])
 def test_fine_tuning_by_two_ranks(script, args, test_results, work):
   """Steps are counted over both; rank 0 evaluates, predicts and writes."""
-  (work / "small.json").write_text(json.dumps(dict(
-      SIZES, vocab_size=21128, max_position_embeddings=512)))
   paragraphs = [{"context": "甲在%d楼。" % i, "qas": [{
       "id": str(i), "question": "在哪里？",
       "answers": [{"text": "%d楼" % i, "answer_start": 2}]}]}
@@ -177,16 +208,8 @@ def test_fine_tuning_by_two_ranks(script, args, test_results, work):
                              "choice": ["%d楼" % i, "外面"]}], str(i)]
         for i in range(64)]))
   output = work / script[:-3]
-  log = finish(subprocess.Popen(
-      [os.path.join(os.path.dirname(sys.executable), "horovodrun"), "-np", "2",
-       "-H", "localhost:2", sys.executable, str(ROOT / script),
-       "--bert_config_file=small.json", "--output_dir=%s" % output,
-       "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt"),
-       "--train_batch_size=8", "--num_train_epochs=2", "--do_train",
-       "--do_eval", "--do_predict", "--use_horovod",
-       "--save_checkpoints_steps=4"] + args,
-      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=str(work),
-      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")))
+  log = fine_tune(work, script, output, "--num_train_epochs=2", "--do_predict",
+                  "--save_checkpoints_steps=4", *args)
   assert "8 steps of 16 examples" in log
   assert weights(output)["global_step"] == 8
   history = (output / "eval_history.tsv").read_text()

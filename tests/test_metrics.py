@@ -15,6 +15,7 @@ def test_worked_by_hand():
       "macro_f1": (2 * 4 / (5 + 5) + 2 * 2 / (3 + 3)) / 2,
       "matthews": (4 * 2 - 1 * 1) / (5 * 3 * 5 * 3) ** 0.5})
   assert metrics.regression([1, 2, 3], [1, 2, 4]) == pytest.approx({
+      "mse": 1 / 3,
       "pearson": 3 / (2 * 14 / 3) ** 0.5, "spearman": 1.0})
   # ties: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3
   assert metrics.regression([5, 6, 6, 9], [1, 2, 3, 4])["spearman"] == (
@@ -25,7 +26,8 @@ def test_what_never_varies():
   values, _ = metrics.classification(np.array([0, 1]), np.array([1, 1]), 3)
   assert values == pytest.approx({
       "accuracy": 0.5, "macro_f1": (0 + 2 / 3) / 2, "matthews": 0.0})
-  assert metrics.regression([1, 2], [3, 3]) == {"pearson": 0, "spearman": 0}
+  assert metrics.regression([1, 2], [3, 3]) == {
+      "pearson": 0, "spearman": 0, "mse": 2.5}
 
 
 @pytest.mark.parametrize("num_labels", [2, 7])
@@ -48,7 +50,8 @@ def test_against_scikit_learn(num_labels):
   assert values == pytest.approx(expected)
   assert metrics.regression(labels, predicted) == pytest.approx({
       "pearson": stats.pearsonr(labels, predicted)[0],
-      "spearman": stats.spearmanr(labels, predicted)[0]})
+      "spearman": stats.spearmanr(labels, predicted)[0],
+      "mse": sklearn.mean_squared_error(labels, predicted)})
 
 
 def test_report():

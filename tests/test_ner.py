@@ -403,7 +403,7 @@ def step_of(use_tpu=False):
   options = types.SimpleNamespace(
       optimizer="adamw", learning_rate=0.01, poly_power=1.0,
       weight_decay_rate=0.01, gradient_accumulation_steps=2,
-      recompute_grads=False, use_fp16=False, use_xla=False, use_horovod=False,
+      recompute_grads=False, precision="float32", use_xla=False, use_horovod=False,
       use_tpu=use_tpu, init_checkpoint=None, output_dir="/nowhere", log_steps=1)
   return estimators.model_fn_builder(
       modeling.AlbertConfig(**SIZES), options,

@@ -206,6 +206,49 @@ def test_loss_before_the_step_and_one_step_forward(clip_norm, expected):
     assert sess.run(unused) == [7.0]
 
 
+@pytest.mark.parametrize("ids", [[[0, 2, 2, 1]], [[0, 2], [2, 1]]])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_adversarial_gradients(epsilon, ids):
+  """The loss is the sum of (w e)^3 / 3 over the words that are looked up.
+
+  What stands for the other replicas adds 1 to all that is reduced.
+  """
+  rng = np.random.RandomState(0)
+  table, weights = rng.normal(size=[4, 2]), rng.normal(size=[2])
+
+  def loss_fn(number):
+    x = tf.gather(tf.get_variable("a/word_embeddings", initializer=tf.constant(
+        table, tf.float32)), tf.gather(ids, number))
+    w = tf.get_variable("w", initializer=tf.constant(weights, tf.float32))
+    return tf.reduce_sum((tf.reduce_sum(x * w, -1))**3) / 3.0, []
+
+  def numpy_gradients(table):
+    table_gradient, weights_gradient = np.zeros([4, 2]), np.zeros([2])
+    for i in np.ravel(ids):
+      square = (table[i] @ weights)**2
+      table_gradient[i] += square * weights
+      weights_gradient += square * table[i]
+    return table_gradient + 1, weights_gradient + 1
+
+  clean = numpy_gradients(table)
+  moved = numpy_gradients(
+      table + epsilon * clean[0] / np.sqrt((clean[0]**2).sum()))
+  with tf.Graph().as_default(), tf.Session() as sess:
+    train_op, loss, _ = optimization.create_train_op(
+        loss_fn, tf.train.GradientDescentOptimizer(1.0), clip_norm=1000.0,
+        reduce_mean=lambda tensors: [x + 1.0 for x in tensors],
+        num_slices=len(ids), adversarial_epsilon=epsilon)
+    variables = tf.trainable_variables()
+    sess.run(tf.global_variables_initializer())
+    assert sess.run(loss) == pytest.approx(
+        sum((table[i] @ weights)**3 for i in np.ravel(ids)) / 3 + 1)
+    sess.run(train_op)
+    found = sess.run(variables)
+  for start, one, other, end in zip((table, weights), clean, moved, found):
+    np.testing.assert_allclose(
+        end, start - one - (other if epsilon else 0), rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_slots_have_the_names_of_released_checkpoints(name):
   steps = gradient_steps(1, scales=[1.0])

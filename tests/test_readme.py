@@ -103,12 +103,14 @@ def write_data(tree):
                  check=True, cwd=str(tree))
   shutil.copytree(str(tree / "data" / "pairs"), str(tree / "data" / "lcqmc"))
   (tree / "my_data").mkdir()
+  (tree / "my_scores").mkdir()
   (tree / "my_reviews").mkdir()
   for split in ("train", "dev", "test"):
     rows = (tree / "data" / "pairs" / (split + ".txt")).read_text(
         encoding="utf-8").splitlines()
-    (tree / "my_data" / (split + ".tsv")).write_text("\n".join(
-        ["text_a\ttext_b\tlabel"] + rows), encoding="utf-8")
+    for folder, label in (("my_data", "label"), ("my_scores", "score")):
+      (tree / folder / (split + ".tsv")).write_text("\n".join(
+          ["text_a\ttext_b\t" + label] + rows), encoding="utf-8")
     (tree / "my_reviews" / (split + ".jsonl")).write_text("".join(
         json.dumps(dict(zip(("title", "body", "stars"), row.split("\t")))) +
         "\n" for row in rows))

@@ -34,7 +34,7 @@ def make_options(**changes):
       weight_decay_rate=0.01, gradient_accumulation_steps=1,
       recompute_grads=False, precision="float32", use_xla=False,
       use_horovod=False, use_tpu=False, init_checkpoint=None, output_dir=None,
-      log_steps=1)
+      log_steps=1, adversarial_epsilon=0.0)
   options.update(changes)
   return types.SimpleNamespace(**options)
 
@@ -62,7 +62,8 @@ def make_model_fn(options, sentence_loss_weight=0.5, **config):
       modeling.AlbertConfig.from_dict(dict(SIZES, **config)), options,
       functools.partial(run_pretraining.pretraining_head,
                         sentence_loss_weight=sentence_loss_weight),
-      run_pretraining.loss_totals, num_train_steps=20, num_warmup_steps=3)
+      run_pretraining.loss_totals, num_train_steps=20, num_warmup_steps=3,
+      adversarial_epsilon=options.adversarial_epsilon)
 
 
 def train(num_steps, options, batches=None, **config):
@@ -120,6 +121,39 @@ def test_slices_make_the_step_of_the_whole_batch(layout, optimizer, changes):
   assert sum(name.endswith("adam_v") for name in whole) == len(
       [name for name in whole if name + "/adam_v" in whole]) > 10
   assert_equal_variables(whole, sliced, 1e-5)
+
+
+@pytest.mark.parametrize("layout, changes", [
+    ("google_preln", {"precision": "fp16"}),
+    ("albert_zh", {"gradient_accumulation_steps": 3, "recompute_grads": True})])
+def test_an_adversarial_step_is_made_of_two_passes(layout, changes):
+  """The same by hand: the table is changed in between."""
+  batch = make_features()
+  _, found = train(1, make_options(
+      optimizer="adamw", adversarial_epsilon=0.5, **changes), [batch],
+                   **LAYOUTS[layout])
+  with tf.Graph().as_default(), tf.Session() as session:
+    loss = make_model_fn(make_options(), **LAYOUTS[layout])(
+        {name: tf.constant(x) for name, x in batch.items()}, None,
+        tf.estimator.ModeKeys.EVAL, {}).loss
+    variables = {v.op.name: v for v in tf.trainable_variables()}
+    gradients = dict(zip(variables, map(tf.convert_to_tensor, tf.gradients(
+        loss, list(variables.values())))))
+    session.run(tf.global_variables_initializer())
+    start_equal(session)
+    clean = session.run(gradients)
+    word = clean["bert/embeddings/word_embeddings"]
+    session.run(variables["bert/embeddings/word_embeddings"].assign_add(
+        0.5 * word / np.sqrt((word**2).sum())))
+    moved = session.run(gradients)
+  both = {name: clean[name] + moved[name] for name in clean}
+  norm = np.sqrt(sum((x**2).sum() for x in both.values()))
+  assert norm > 1  # it is clipped
+  for name, gradient in both.items():
+    assert np.abs(clean[name] - moved[name]).max() > 1e-4 or "key/bias" in name
+    # Its first moment has a tenth of the gradient.
+    np.testing.assert_allclose(10 * norm * found[name + "/adam_m"], gradient,
+                               rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("changes", [
@@ -226,7 +260,7 @@ def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
 
 @pytest.mark.parametrize("changes", [
     {}, {"gradient_accumulation_steps": 2, "recompute_grads": True},
-    {"optimizer": "adamw"}])
+    {"optimizer": "adamw", "adversarial_epsilon": 0.5}])
 def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
   options = make_options(use_tpu=True, output_dir="/nowhere", **changes)
   ops, shapes = tpu_step.ops(make_model_fn(options, **DROPOUT), make_features())

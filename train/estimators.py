@@ -28,7 +28,7 @@ HeadOutput = collections.namedtuple(
 
 
 def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
-                     num_warmup_steps=0):
+                     num_warmup_steps=0, adversarial_epsilon=0.0):
   """Makes the `model_fn` of any job.
 
   Args:
@@ -41,6 +41,7 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
       where the head is given a slice.
     num_train_steps: int, steps of the whole training.
     num_warmup_steps: int.
+    adversarial_epsilon: float; see optimization.create_train_op.
 
   Returns:
     `model_fn` for TPUEstimator.
@@ -97,7 +98,7 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
           optimizer)
     train_op, loss, values = optimization.create_train_op(
         loss_fn, optimizer, reduce_mean=workers.reduce_mean,
-        num_slices=num_slices)
+        num_slices=num_slices, adversarial_epsilon=adversarial_epsilon)
     scalars = collections.OrderedDict([("loss", loss)])
     for name, value, weight in zip(metric_names, values[::2], values[1::2]):
       scalars[name] = tf.div_no_nan(value, weight)
@@ -122,8 +123,9 @@ def model_fn_builder(config, options, head, loss_totals, num_train_steps=0,
   def initialize(is_training):
     """Initialises from a checkpoint; on a TPU by the function returned."""
     # A checkpoint of the output folder is restored by the estimator.
-    if (not options.init_checkpoint or
-        checkpoints.latest_checkpoint(options.output_dir)):
+    there = (checkpoints.latest_checkpoint if is_training else
+             checkpoints.newest_or_best)
+    if not options.init_checkpoint or there(options.output_dir):
       return None
 
     def scaffold_fn():

@@ -11,12 +11,13 @@ import tqdm
 from absl import flags, logging
 
 import tokenization
-from train import estimators, predictor, training
+from train import estimators, predictor, sweep, training
 from util import checkpoints, outputs, records
 from util.errors import InputError
 from util.records import FeatureSpec
 
 flags.adopt_module_key_flags(training)
+flags.adopt_module_key_flags(sweep)
 flags.adopt_module_key_flags(tokenization)
 flags.DEFINE_bool("do_predict", False,
                   "Whether to predict the test file with the best checkpoint.")
@@ -29,6 +30,12 @@ flags.DEFINE_integer("max_train_examples", None,
                      "first of the files.")
 flags.DEFINE_float("warmup_proportion", 0.1,
                    "Share of the steps that are warm-up.")
+flags.DEFINE_enum("adversarial", None, ["fgm"],
+                  "Train on moved word embeddings too, by the fast gradient "
+                  "method.")
+flags.DEFINE_float("adversarial_epsilon", 1.0,
+                   "How far they are moved, the norm over the table.",
+                   lower_bound=0.0)
 flags.DEFINE_alias("predict_batch_size", "eval_batch_size")
 
 # The features of every fine-tuning record; tasks add their own. `number`, the
@@ -59,18 +66,20 @@ def start(options):
   """
   if not (options.do_train or options.do_eval or options.do_predict):
     raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
+  sweep.plan(options)  # its errors come first
   workers = training.start(options)
   if not options.do_train:
     checkpoints.require_model(options)
   training.warn_of_idle_flags(options, [
-      (["num_train_epochs", "max_train_examples", "warmup_proportion"],
-       options.do_train, "--do_train", False),
+      (["num_train_epochs", "max_train_examples", "warmup_proportion",
+        "adversarial"], options.do_train, "--do_train", False),
+      (["adversarial_epsilon"], options.adversarial, "--adversarial", False),
       (["early_stop_evals"], options.do_train and options.do_eval,
        "--do_train and --do_eval", True),
       (["eval_batch_size"], options.do_eval or options.do_predict,
        "--do_eval or --do_predict", False)])
   return workers, predictor.load_folder(
-      checkpoints.latest_checkpoint(options.output_dir) or
+      checkpoints.newest_or_best(options.output_dir) or
       options.init_checkpoint, options, options.max_seq_length)
 
 
@@ -132,12 +141,15 @@ class Runner:
 
   def __init__(self, options, workers, config, head, specs, splits):
     self._options = options
+    self._workers = workers
+    self._leads = not workers.rank
+    self._config = config
     self._specs = list(specs)
     self._splits = splits
-    self._paths = {}  # of the record files, once they are written
     self._num_train_steps = 0
     if options.do_train:
-      examples, make_features = splits.pop("train")
+      self._train_split = splits.pop("train")
+      examples = self._train_split.examples
       batch_size = options.train_batch_size * workers.size
       self._num_train_steps = int(
           len(examples) * options.num_train_epochs / batch_size)
@@ -146,26 +158,32 @@ class Runner:
             "%d training examples are less than one batch of %d" % (
                 len(examples), batch_size))
       logging.info("%d steps of %d examples", self._num_train_steps, batch_size)
-      # Files may have an order, by label or by difficulty, that reaches further
-      # than a shuffle buffer.
-      random.Random(options.random_seed).shuffle(examples)
-      self._train_split = Split(examples[workers.rank::workers.size],
-                                make_features)
 
     def numbered_head(model, features):
       output = head(model, features)
       return output._replace(predictions=dict(
           output.predictions, number=features["number"]))
 
-    self._leads = not workers.rank
+    self._head = numbered_head
+    self._begin()
+
+  def _begin(self):
+    """Makes what depends on the folder, the seed and the learning rate."""
+    options = self._options
+    self._paths = {}  # of the record files, once they are written
     self._estimator = estimators.create_estimator(
         options, estimators.model_fn_builder(
-            config, options, numbered_head, _loss_totals, self._num_train_steps,
-            int(self._num_train_steps * options.warmup_proportion)),
+            self._config, options, self._head, _loss_totals,
+            self._num_train_steps,
+            int(self._num_train_steps * options.warmup_proportion),
+            options.adversarial_epsilon if options.adversarial else 0.0),
         options.eval_batch_size)
 
   def run(self, evaluate, metric, files, write_test):
     """Does what --do_train, --do_eval and --do_predict ask for.
+
+    Where several seeds or learning rates are asked for, all of them; see
+    sweep.run.
 
     Args:
       evaluate: function of a checkpoint path, or None, that returns results.
@@ -175,6 +193,16 @@ class Runner:
       write_test: function of the name of a split to predict and a checkpoint
         path, or None, that predicts it and writes what it finds.
     """
+    if sweep.is_wanted(self._options):
+      def run_once():
+        self._begin()
+        self._run(evaluate, metric, files, write_test)
+
+      sweep.run(self._options, self._leads, metric, files, run_once)
+    else:
+      self._run(evaluate, metric, files, write_test)
+
+  def _run(self, evaluate, metric, files, write_test):
     options = self._options
     if options.do_train:
       evaluator = None
@@ -196,16 +224,28 @@ class Runner:
           write_test(name, checkpoint)
 
   def _train(self, evaluator):
-    path = self._write("train", *self._train_split)
-    self._train_split = None  # from here on, the file is all that is needed
-
     def input_fn_at(step):
+      if "train" not in self._paths:
+        self._write_train()
       return self._input_fn(
-          path, is_training=True, drop_remainder=True,
+          self._paths["train"], is_training=True, drop_remainder=True,
           seed=self._options.random_seed + step)
 
     training.train_and_evaluate(self._estimator, self._options, input_fn_at,
                                 self._num_train_steps, evaluator)
+
+  def _write_train(self):
+    """Writes this process's share of the training examples, shuffled."""
+    examples, make_features = self._train_split
+    if not sweep.is_wanted(self._options):
+      self._train_split = None  # from here on, the file is all that is needed
+    # Files may have an order, by label or by difficulty, that reaches further
+    # than a shuffle buffer.
+    examples = list(examples)
+    random.Random(self._options.random_seed).shuffle(examples)
+    self._paths["train"] = self._write(
+        "train", examples[self._workers.rank::self._workers.size],
+        make_features)
 
   def predict(self, name, checkpoint):
     """Predicts a split, in batches of examples of similar length.

@@ -25,7 +25,7 @@ flags.DEFINE_string("output_dir", None,
 flags.DEFINE_bool("do_train", False, "Whether to train.")
 flags.DEFINE_bool("do_eval", False,
                   "Whether to evaluate: the newest checkpoint of --output_dir, "
-                  "or --init_checkpoint as it stands if there is none.")
+                  "else its best one, else --init_checkpoint as it stands.")
 flags.DEFINE_integer("train_batch_size", 32,
                      "Examples per training step; with --use_horovod, of each "
                      "process.")

@@ -247,6 +247,12 @@ def latest_checkpoint(folder, pattern="*-[0-9]*"):
   return os.path.join(folder, named if named in names else names[-1])
 
 
+def newest_or_best(output_dir):
+  """Returns the newest checkpoint of a folder, else its best one, or None."""
+  return (latest_checkpoint(output_dir) or
+          latest_checkpoint(os.path.join(output_dir, "best")))
+
+
 def name_whole_checkpoints(folder):
   """Makes the file `checkpoint`, which Estimators go by, name what is whole."""
   path = os.path.join(folder, "checkpoint")
@@ -292,6 +298,6 @@ def start_step(output_dir):
 
 def require_model(options):
   """Raises an InputError where there are no weights to evaluate or predict."""
-  if not (options.init_checkpoint or latest_checkpoint(options.output_dir)):
+  if not (options.init_checkpoint or newest_or_best(options.output_dir)):
     raise InputError("%s has no checkpoint: train first, or give "
                      "--init_checkpoint" % options.output_dir)

@@ -112,7 +112,7 @@ class Evaluator:
     rows = [row for row in kept if int(row["global_step"]) in there]
     if rows:
       checkpoint = there[int(max(rows, key=self._score)["global_step"])]
-      keep_best(self._output_dir, checkpoint, self._evaluate_fn(checkpoint),
+      keep_best(self._best_dir, checkpoint, self._evaluate_fn(checkpoint),
                 self._files)
 
   def evaluate(self, step):
@@ -127,7 +127,7 @@ class Evaluator:
     results = evaluate_and_write(self._output_dir, self._evaluate_fn)
     best = read_results(os.path.join(self._best_dir, "eval_results.txt"))
     if self._score(results) > self._score(best):
-      keep_best(self._output_dir,
+      keep_best(self._best_dir,
                 checkpoints.latest_checkpoint(self._output_dir), results,
                 self._files)
     self._write_history(history + [results])
@@ -171,14 +171,14 @@ def evaluate_and_write(output_dir, evaluate_fn):
   """Evaluates the newest checkpoint and writes `eval_results.txt`.
 
   Args:
-    output_dir: str; where it has no checkpoint, the model is evaluated as
-      `--init_checkpoint` makes it.
+    output_dir: str; where it has no checkpoint, its best one is evaluated or,
+      without one, the model as `--init_checkpoint` makes it.
     evaluate_fn: function of a checkpoint path, or None, that returns results.
 
   Returns:
     dict of results.
   """
-  results = evaluate_fn(checkpoints.latest_checkpoint(output_dir))
+  results = evaluate_fn(checkpoints.newest_or_best(output_dir))
   write_results(os.path.join(output_dir, "eval_results.txt"), results)
   logging.info("evaluation at step %d | %s", results["global_step"],
                _shown(results))
@@ -214,24 +214,23 @@ def write_test_scores(output_dir, name, labels, score):
   logging.info("%s: %s", path, _shown(results))
 
 
-def keep_best(output_dir, checkpoint, results, files=()):
-  """Copies a checkpoint of `output_dir` to `output_dir/best`.
+def keep_best(best, checkpoint, results, files=()):
+  """Copies a checkpoint to the folder of the best one.
 
   Whatever moment it is interrupted at, `best/checkpoint` names a whole one.
 
   Args:
-    output_dir: str.
+    best: str, the folder.
     checkpoint: str, its path.
     results: dict, written next to it as `eval_results.txt`.
-    files: names of files of `output_dir` to copy too.
+    files: names of files of the checkpoint's folder to copy too.
   """
-  best = os.path.join(output_dir, "best")
   tf.io.gfile.makedirs(best)
-  name = os.path.basename(checkpoint)
-  parts = [part for part in tf.io.gfile.listdir(output_dir)
+  folder, name = os.path.split(checkpoint)
+  parts = [part for part in tf.io.gfile.listdir(folder)
            if part.startswith(name + ".") and not part.endswith(".meta")]
   for part in parts + list(files):
-    tf.io.gfile.copy(os.path.join(output_dir, part), os.path.join(best, part),
+    tf.io.gfile.copy(os.path.join(folder, part), os.path.join(best, part),
                      overwrite=True)
   checkpoints.name_newest(best, name)
   write_results(os.path.join(best, "eval_results.txt"), results)
@@ -252,9 +251,10 @@ def write_results(path, results):
 
 
 def read_results(path):
-  """Reads `key = value` lines: a dict of float; empty without a file."""
+  """Reads `key = value` lines: a dict of numbers; empty without a file."""
   if not tf.io.gfile.exists(path):
     return {}
   lines = filesystem.read_text(path).splitlines()
   pairs = [line.split(" = ") for line in lines]
-  return {name: float(value) for name, value in pairs}
+  return {name: int(value) if value.isdigit() else float(value)
+          for name, value in pairs}
