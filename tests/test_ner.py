@@ -404,7 +404,8 @@ def step_of(use_tpu=False):
       optimizer="adamw", learning_rate=0.01, poly_power=1.0,
       weight_decay_rate=0.01, gradient_accumulation_steps=2,
       recompute_grads=False, precision="float32", use_xla=False,
-      use_horovod=False, use_tpu=use_tpu, init_checkpoint=None, output_dir="/nowhere", log_steps=1)
+      use_horovod=False, use_tpu=use_tpu, init_checkpoint=None,
+      output_dir="/nowhere", log_steps=1)
   return estimators.model_fn_builder(
       modeling.AlbertConfig(**SIZES), options,
       tagger.head_builder(LABELS, use_crf=True), finetuning._loss_totals, 20)
