@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import tokenization
-from tasks import classification, metrics, submissions
+from tasks import classification, labelling, metrics, submissions
 from train import estimators, finetuning, heads, training
 from util import checkpoints, errors, filesystem, outputs
 from util.errors import InputError
@@ -201,13 +201,13 @@ def main():
         metric, "numbers" if task.is_regression else
         "%d labels" % len(labels)))
   check_labels(model, labels)
-  targets = {name: classification.label_ids(found, labels, name)
+  targets = {name: labelling.label_ids(found, labels, name)
              for name, found in examples.items()}
   for name, found in examples.items():
     report_examples(name, found, labels)
   class_weights = None
   if FLAGS.class_weights and FLAGS.do_train:
-    class_weights = classification.class_weights(
+    class_weights = labelling.class_weights(
         FLAGS.class_weights, labels, targets["train"])
     logging.info("weights of the labels: %s", ", ".join(
         "%s %.4g" % pair for pair in zip(labels, class_weights)))

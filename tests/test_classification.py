@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tasks import classification
+from tasks import classification, labelling
 from tasks.classification import InputExample
 from util import errors
 
@@ -220,10 +220,10 @@ def test_unknown_task_missing_file_unknown_label(tmp_path):
           "file://%s/train.3k.json" % tmp_path)
   examples = [InputExample(0, "甲", None, "b"),
               InputExample(1, "甲", None, None)]
-  assert classification.label_ids(examples, ["a", "b"], "dev") == [1, 0]
+  assert labelling.label_ids(examples, ["a", "b"], "dev") == [1, 0]
   with pytest.raises(errors.InputError, match="dev: unknown label 'b' of '"):
-    classification.label_ids(examples, ["a"], "dev")
-  assert classification.label_ids(
+    labelling.label_ids(examples, ["a"], "dev")
+  assert labelling.label_ids(
       [InputExample(0, "a", "b", "4.5")], [], "dev") == [4.5]
 
 
@@ -234,7 +234,7 @@ def test_numbers_of_ones_own(tmp_path, column):
   path = tmp_path / "train.tsv"
   path.write_text("text_a\t%s\na\t-1.5\nb\t2e1\n" % column)
   examples = classification.read_examples(task, str(path))
-  assert classification.label_ids(examples, [], "train") == [-1.5, 20.0]
+  assert labelling.label_ids(examples, [], "train") == [-1.5, 20.0]
   path.write_text("text_a\t%s\na\t1\nb\tmany\n" % column)
   with pytest.raises(errors.InputError, match="train.tsv:3: the label 'many' "
                      "is not a number"):
@@ -246,9 +246,9 @@ def test_numbers_of_ones_own(tmp_path, column):
 def test_class_weights():
   targets = [0] * 6 + [1] * 3 + [2]
   labels = ["a", "b:c", "d"]
-  weights = classification.class_weights("balanced", labels, targets)
+  weights = labelling.class_weights("balanced", labels, targets)
   assert weights == pytest.approx([10 / 18, 10 / 9, 10 / 3])
-  weights = classification.class_weights("d:4,b:c:.5", labels, targets)
+  weights = labelling.class_weights("d:4,b:c:.5", labels, targets)
   # As given, the mean weight is (6 + 1.5 + 4) / 10.
   assert weights == pytest.approx([1 / 1.15, 0.5 / 1.15, 4 / 1.15])
   assert sum(weights[target] for target in targets) == pytest.approx(10)
@@ -262,4 +262,4 @@ def test_class_weights():
     ("balanced", [], "the labels of this task are numbers")])
 def test_class_weights_that_make_no_sense(text, labels, message):
   with pytest.raises(errors.InputError, match="--class_weights: " + message):
-    classification.class_weights(text, labels, [0, 1])
+    labelling.class_weights(text, labels, [0, 1])
