@@ -5,6 +5,7 @@ optimizer makes of a BERT where it recognizes the parts. Written here as such,
 they do not depend on that. Other runtimes do not have them.
 """
 
+import logging as standard_logging
 import pathlib
 import tempfile
 
@@ -119,10 +120,11 @@ class OnnxModel:
     x = self.dense(self.layers[-1], _MASKED_LM + "transform/dense",
                    self.config.hidden_act)
     x = self.layer_norm(x, _MASKED_LM + "transform/LayerNorm")
-    words = "bert/embeddings/word_embeddings"
-    for name in (words + "_2", words):
-      if name in self.weights:
-        x = self.op("MatMul", x, self.op("Transpose", self.weight(name)))
+    projection = self.weights.get("bert/embeddings/word_embeddings_2")
+    if projection is not None:
+      x = self.op("MatMul", x, self.constant(projection.T))
+    x = self.op("MatMul", x, self.op(
+        "Transpose", self.weight("bert/embeddings/word_embeddings")))
     return self.op("Add", x, self.weight(_MASKED_LM + "output_bias"))
 
   def serialize(self, inputs, outputs):
@@ -299,6 +301,10 @@ def quantize(content):
   with tempfile.TemporaryDirectory() as folder:
     source, target = [pathlib.Path(folder, name) for name in ("in", "out")]
     source.write_bytes(content)
-    quantization.quantize_dynamic(source, target, extra_options={
-        "DefaultTensorType": onnx.TensorProto.FLOAT})  # it knows no Attention
+    # It logs a warning for each operation of its own domain.
+    standard_logging.disable(standard_logging.WARNING)
+    quantization.quantize_dynamic(
+        source, target, per_channel=True,
+        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})
+    standard_logging.disable(standard_logging.NOTSET)
     return target.read_bytes()
