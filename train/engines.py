@@ -94,11 +94,8 @@ class OnnxEngine:
     except Exception as error:  # it has many of its own
       raise InputError("%s cannot be read: %s" % (path, error)) from error
     names = [tensor.name for tensor in session.get_inputs()]
-    options = onnxruntime.RunOptions()
-    options.only_execute_path_to_fetches = True
     return TextPredictor(
-        lambda *inputs: session.run(
-            [output], dict(zip(names, inputs)), options)[0],
+        lambda *inputs: session.run([output], dict(zip(names, inputs)))[0],
         self.tokenizer,
         min(max_seq_length, self.config.max_position_embeddings), batch_size)
 
