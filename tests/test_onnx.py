@@ -27,7 +27,8 @@ SIGNATURES = ["classify", "encode", "masked_lm", "sentence_order",
 VOCAB = ROOT / "albert_config" / "vocab.txt"
 SIZES = dict(scripting.SIZES, hidden_size=32, embedding_size=24,
              intermediate_size=64)
-MODELS = {"%s %s" % (name, ln_type): dict(SIZES, ln_type=ln_type, **more)
+MODELS = {"%s %s" % (name, ln_type): dict(AlbertConfig(
+    ln_type=ln_type, **SIZES, **more).to_dict())
           for name, more in (("google", {"num_hidden_groups": 1}),
                              ("albert_zh", {}))
           for ln_type in ("postln", "preln")}
@@ -43,10 +44,12 @@ def session_of(content):
 def weights_of(config, num_labels):
   weights = {name: value.astype(np.float32) for name, value in
              reference.random_weights(config, seed=1).items()}
+  hidden = config["hidden_size"]
   rng = np.random.RandomState(2)
-  for name, shape in (("output_weights", [num_labels, config["hidden_size"]]),
+  for name, shape in (("output_weights", [num_labels, hidden]),
                       ("output_bias", [num_labels])):
-    weights[name] = rng.normal(scale=0.3, size=shape).astype(np.float32)
+    weights[name] = rng.normal(scale=1.5 / np.sqrt(hidden), size=shape).astype(
+        np.float32)
   return weights
 
 
@@ -287,8 +290,9 @@ def test_bad_input(model, tmp_path):
     engine.sentence_vectors("cls", -1)
   with pytest.raises(InputError, match="the labels  are not those of"):
     BertSim(str(tmp_path / "bare"), engine="onnx").start_model()
-  fail("with --engine=onnx, there is no effect of --vocab_file", "similarity.py",
-       "--engine=onnx", "--model_dir=%s" % exported, "a", "b", scripting.VOCAB)
+  fail("with --engine=onnx, there is no effect of --vocab_file",
+       "similarity.py", "--engine=onnx", "--model_dir=%s" % exported, "a", "b",
+       scripting.VOCAB)
   (folder / "other.json").write_text(json.dumps(
       dict(MODELS["google postln"], intermediate_size=65)))
   fail(r"has \[32, 64\] for .*, the model \[32, 65\]", "export_model.py",
