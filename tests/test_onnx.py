@@ -190,8 +190,7 @@ def test_tiny_in_8_bits(layout, tmp_path, batch):
   source.mkdir()
   write_model(source, config)
   exported = export(source, tmp_path / "exported", "--int8")
-  for name in SIGNATURES:
-    assert (exported / (name + ".onnx")).stat().st_size < 5e6
+  assert (exported / "classify.onnx").stat().st_size < 5e6
   inputs = {name: batch[name]
             for name in ("input_ids", "input_mask", "segment_ids")}
   wanted = from_session(source, batch)
