@@ -1,4 +1,4 @@
-"""Inspects, strips or exports a model: SavedModel, TFLite.
+"""Inspects, strips or exports a model: SavedModel, TFLite, ONNX.
 
     python export_model.py --inspect --init_checkpoint=albert_tiny
     python export_model.py --strip --init_checkpoint=output/lcqmc/best \
@@ -7,6 +7,8 @@
       --output_dir=served
     python export_model.py --tflite --init_checkpoint=output/lcqmc/best \
       --output_dir=phone
+    python export_model.py --onnx --init_checkpoint=output/lcqmc/best \
+      --output_dir=onnx
 
 The signatures that a model has follow from its variables:
   classify         probabilities [B, L] of the labels; score [B] where L is 1
@@ -31,7 +33,7 @@ from absl import flags, logging
 
 import modeling
 import tokenization
-from train import crf, heads, model_flags, predictor, tagger
+from train import crf, heads, model_flags, onnx_model, predictor, tagger
 from util import checkpoints, errors, filesystem
 from util.errors import InputError
 
@@ -44,12 +46,15 @@ flags.DEFINE_bool("strip", False, "Write the weights without the optimizer's.")
 flags.DEFINE_bool("saved_model", False, "Write a SavedModel of any batch and "
                   "length, with all signatures.")
 flags.DEFINE_bool("tflite", False, "Write model.tflite, of one signature.")
+flags.DEFINE_bool("onnx", False, "Write SIGNATURE.onnx of any batch and length "
+                  "for each signature, for ONNX Runtime.")
 flags.DEFINE_enum("signature", None, ["classify", "label_tokens", "encode",
                                       "sentence_vector", "masked_lm",
                                       "sentence_order"],
                   "TFLite: the signature; default: the first of these that the "
                   "model has.")
-flags.DEFINE_bool("int8", False, "TFLite: weights of 8 bits (dynamic range).")
+flags.DEFINE_bool("int8", False,
+                  "TFLite and ONNX: weights of 8 bits (dynamic range).")
 flags.DEFINE_integer("batch_size", 1, "TFLite: texts at a time.", 1)
 flags.DEFINE_integer("max_seq_length", 128, "TFLite: tokens of a text.", 1)
 flags.DEFINE_integer("max_predictions_per_seq", 1,
@@ -273,6 +278,16 @@ def to_tflite(graph, signature, int8):
   return converter.convert()
 
 
+def save_onnx(config, checkpoint, int8, folder):
+  """Writes SIGNATURE.onnx for every signature of the checkpoint."""
+  for name, content in onnx_model.write_signatures(
+      config, checkpoints.read_weights(checkpoint)).items():
+    if int8:
+      content = onnx_model.quantize(content)
+    filesystem.write_bytes(os.path.join(folder, name + ".onnx"), content)
+    logging.info("%s.onnx: %.1f MB", name, len(content) / 1e6)
+
+
 def copy_files(files, folder):
   """Copies files, name -> path, to a folder; returns their paths there."""
   paths = []
@@ -284,10 +299,9 @@ def copy_files(files, folder):
 
 def main():
   errors.require_flags("init_checkpoint")
-  wanted = [name for name in ("inspect", "strip", "saved_model", "tflite")
-            if FLAGS[name].value]
-  if len(wanted) != 1:
-    raise InputError("give one of --inspect, --strip, --saved_model, --tflite")
+  ways = ("inspect", "strip", "saved_model", "tflite", "onnx")
+  if sum(FLAGS[name].value for name in ways) != 1:
+    raise InputError("give one of --" + ", --".join(ways))
   checkpoint = checkpoints.find_checkpoint(FLAGS.init_checkpoint)
   files = predictor.find_files(FLAGS.init_checkpoint, FLAGS)
   config = modeling.load_config(files["config.json"]) if (
@@ -298,13 +312,17 @@ def main():
     return
   errors.require_flags("output_dir")
   task = checkpoints.read_task(FLAGS.init_checkpoint)
+  if FLAGS.onnx and task.get("label_tokens"):
+    raise InputError("--onnx: %s labels tokens, which is not written as ONNX: "
+                     "use --saved_model or --tflite" % checkpoint)
   if not FLAGS.strip:
-    predictor.load_folder(FLAGS.init_checkpoint, FLAGS,
-                          FLAGS.max_seq_length if FLAGS.tflite else None)
+    model = predictor.load_folder(
+        FLAGS.init_checkpoint, FLAGS,
+        FLAGS.max_seq_length if FLAGS.tflite else None)
+  if config:
+    checkpoints.check_fits(checkpoint, encoder_variables(config))
   with filesystem.whole_folder(FLAGS.output_dir) as folder:
     if FLAGS.strip:
-      if config:
-        checkpoints.check_fits(checkpoint, encoder_variables(config))
       copy_files(files, folder)
       checkpoints.write_checkpoint(folder, os.path.basename(checkpoint),
                                checkpoints.read_weights(checkpoint))
@@ -312,6 +330,12 @@ def main():
       graph = Graph(config, checkpoint, task)
       with tempfile.TemporaryDirectory() as temporary:
         save_model(graph, folder, copy_files(files, temporary))
+    elif FLAGS.onnx:
+      save_onnx(config, checkpoint, FLAGS.int8, folder)
+      copy_files(files, folder)
+      filesystem.write_json(
+          os.path.join(folder, "task.json"),
+          dict(model.task, do_lower_case=model.tokenizer.do_lower_case))
     else:
       graph = Graph(config, checkpoint, task, FLAGS.batch_size,
                     FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)

@@ -13,13 +13,14 @@ import numpy as np
 from absl import flags, logging
 
 import tokenization
-from train import heads, model_flags, predictor
+from train import engines, model_flags
 from util import errors, filesystem
 from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(tokenization)
 flags.adopt_module_key_flags(model_flags)
+flags.DEFINE_enum("engine", "tensorflow", engines.NAMES, engines.HELP)
 flags.DEFINE_string("input_file", None, "Texts, one a line.")
 flags.DEFINE_string("output_file", None, "NumPy array to make.")
 flags.DEFINE_enum("pooling", "mean", ["mean", "cls", "pooled"],
@@ -34,15 +35,13 @@ flags.DEFINE_integer("max_seq_length", 512,
 
 def main():
   errors.require_flags("init_checkpoint", "input_file", "output_file")
-  model = predictor.load_folder(FLAGS.init_checkpoint, FLAGS)
   texts = [(line, None) for line in filesystem.read_lines(FLAGS.input_file)]
   if not texts:
     raise InputError("%s: has no texts" % FLAGS.input_file)
-  vectors = predictor.Predictor(
-      model.config, model.tokenizer, model.checkpoint,
-      lambda encoder: heads.sentence_vectors(encoder, FLAGS.pooling,
-                                             FLAGS.layer),
-      FLAGS.max_seq_length).predict(texts)
+  vectors = engines.load(
+      FLAGS.engine, FLAGS.init_checkpoint, FLAGS).sentence_vectors(
+          FLAGS.pooling, FLAGS.layer,
+          max_seq_length=FLAGS.max_seq_length).predict(texts)
   content = io.BytesIO()
   np.save(content, vectors)
   filesystem.write_bytes(FLAGS.output_file, content.getvalue())

@@ -10,12 +10,11 @@ first tokens need not go together.
 """
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import flags
 
 import tokenization
-from train import heads, predictor
-from util import checkpoints, errors, filesystem
+from train import engines
+from util import errors, filesystem
 from util.errors import InputError
 
 FLAGS = flags.FLAGS
@@ -30,26 +29,18 @@ class MaskedPredictor:
     batch_size: int, texts per call of the model.
     options: flags that say what is not in the folder, see
       `predictor.load_folder`, or None.
+    engine: str, "tensorflow" or "onnx"; see `engines.load`.
 
   Raises:
     InputError: the folder has no such model.
   """
 
   def __init__(self, model_dir="albert_tiny_starter", batch_size=16,
-               options=None):
-    model = predictor.load_folder(model_dir, options)
-    if "cls/predictions/output_bias" not in checkpoints.saved_shapes(
-        model.checkpoint):
-      raise InputError(
-          "%s has no masked-LM weights, as is usual after fine-tuning: give a "
-          "pretrained model" % model.checkpoint)
+               options=None, engine="tensorflow"):
+    model = engines.load(engine, model_dir, options)
     self._tokenizer = model.tokenizer
     self._max_seq_length = model.config.max_position_embeddings
-    self._predictor = predictor.Predictor(
-        model.config, model.tokenizer, model.checkpoint,
-        lambda encoder, positions: tf.nn.softmax(
-            heads.masked_lm_logits(encoder, positions)),
-        batch_size=batch_size, num_more_features=1)
+    self._predictor = model.masked_lm(batch_size=batch_size)
 
   def predict(self, texts, top_k=5):
     """Predicts the masks of texts, each given that the others are masked.
@@ -69,9 +60,9 @@ class MaskedPredictor:
     features = [self._encode(number, text)
                 for number, text in enumerate(texts, 1)]
     filled = [None] * len(texts)
-    for i, probabilities in self._predictor.run(features):
+    for i, logits in self._predictor.run(features):
       filled[i] = [self._likeliest(row, top_k) for row, _ in zip(
-          probabilities, features[i][2])]  # without the padding
+          logits, features[i][2])]  # without the padding
     return filled
 
   def _encode(self, number, text):
@@ -89,10 +80,11 @@ class MaskedPredictor:
     raise InputError("text %d (%s) %s" % (
         number, text if len(text) <= 40 else text[:40] + "...", problem))
 
-  def _likeliest(self, probabilities, top_k):
-    ids = np.argsort(-probabilities, kind="stable")[:top_k]
+  def _likeliest(self, logits, top_k):
+    ids = np.argsort(-logits, kind="stable")[:top_k]
+    weights = np.exp(logits - logits.max())
     return list(zip(self._tokenizer.convert_ids_to_tokens(ids),
-                    probabilities[ids].tolist()))
+                    (weights[ids] / weights.sum()).tolist()))
 
 
 def define_flags():
@@ -100,6 +92,7 @@ def define_flags():
   flags.adopt_module_key_flags(tokenization)
   flags.DEFINE_string("model_dir", "albert_tiny_starter",
                       "Folder with a pretrained model.")
+  flags.DEFINE_enum("engine", "tensorflow", engines.NAMES, engines.HELP)
   flags.DEFINE_string("bert_config_file", None, "Configuration of the model "
                       "(JSON); default: the one in --model_dir.")
   flags.DEFINE_string("input_file", None,
@@ -117,8 +110,8 @@ def main(texts):
   if not texts:
     raise InputError("%s: has no texts" % (FLAGS.input_file or
                                            "standard input"))
-  filled = MaskedPredictor(FLAGS.model_dir, options=FLAGS).predict(
-      texts, FLAGS.top_k)
+  filled = MaskedPredictor(FLAGS.model_dir, options=FLAGS,
+                           engine=FLAGS.engine).predict(texts, FLAGS.top_k)
   lines = "".join("\t".join([text, str(number)] + [
       "%s %.4f" % choice for choice in choices]) + "\n"
                   for text, masks in zip(texts, filled)

@@ -14,12 +14,11 @@ above unlike ones, but where to draw the line depends on the sentences.
 import time
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import tokenization
-from train import heads, predictor
-from util import checkpoints, errors, filesystem
+from train import engines
+from util import errors, filesystem
 from util.errors import InputError
 
 FLAGS = flags.FLAGS
@@ -37,13 +36,15 @@ class BertSim:
     batch_size: int, pairs per call of the model.
     options: flags that say what is not in the folder, see
       `predictor.load_folder`, or None.
+    engine: str, "tensorflow" or "onnx"; see `engines.load`.
   """
 
   def __init__(self, model_dir="output/lcqmc/best", batch_size=64,
-               options=None):
+               options=None, engine="tensorflow"):
     self._model_dir = model_dir
     self._batch_size = batch_size
     self._options = options
+    self._engine = engine
     self._predictor = None
 
   def start_model(self):
@@ -52,22 +53,14 @@ class BertSim:
     Raises:
       InputError: the folder has no such model.
     """
-    if not checkpoints.latest_checkpoint(self._model_dir):
-      raise InputError("%s has no checkpoint: fine-tune one with "
-                       "run_classifier.py" % self._model_dir)
-    model = predictor.load_folder(self._model_dir, self._options)
-    labels = model.task.get("labels", [])
-    if "1" not in labels:
+    model = engines.load(self._engine, self._model_dir, self._options)
+    self._labels = model.task.get("labels", [])
+    if "1" not in self._labels:
       raise InputError("%s: the labels %s are not those of a similarity task"
-                       % (self._model_dir, ", ".join(labels)))
-
-    def scores(encoder):
-      logits = heads.classifier_logits(encoder, len(labels))
-      return tf.nn.softmax(logits)[:, labels.index("1")]
-
-    self._predictor = predictor.Predictor(
-        model.config, model.tokenizer, model.checkpoint, scores,
-        model.task["max_seq_length"], self._batch_size)
+                       % (self._model_dir, ", ".join(self._labels)))
+    self._predictor = model.classify(
+        max_seq_length=model.task["max_seq_length"],
+        batch_size=self._batch_size)
 
   def predict_sentences(self, pairs):
     """Scores pairs.
@@ -81,7 +74,10 @@ class BertSim:
     """
     if self._predictor is None:
       self.start_model()
-    return self._predictor.predict(list(pairs))
+    pairs = list(pairs)
+    probabilities = np.reshape(self._predictor.predict(pairs),
+                               [len(pairs), len(self._labels)])
+    return probabilities[:, self._labels.index("1")]
 
 
 class VectorSim:
@@ -102,6 +98,7 @@ class VectorSim:
     batch_size: int, sentences per call of the model.
     options: flags that say what is not in the folder, see
       `predictor.load_folder`, or None.
+    engine: str, "tensorflow" or "onnx"; see `engines.load`.
 
   Raises:
     InputError: the folder has no such model, or the reference does not do.
@@ -109,12 +106,10 @@ class VectorSim:
 
   def __init__(self, model_dir="albert_tiny_starter", reference=None,
                whiten=False, whitening_dim=None, layer=DEFAULT_LAYER,
-               batch_size=64, options=None):
-    model = predictor.load_folder(model_dir, options)
-    self._predictor = predictor.Predictor(
-        model.config, model.tokenizer, model.checkpoint,
-        lambda encoder: heads.sentence_vectors(encoder, layer=layer),
-        batch_size=batch_size)
+               batch_size=64, options=None, engine="tensorflow"):
+    model = engines.load(engine, model_dir, options)
+    self._predictor = model.sentence_vectors("mean", layer,
+                                             batch_size=batch_size)
     self._mean = None
     self._matrix = np.identity(model.config.hidden_size)
     if reference:
@@ -237,6 +232,7 @@ def define_flags():
                       "Folder with a checkpoint that run_classifier.py made; "
                       "with --unsupervised, with a pretrained one. Default: "
                       "output/lcqmc/best, or albert_tiny_starter.")
+  flags.DEFINE_enum("engine", "tensorflow", engines.NAMES, engines.HELP)
   flags.DEFINE_string("bert_config_file", None, "Configuration of the model "
                       "(JSON); default: the one in --model_dir.")
   flags.DEFINE_string("input_file", None,
@@ -277,7 +273,8 @@ def check_flags():
 def create_similarity():
   """Returns the BertSim or the VectorSim that the flags ask for."""
   if not FLAGS.unsupervised:
-    similarity = BertSim(FLAGS.model_dir or "output/lcqmc/best", options=FLAGS)
+    similarity = BertSim(FLAGS.model_dir or "output/lcqmc/best", options=FLAGS,
+                         engine=FLAGS.engine)
     similarity.start_model()
     return similarity
   reference = None
@@ -288,7 +285,7 @@ def create_similarity():
       raise InputError("%s: has no sentences" % FLAGS.reference_file)
   return VectorSim(FLAGS.model_dir or "albert_tiny_starter", reference,
                    FLAGS.whitening, FLAGS.whitening_dim, FLAGS.layer,
-                   options=FLAGS)
+                   options=FLAGS, engine=FLAGS.engine)
 
 
 def main(sentences):

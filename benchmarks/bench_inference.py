@@ -8,8 +8,9 @@ cut to the length. Each measurement is a process of its own. Ways:
   session      a warm session, as similarity.py has it
   saved_model  export_model.py --saved_model, loaded as this TensorFlow does
   tflite       export_model.py --tflite; tflite_int8: --int8 as well
+  onnx         export_model.py --onnx by ONNX Runtime; onnx_int8: --int8 as well
   pytorch      convert_to_pytorch.py, with torch and transformers installed
-  onnx         the same by ONNX Runtime, with onnx and onnxruntime installed
+  onnx_pytorch the same by ONNX Runtime, exported by torch
 "cores" says how many are busy. --profile tells where a session's time goes.
 """
 
@@ -34,7 +35,8 @@ flags.DEFINE_string("model_dir", None, "Folder of a fine-tuned classifier.",
 flags.DEFINE_string("input_file", None, "Text to take sentences from.",
                     required=True)
 flags.DEFINE_list("ways", ["session", "saved_model", "tflite", "tflite_int8",
-                           "pytorch", "onnx"], "What to measure.")
+                           "onnx", "onnx_int8", "pytorch", "onnx_pytorch"],
+                  "What to measure.")
 flags.DEFINE_list("lengths", ["32", "128"], "Tokens of a sentence.")
 flags.DEFINE_list("batches", ["1", "32"], "Sentences at a time.")
 flags.DEFINE_list("threads", ["2"], "Threads; TFLite is measured with 1 too.")
@@ -156,15 +158,27 @@ def pytorch(path, inputs, threads):
   return call
 
 
-def onnx(path, inputs, threads):
+def onnx_runtime(file, inputs, threads):
+  """Returns a function that returns the first output."""
   import onnxruntime
   options = onnxruntime.SessionOptions()
   options.intra_op_num_threads = threads
-  sess = onnxruntime.InferenceSession(path + "/model.onnx", options)
-  feed = {name: x.astype(np.int64) for name, x in zip(_INPUTS, inputs)}
+  sess = onnxruntime.InferenceSession(file, options,
+                                      providers=["CPUExecutionProvider"])
+  feed = dict(zip(_INPUTS, inputs))
+  return lambda: sess.run(None, feed)[0]
+
+
+def onnx(path, inputs, threads):
+  return onnx_runtime(path + "/classify.onnx", inputs, threads)
+
+
+def onnx_pytorch(path, inputs, threads):
+  logits_of = onnx_runtime(path + "/model.onnx",
+                           [x.astype(np.int64) for x in inputs], threads)
 
   def call():
-    logits = sess.run(None, feed)[0]
+    logits = logits_of()
     e = np.exp(logits - logits.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
@@ -193,7 +207,8 @@ def write_onnx(path):
 
 
 WAYS = {"session": session, "saved_model": saved_model, "tflite": tflite,
-        "tflite_int8": tflite, "pytorch": pytorch, "onnx": onnx}
+        "tflite_int8": tflite, "onnx": onnx, "onnx_int8": onnx,
+        "pytorch": pytorch, "onnx_pytorch": onnx_pytorch}
 
 
 def measure_here(way, path, threads, batch_file):
@@ -243,14 +258,19 @@ def prepare(way, folder, batch, length):
       run("export_model.py", "--tflite", model, "--output_dir=" + path,
           "--batch_size=%d" % batch, "--max_seq_length=%d" % length,
           "--int8=%s" % (way == "tflite_int8"))
-  elif way in ("pytorch", "onnx"):
+  elif way in ("onnx", "onnx_int8") and not os.path.exists(path):
+    run("export_model.py", "--onnx", model, "--output_dir=" + path,
+        "--int8=%s" % (way == "onnx_int8"))
+  elif way in ("pytorch", "onnx_pytorch"):
     path = os.path.join(folder, "pytorch")
     if not os.path.exists(path):
       run("convert_to_pytorch.py", model, "--output_dir=" + path)
-    if way == "onnx" and not os.path.exists(path + "/model.onnx"):
+    if way == "onnx_pytorch" and not os.path.exists(path + "/model.onnx"):
       write_onnx(path)
-  ends = {"tflite": ".tflite", "tflite_int8": ".tflite", "onnx": ".onnx",
-          "pytorch": ".safetensors"}.get(way, "data-00000-of-00001")
+  ends = {"tflite": ".tflite", "tflite_int8": ".tflite",
+          "onnx": "classify.onnx", "onnx_int8": "classify.onnx",
+          "pytorch": ".safetensors", "onnx_pytorch": ".onnx"}.get(
+              way, "data-00000-of-00001")
   size = sum(os.path.getsize(os.path.join(parent, name))
              for parent, _, names in os.walk(path) for name in names
              if name.endswith(ends))

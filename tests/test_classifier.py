@@ -433,7 +433,7 @@ def test_bad_input(work):
   expect("vocabulary has 21128 entries, but .* vocab_size 30000",
          "--bert_config_file=%s" % (work / "other_size.json"))
   fail("has no checkpoint: train first", *classify(work, "bad", "--do_predict"))
-  fail("has no checkpoint", "similarity.py", "--model_dir=%s" % bad, "a", "b")
+  fail("no checkpoint at", "similarity.py", "--model_dir=%s" % bad, "a", "b")
   _, log = succeed(*classify(work, "skipped", "--do_train", "--skip_bad_rows",
                              "--data_dir=%s" % bad))
   assert "skipped 8 bad row(s)" in log

@@ -1,14 +1,14 @@
-"""A model that stays warm and predicts texts of any number and length."""
+"""A model of TensorFlow's that stays warm and predicts texts."""
 
 import collections
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
 import modeling
 import tokenization
 from train import heads
+from train.text_predictor import TextPredictor
 from util import checkpoints, filesystem
 from util.errors import InputError
 
@@ -31,8 +31,8 @@ def restored_session(checkpoint, session_config=None):
   return session
 
 
-class Predictor:
-  """Runs a graph that is built once, on batches of texts of similar length.
+class Predictor(TextPredictor):
+  """Predicts texts with a graph that is built once.
 
   Args:
     config: AlbertConfig.
@@ -40,9 +40,7 @@ class Predictor:
     checkpoint: str, where all variables come from.
     build: function of the model, and of int32 [B, ...] for each further
       feature, that returns a tensor [B, ...].
-    max_seq_length: int, maximum tokens of a text or pair; longer ones are
-      truncated.
-    batch_size: int, texts per call of the model.
+    max_seq_length, batch_size: see TextPredictor.
     num_more_features: int, features that `run` is given besides ids and
       segments.
 
@@ -52,57 +50,15 @@ class Predictor:
 
   def __init__(self, config, tokenizer, checkpoint, build, max_seq_length=512,
                batch_size=64, num_more_features=0):
-    self._tokenizer = tokenizer
-    self._max_seq_length = min(max_seq_length, config.max_position_embeddings)
-    self._batch_size = batch_size
     with tf.Graph().as_default():
       inputs = [tf.placeholder(tf.int32, [None, None])
                 for _ in range(3 + num_more_features)]
       output = build(heads.create_model(config, False, *inputs[:3]),
                      *inputs[3:])
-      session = restored_session(checkpoint)
-      self._call = session.make_callable(output, inputs)
-
-  def predict(self, texts):
-    """Predicts texts.
-
-    Args:
-      texts: list of (str, str or None), single texts or pairs.
-
-    Returns:
-      float32 array [number of texts, ...], in their order.
-    """
-    found = [None] * len(texts)
-    for i, values in self.run([tokenization.encode_texts(
-        self._tokenizer, a, b, self._max_seq_length) for a, b in texts]):
-      found[i] = values
-    return np.array(found, np.float32)
-
-  def run(self, features):
-    """Predicts texts that are encoded already.
-
-    Args:
-      features: list with, for each text, lists of int: input_ids, segment_ids
-        and further features. Each is padded with 0 to the longest of a batch.
-
-    Yields:
-      (int, array [...]), in any order: index of a text and what was built.
-    """
-    # Texts of similar length go together, so that there is little padding.
-    order = sorted(range(len(features)), key=lambda i: len(features[i][0]))
-    for start in range(0, len(order), self._batch_size):
-      batch = order[start:start + self._batch_size]
-      input_ids, segment_ids, *more = zip(*[features[i] for i in batch])
-      input_mask = [[1] * len(ids) for ids in input_ids]
-      yield from zip(batch, self._call(*map(
-          _padded, [input_ids, input_mask, segment_ids] + more)))
-
-
-def _padded(rows):
-  array = np.zeros([len(rows), max(map(len, rows))], np.int32)
-  for i, row in enumerate(rows):
-    array[i, :len(row)] = row
-  return array
+      call = restored_session(checkpoint).make_callable(output, inputs)
+    super().__init__(
+        call, tokenizer, min(max_seq_length, config.max_position_embeddings),
+        batch_size)
 
 
 # What a model is used with.
@@ -147,6 +103,38 @@ def load_folder(checkpoint, options=None, max_seq_length=None):
   return Model(config, tokenizer,
                checkpoint and checkpoints.find_checkpoint(checkpoint), task,
                files)
+
+
+class TensorFlowEngine:
+  """A checkpoint and what can be predicted with it; see `engines.load`."""
+
+  def __init__(self, checkpoint, options=None):
+    model = load_folder(checkpoint, options)
+    self.config, self.tokenizer, self._checkpoint, self.task, _ = model
+
+  def classify(self, **kwargs):
+    """See `engines.load`."""
+    return self._predictor(lambda model: tf.nn.softmax(
+        heads.classifier_logits(model, len(self.task["labels"]))), **kwargs)
+
+  def sentence_vectors(self, pooling, layer, **kwargs):
+    """See `engines.load`."""
+    return self._predictor(
+        lambda model: heads.sentence_vectors(model, pooling, layer), **kwargs)
+
+  def masked_lm(self, **kwargs):
+    """See `engines.load`."""
+    if "cls/predictions/output_bias" not in checkpoints.saved_shapes(
+        self._checkpoint):
+      raise InputError(
+          "%s has no masked-LM weights, as is usual after fine-tuning: give a "
+          "pretrained model" % self._checkpoint)
+    return self._predictor(heads.masked_lm_logits, num_more_features=1,
+                           **kwargs)
+
+  def _predictor(self, build, **kwargs):
+    return Predictor(self.config, self.tokenizer, self._checkpoint, build,
+                     **kwargs)
 
 
 def find_files(checkpoint, options=None):

@@ -1,7 +1,7 @@
 """Files on any file system that TensorFlow knows, whole or not at all.
 
-Paths may be URLs, such as gs://bucket/folder/file. Local files are read without
-TensorFlow.
+Paths may be URLs, such as gs://bucket/folder/file. Local files are read and
+written without TensorFlow.
 """
 
 import contextlib
@@ -9,15 +9,26 @@ import io
 import json
 import os
 import sys
+import types
 
 from util.errors import InputError
 
 _BUFFER_SIZE = 1 << 20  # bytes, of a read from a remote file system
 
 
+# What is used of tf.io.gfile, for local files.
+_LOCAL = types.SimpleNamespace(
+    GFile=open, exists=os.path.exists, remove=os.remove,
+    rename=lambda source, target, overwrite: os.replace(source, target))
+
+
 def _tensorflow():
-  import tensorflow.compat.v1 as tf  # not needed to read local files
+  import tensorflow.compat.v1 as tf  # not needed for local files
   return tf
+
+
+def _gfile(path):
+  return _tensorflow().io.gfile if "://" in path else _LOCAL
 
 
 class _RemoteFile(io.RawIOBase):
@@ -48,6 +59,11 @@ class _RemoteFile(io.RawIOBase):
   def close(self):
     self._file.close()
     super().close()
+
+
+def exists(path):
+  """Returns whether there is a file or folder."""
+  return _gfile(path).exists(path)
 
 
 def open_binary(path):
@@ -132,7 +148,7 @@ def whole_file(path):
   Yields:
     str, path to write to, which is renamed to `path` at the end.
   """
-  gfile = _tensorflow().io.gfile
+  gfile = _gfile(path)
   unfinished = path + ".tmp"
   try:
     yield unfinished
@@ -146,7 +162,7 @@ def whole_file(path):
 def write_bytes(path, content):
   """Writes a file that appears whole or not at all."""
   with whole_file(path) as unfinished:
-    with _tensorflow().io.gfile.GFile(unfinished, "wb") as writer:
+    with _gfile(path).GFile(unfinished, "wb") as writer:
       writer.write(content)
 
 

@@ -1,0 +1,310 @@
+"""The model as ONNX files, written from the weights of a checkpoint.
+
+The operations of the domain com.microsoft are ONNX Runtime's own: what its
+optimizer makes of a BERT where it recognizes the parts. Written here as such,
+they do not depend on that. Other runtimes do not have them.
+"""
+
+import logging as standard_logging
+import pathlib
+import tempfile
+
+import numpy as np
+
+from modeling import AlbertModel
+from modeling_google import GoogleAlbertModel
+from util.errors import InputError
+
+try:
+  import onnx
+  from onnxruntime import quantization
+except ImportError:  # optional extras
+  onnx = None
+
+# ONNX Runtime 1.10, the last one for the NumPy of TF 1.15, reads these.
+_OPSET, _IR_VERSION = 15, 8
+_MICROSOFT = ("Attention", "FastGelu", "SkipLayerNormalization")
+_ACTIVATIONS = {"gelu": "FastGelu", "gelu_new": "FastGelu", "relu": "Relu",
+                "tanh": "Tanh", "linear": "Identity"}
+_MASKED_LM = "cls/predictions/"
+
+
+class OnnxModel:
+  """An encoder of the inputs input_ids, input_mask, segment_ids.
+
+  Tensors are known by their names, str.
+
+  Args:
+    config: AlbertConfig.
+    weights: dict, variable name -> float32 array.
+    select: function of the model and of a float [B, S, H] that returns
+      [B, K, H], those tokens that are needed of the last layer; None for all.
+
+  Attributes:
+    config, weights: as given.
+    layers: list of float [B, S, H], the embeddings and the output of each
+      layer; [B, K, H] of the last one.
+  """
+
+  def __init__(self, config, weights, select=None):
+    self.config = config
+    self.weights = weights
+    self._google = config.layout == "google"
+    self._nodes = []
+    self._constants = {}
+    self.layers = [self._embed()]
+    layout = GoogleAlbertModel if self._google else AlbertModel
+    for layer in range(config.num_hidden_layers):
+      x = self.layers[-1]
+      blocks = layout.layer_scopes(config, layer)
+      for scopes in blocks:
+        is_last = (layer == config.num_hidden_layers - 1 and
+                   scopes is blocks[-1])
+        x = self._block(x, scopes, select if is_last else None)
+      self.layers.append(x)
+
+  def op(self, kind, *inputs, **attributes):
+    """Adds an operation; returns its output."""
+    output = "%s_%d" % (kind, len(self._nodes))
+    self._nodes.append(onnx.helper.make_node(
+        kind, inputs, [output], **attributes,
+        domain="com.microsoft" if kind in _MICROSOFT else ""))
+    return output
+
+  def constant(self, value, name=None):
+    """Returns a constant; equal names are one constant."""
+    name = name or "constant_%d" % len(self._constants)
+    self._constants[name] = np.asarray(value)
+    return name
+
+  def weight(self, name):
+    """Returns a variable."""
+    return self.constant(self.weights[name], name)
+
+  def dense(self, x, scope, activation="linear"):
+    """Returns float [..., units] of float [..., K]; see `modeling.dense`."""
+    y = self.op("MatMul", x, self.weight(scope + "/kernel"))
+    return self.op(_ACTIVATIONS[activation],
+                   self.op("Add", y, self.weight(scope + "/bias")))
+
+  def rows(self, x, scope):
+    """Returns float [B, units] of float [B, K], by `output_weights`."""
+    return self.op("Gemm", x, self.weight(scope + "output_weights"),
+                   self.weight(scope + "output_bias"), transB=1)
+
+  def layer_norm(self, x, scope):
+    """Returns a tensor of the shape of `x`; see `modeling.layer_norm`."""
+    return self.op("LayerNormalization", x, self.weight(scope + "/gamma"),
+                   self.weight(scope + "/beta"), epsilon=1e-12)
+
+  def first(self, x):
+    """Returns the first token, float [B, H], of float [B, S, H]."""
+    return self.op("Gather", x, self.constant(0), axis=1)
+
+  def mean(self, x):
+    """Returns the mean over the tokens, float [B, H], of float [B, S, H]."""
+    weights = self.op(
+        "Unsqueeze", self.op("Cast", "input_mask", to=onnx.TensorProto.FLOAT),
+        self.constant([-1]))
+    axis = self.constant([1])
+    return self.op("Div", *[
+        self.op("ReduceSum", y, axis, keepdims=0)
+        for y in (self.op("Mul", x, weights), weights)])
+
+  def pooled_output(self):
+    """Returns float [B, H]."""
+    return self.dense(self.first(self.layers[-1]), "bert/pooler/dense", "tanh")
+
+  def masked_lm_logits(self):
+    """Returns float [B, K, V] of the selected tokens."""
+    x = self.dense(self.layers[-1], _MASKED_LM + "transform/dense",
+                   self.config.hidden_act)
+    x = self.layer_norm(x, _MASKED_LM + "transform/LayerNorm")
+    projection = self.weights.get("bert/embeddings/word_embeddings_2")
+    if projection is not None:
+      x = self.op("MatMul", x, self.constant(projection.T))
+    x = self.op("MatMul", x, self.op(
+        "Transpose", self.weight("bert/embeddings/word_embeddings")))
+    return self.op("Add", x, self.weight(_MASKED_LM + "output_bias"))
+
+  def serialize(self, inputs, outputs):
+    """Returns the bytes of a file.
+
+    Args:
+      inputs: dict, name -> list of dimensions, int or str for any; int32.
+      outputs: dict, name -> (tensor, list of dimensions); float32.
+    """
+    def infos(kind, shapes):
+      return [onnx.helper.make_tensor_value_info(name, kind, shape)
+              for name, shape in shapes.items()]
+
+    named = [onnx.helper.make_node("Identity", [tensor], [name])
+             for name, (tensor, _) in outputs.items()]
+    graph = onnx.helper.make_graph(
+        self._nodes + named, "albert", infos(onnx.TensorProto.INT32, inputs),
+        infos(onnx.TensorProto.FLOAT,
+              {name: shape for name, (_, shape) in outputs.items()}),
+        [onnx.numpy_helper.from_array(value, name)
+         for name, value in self._constants.items()])
+    return onnx.helper.make_model(
+        graph, ir_version=_IR_VERSION, opset_imports=[
+            onnx.helper.make_opsetid("", _OPSET),
+            onnx.helper.make_opsetid("com.microsoft", 1)]).SerializeToString()
+
+  def _embed(self):
+    scope = "bert/embeddings/"
+    x = self.op("Gather", self.weight(scope + "word_embeddings"), "input_ids")
+    if scope + "word_embeddings_2" in self.weights:
+      x = self.op("MatMul", x, self.weight(scope + "word_embeddings_2"))
+    x = self.op("Add", x, self.op(
+        "Gather", self.weight(scope + "token_type_embeddings"), "segment_ids"))
+    length = self.op("Gather", self.op("Shape", "input_ids"),
+                     self.constant([1]))
+    x = self.op("Add", x, self.op(
+        "Slice", self.weight(scope + "position_embeddings"),
+        self.constant([0]), length))
+    x = self.layer_norm(x, scope + "LayerNorm")
+    mapping = "bert/encoder/embedding_hidden_mapping_in"
+    return self.dense(x, mapping) if mapping + "/kernel" in self.weights else x
+
+  def _block(self, x, scopes, select):
+    """One transformer block; see `AlbertModel._block`."""
+    scopes = type(scopes)(*["bert/encoder/" + scope for scope in scopes])
+    pre_norm = self.config.ln_type == "preln"
+
+    def norm(x, scope):
+      return self.layer_norm(x, scope) if pre_norm else x
+
+    def add(x, y, scope, norm_scope):
+      if pre_norm:
+        return self.op("Add", x, self.dense(y, scope))
+      return self.op(
+          "SkipLayerNormalization",
+          self.op("MatMul", y, self.weight(scope + "/kernel")), x,
+          self.weight(norm_scope + "/gamma"), self.weight(norm_scope + "/beta"),
+          self.weight(scope + "/bias"), epsilon=1e-12)
+
+    y = self._attend(norm(x, scopes.attention_norm), scopes.attention)
+    if select:
+      x, y = select(self, x), select(self, y)
+    x = add(x, y, scopes.attention_output, scopes.attention_norm)
+    y = self.dense(norm(x, scopes.output_norm), scopes.intermediate,
+                   self.config.hidden_act)
+    return add(x, y, scopes.output, scopes.output_norm)
+
+  def _attend(self, x, scope):
+    """Multi-head self-attention; ONNX Runtime's mask bias is -10000 too."""
+    kernel, bias = [
+        self.constant(np.concatenate(
+            [self.weights["%s/%s/%s" % (scope, name, part)]
+             for name in ("query", "key", "value")], -1),
+                      "%s/%s" % (scope, part))
+        for part in ("kernel", "bias")]
+    return self.op("Attention", x, kernel, bias, "input_mask",
+                   num_heads=self.config.num_attention_heads)
+
+
+def _first_token(model, x):
+  return model.op("Gather", x, model.constant([0]), axis=1)
+
+
+def _masked_tokens(model, x):
+  positions = model.op("Cast", "masked_lm_positions",
+                       to=onnx.TensorProto.INT64)
+  return model.op("GatherND", x, model.op(
+      "Unsqueeze", positions, model.constant([-1])), batch_dims=1)
+
+
+def _classify(model):
+  logits = model.rows(model.pooled_output(), "")
+  num_labels = len(model.weights["output_bias"])
+  if num_labels == 1:
+    return {"score": (model.op("Reshape", logits, model.constant([-1])),
+                      ["batch"])}
+  return {"probabilities": (model.op("Softmax", logits),
+                            ["batch", num_labels])}
+
+
+def _encode(model):
+  hidden = model.config.hidden_size
+  return {"sequence_output": (model.layers[-1], ["batch", "length", hidden]),
+          "pooled_output": (model.pooled_output(), ["batch", hidden])}
+
+
+def _sentence_vector(model):
+  vectors = {"vector": model.mean(model.layers[-1]),
+             "pooled": model.pooled_output()}
+  for layer, x in enumerate(model.layers):
+    vectors["mean_%d" % layer] = model.mean(x)
+    vectors["cls_%d" % layer] = model.first(x)
+  return {name: (x, ["batch", model.config.hidden_size])
+          for name, x in vectors.items()}
+
+
+def _masked_lm(model):
+  return {"logits": (model.masked_lm_logits(),
+                     ["batch", "predictions", model.config.vocab_size])}
+
+
+def _sentence_order(model):
+  logits = model.rows(model.pooled_output(), "cls/seq_relationship/")
+  return {"probabilities": (model.op("Softmax", logits), ["batch", 2])}
+
+
+# Signature -> which variable it needs; which tokens, of the last layer; and a
+# function of OnnxModel that returns the outputs, see `OnnxModel.serialize`.
+_SIGNATURES = {
+    "classify": ("output_weights", _first_token, _classify),
+    "encode": ("bert/pooler/dense/kernel", None, _encode),
+    "sentence_vector": ("bert/pooler/dense/kernel", None, _sentence_vector),
+    "masked_lm": (_MASKED_LM + "output_bias", _masked_tokens, _masked_lm),
+    "sentence_order": ("cls/seq_relationship/output_bias", _first_token,
+                       _sentence_order)}
+
+
+def write_signatures(config, weights):
+  """Writes every signature that the variables of a checkpoint allow.
+
+  Args:
+    config: AlbertConfig.
+    weights: dict, variable name -> float32 array.
+
+  Returns:
+    dict, signature -> bytes of an ONNX file.
+
+  Raises:
+    InputError: onnx or onnxruntime is not installed.
+  """
+  if not onnx:
+    raise InputError("ONNX files need more packages: pip install -r "
+                     "requirements/onnx.txt")
+  found = {}
+  for name, (needed, select, outputs) in _SIGNATURES.items():
+    if needed in weights:
+      inputs = {key: ["batch", "length"]
+                for key in ("input_ids", "input_mask", "segment_ids")}
+      if select is _masked_tokens:
+        inputs["masked_lm_positions"] = ["batch", "predictions"]
+      model = OnnxModel(config, weights, select)
+      found[name] = model.serialize(inputs, outputs(model))
+  return found
+
+
+def quantize(content):
+  """Returns the bytes of a file with weights of 8 bits.
+
+  Activations are quantized as they come, with a range of their own.
+
+  Args:
+    content: bytes of an ONNX file.
+  """
+  with tempfile.TemporaryDirectory() as folder:
+    source, target = [pathlib.Path(folder, name) for name in ("in", "out")]
+    source.write_bytes(content)
+    # It logs a warning for each operation of its own domain.
+    standard_logging.disable(standard_logging.WARNING)
+    quantization.quantize_dynamic(
+        source, target, per_channel=True,
+        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})
+    standard_logging.disable(standard_logging.NOTSET)
+    return target.read_bytes()
