@@ -30,8 +30,7 @@ Example = collections.namedtuple("Example", ["id", "text", "entities"])
 #   by_character: bool, whether each character is a token, by default.
 Task = collections.namedtuple("Task", ["files", "by_character"])
 TASKS = {
-    # Some of its entities begin or end inside of what pieces of words there
-    # are: "vsac米兰".
+    # Some of its entities begin or end inside a piece of a word.
     "cluener": Task(["{}.json"], True),
     "file": Task(["{}.json", "{}.jsonl", "{}.txt", "{}.tsv", "{}.bio"], False),
 }

@@ -28,8 +28,8 @@ def test_all_entities_of_cluener_come_back(real_data, name, count, caplog):
   assert len(examples) == count
   if name == "train.json":  # the one row that cannot be labelled
     assert "skipped 1 bad row(s)" in caplog.text
-    assert "train.json:1507: '《招商银行" in caplog.text
-    with pytest.raises(InputError, match="'招商银行' overlap; correct it, or"):
+    assert "train.json:1507: " in caplog.text
+    with pytest.raises(InputError, match=":1507: .* overlap; correct it, or"):
       ner.read_examples(str(real_data / "cluener" / name))
   labels = ner.labels_of(entity.kind for example in examples
                          for entity in example.entities)
@@ -44,7 +44,7 @@ def test_all_entities_of_cluener_come_back(real_data, name, count, caplog):
   assert texts.entities([rows.argmax(-1) for rows in found]) == [
       example.entities for example in examples]
   assert texts.count_inexact() == 0
-  if name == "dev.json":  # four would not, such as "vsac米兰" and "31.25"
+  if name == "dev.json":  # four begin or end inside a piece of a word
     texts = ner.Texts(examples, tokenizer, labels, 24, by_character=False)
     assert texts.count_inexact() == 4
 
@@ -106,15 +106,12 @@ def test_entities_of_sentencepiece_come_back(real_data):
 
 
 def test_a_token_that_an_entity_begins_or_ends_in_belongs_to_it():
-  example = entities_in("vsac米兰War3DotA", ("ac米兰", "a"), ("War3", "b"),
-                        ("DotA", "a"))
+  example = entities_in("第3d厅", ("第3", "a"), ("d厅", "b"))
   texts = texts_of([example], by_character=False)
-  # vsa ##c 米 兰 war ##3d ##ot ##a
-  assert [LABELS[i] for i in texts.label_ids[0]] == [
-      "B-a", "I-a", "I-a", "I-a", "B-b", "I-b", "B-a", "I-a"]
-  assert texts.entities(texts.label_ids)[0] == [
-      (0, 6, "a"), (6, 11, "b"), (11, 14, "a")]
-  assert texts.count_inexact() == 3
+  assert texts.spans[0].tolist() == [[0, 1], [1, 3], [3, 4]]
+  assert [LABELS[i] for i in texts.label_ids[0]] == ["B-a", "I-a", "B-b"]
+  assert texts.entities(texts.label_ids)[0] == [(0, 3, "a"), (3, 4, "b")]
+  assert texts.count_inexact() == 2
   assert texts_of([example]).count_inexact() == 0
 
 
@@ -151,8 +148,8 @@ def write(tmp_path, name, content):
 
 
 def test_cluener_layout(tmp_path):
-  row = {"text": "彭小军在北京北京", "label": {
-      "name": {"彭小军": [[0, 2]]}, "address": {"北京": [[6, 7], [4, 5]]}}}
+  row = {"text": "李小明在北京北京", "label": {
+      "name": {"李小明": [[0, 2]]}, "address": {"北京": [[6, 7], [4, 5]]}}}
   lines = [json.dumps(dict(row, **more)) + "\r\n" for more in ({}, {"id": 7})]
   path = write(tmp_path, "train.json", "\ufeff" + "\n".join(lines))
   entities = [(0, 3, "name"), (4, 6, "address"), (6, 8, "address")]
@@ -160,12 +157,12 @@ def test_cluener_layout(tmp_path):
   assert examples == [Example(0, row["text"], entities),
                       Example(7, row["text"], entities)]
   assert ner.submission(examples[1], entities) == {
-      "id": 7, "label": {"name": {"彭小军": [[0, 2]]},
+      "id": 7, "label": {"name": {"李小明": [[0, 2]]},
                          "address": {"北京": [[4, 5], [6, 7]]}}}
   assert ner.with_offsets(examples[0], entities)["entities"][0] == {
-      "kind": "name", "start": 0, "end": 3, "text": "彭小军"}
+      "kind": "name", "start": 0, "end": 3, "text": "李小明"}
   assert ner.marked(row["text"], entities) == (
-      "[彭小军](name)在[北京](address)[北京](address)")
+      "[李小明](name)在[北京](address)[北京](address)")
   path = write(tmp_path, "test.json", '{"id": 3, "text": "a"}\n')
   assert ner.read_examples(path, True) == [Example(3, "a", None)]
 
