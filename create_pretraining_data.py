@@ -19,10 +19,10 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import tokenization
-from tasks import corpus, shards
-from tasks.pretraining import Settings
-from util import errors, filesystem, records
-from util.errors import InputError
+from albert.tasks import corpus, shards
+from albert.tasks.pretraining import Settings
+from albert.util import errors, filesystem, records
+from albert.util.errors import InputError
 
 FLAGS = flags.FLAGS
 

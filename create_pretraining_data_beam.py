@@ -23,8 +23,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import create_pretraining_data as data
 import tokenization
-from tasks import corpus, shards
-from util import errors, filesystem, records
+from albert.tasks import corpus, shards
+from albert.util import errors, filesystem, records
 
 FLAGS = flags.FLAGS
 data.define_flags()

@@ -13,9 +13,9 @@ import numpy as np
 from absl import flags
 
 import tokenization
-from train import engines
-from util import errors, filesystem
-from util.errors import InputError
+from albert.train import engines
+from albert.util import errors, filesystem
+from albert.util.errors import InputError
 
 FLAGS = flags.FLAGS
 

@@ -8,16 +8,16 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import tokenization
-from tasks import classification, labelling, metrics, submissions
-from train import estimators, finetuning, heads, training
-from util import checkpoints, errors, filesystem, outputs
-from util.errors import InputError
-from util.records import FeatureSpec
+from albert.tasks import classification, labelling, metrics, submissions
+from albert.train import estimators, finetuning, heads, training
+from albert.util import checkpoints, errors, filesystem, outputs
+from albert.util.errors import InputError
+from albert.util.records import FeatureSpec
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)
 
-flags.DEFINE_string("task_name", None, "Task; see tasks.py.")
+flags.DEFINE_string("task_name", None, "Task; see docs/tasks.md.")
 flags.DEFINE_string("data_dir", None, "Folder with the task's files.")
 flags.DEFINE_string("text_a_field", None, "Column or JSON key of the text, "
                     "where it is not the task's own; so for the next two.")

@@ -6,9 +6,9 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 import modeling
-from train import estimators, training
-from util import checkpoints, errors, filesystem, outputs, records
-from util.errors import InputError
+from albert.train import estimators, training
+from albert.util import checkpoints, errors, filesystem, outputs, records
+from albert.util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(training)

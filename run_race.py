@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-from tasks import chid, race, submissions
-from train import estimators, finetuning, heads
-from util import checkpoints, errors, filesystem, outputs
-from util.records import FeatureSpec
+from albert.tasks import chid, race, submissions
+from albert.train import estimators, finetuning, heads
+from albert.util import checkpoints, errors, filesystem, outputs
+from albert.util.records import FeatureSpec
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)

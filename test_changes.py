@@ -17,8 +17,8 @@ import tensorflow.compat.v1 as tf
 import create_pretraining_data
 import modeling
 import tokenization
-from tasks import corpus, pretraining
-from train import heads
+from albert.tasks import corpus, pretraining
+from albert.train import heads
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 

@@ -10,9 +10,9 @@ import tensorflow.compat.v1 as tf
 import tpu_step
 
 import modeling
-from tasks import ner
-from train import crf, estimators, finetuning, tagger
-from util.errors import InputError
+from albert.tasks import ner
+from albert.train import crf, estimators, finetuning, tagger
+from albert.util.errors import InputError
 
 LABELS = ner.labels_of(["b", "a"])
 NUM_LABELS, LENGTH = 5, 6

@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 import download
-from util import errors
+from albert.util import errors
 
 FILES = ["*ckpt*.index", "vocab.txt"]
 

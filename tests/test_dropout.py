@@ -17,7 +17,7 @@ from small_models import (
 )
 
 import modeling
-from train import heads
+from albert.train import heads
 
 
 @pytest.mark.parametrize("name", ["albert_zh", "google_preln"])

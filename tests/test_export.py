@@ -13,9 +13,9 @@ import tensorflow.compat.v1 as tf
 from scripting import VOCAB, fail, run, succeed
 
 import tokenization
+from albert.train import heads, predictor
+from albert.util import checkpoints
 from modeling import AlbertConfig
-from train import heads, predictor
-from util import checkpoints
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,16 @@ import scripting
 import tensorflow.compat.v1 as tf
 from absl import flags
 
+from albert.train import (
+  distribution,
+  estimators,
+  finetuning,
+  predictor,
+  training,
+)
+from albert.util import checkpoints
+from albert.util.errors import InputError
 from modeling import AlbertConfig
-from train import distribution, estimators, finetuning, predictor, training
-from util import checkpoints
-from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from util import records
+from albert.util import records
 
 pytestmark = pytest.mark.slow
 

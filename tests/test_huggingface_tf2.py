@@ -16,8 +16,8 @@ import transformers
 import convert_to_pytorch
 import modeling
 import tokenization
-from train import heads
-from util import transformers_tokenizer
+from albert.train import heads
+from albert.util import transformers_tokenizer
 
 pytestmark = pytest.mark.slow
 

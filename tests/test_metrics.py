@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks import metrics
+from albert.tasks import metrics
 
 
 def test_worked_by_hand():

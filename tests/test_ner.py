@@ -9,9 +9,9 @@ import tensorflow.compat.v1 as tf
 from scripting import VOCAB, fail, results, succeed
 
 import tokenization
-from tasks import ner
-from train import crf, tagger
-from util import checkpoints
+from albert.tasks import ner
+from albert.train import crf, tagger
+from albert.util import checkpoints
 
 VOCAB_FILE = VOCAB.split("=")[1]
 

@@ -7,9 +7,9 @@ import pytest
 from scripting import VOCAB
 
 import tokenization
-from tasks import metrics, ner
-from tasks.ner import Entity, Example
-from util.errors import InputError
+from albert.tasks import metrics, ner
+from albert.tasks.ner import Entity, Example
+from albert.util.errors import InputError
 
 VOCAB_FILE = VOCAB.split("=")[1]
 LABELS = ner.labels_of(["b", "a"])

@@ -6,7 +6,7 @@ import pytest
 import seqeval.metrics
 from seqeval import scheme
 
-from tasks import metrics, ner
+from albert.tasks import metrics, ner
 
 # Letters of an entity of one row, and of the first, inner and last of several.
 SCHEMES = {"BIO": ("B", "B", "I", "I", scheme.IOB2),

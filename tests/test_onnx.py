@@ -13,12 +13,12 @@ import tensorflow.compat.v1 as tf
 from scripting import ROOT, fail, succeed
 
 import tokenization
+from albert.train import engines, heads, onnx_model, predictor
+from albert.util import checkpoints
+from albert.util.errors import InputError
 from modeling import AlbertConfig
 from predict_masked import MaskedPredictor
 from similarity import BertSim, VectorSim
-from train import engines, heads, onnx_model, predictor
-from util import checkpoints
-from util.errors import InputError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

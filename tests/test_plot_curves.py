@@ -9,8 +9,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 from absl.testing import flagsaver
 
-import plot_curves
-from util import errors
+from albert.util import errors
+from benchmarks import plot_curves
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HISTORY = """global_step\tloss\tmasked_lm_accuracy\tmasked_lm_loss
@@ -175,9 +175,10 @@ def test_the_script(tmp_path):
         tag: 1 / step for tag in plot_curves.PANELS} for step in (10, 20)})
   (tmp_path / "a" / "eval_history.tsv").write_text(HISTORY)
   output = tmp_path / "curves.png"
-  command = [sys.executable, str(ROOT / "plot_curves.py"), "--runs=%s,%s" % (
-      tmp_path / "a", tmp_path / "b"), "--output=%s" % output,
-             "--unigram_entropy=6.33", "--smoothing=0.9"]
+  command = [sys.executable, str(ROOT / "benchmarks" / "plot_curves.py"),
+             "--runs=%s,%s" % (tmp_path / "a", tmp_path / "b"),
+             "--output=%s" % output, "--unigram_entropy=6.33",
+             "--smoothing=0.9"]
   done = subprocess.run(command, capture_output=True, text=True, timeout=300)
   assert done.returncode == 0, done.stderr
   png = output.read_bytes()

@@ -11,8 +11,8 @@ from absl import flags
 from absl.testing import flagsaver
 
 import run_pretraining
-from train import training
-from util import checkpoints, errors, outputs, records
+from albert.train import training
+from albert.util import checkpoints, errors, outputs, records
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 
 import create_pretraining_data
 import tokenization
-from tasks import corpus, pretraining
-from util import records
+from albert.tasks import corpus, pretraining
+from albert.util import records
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VOCAB = str(ROOT / "albert_config" / "vocab.txt")

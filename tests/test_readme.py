@@ -22,7 +22,7 @@ from scripting import ROOT
 
 import download
 import modeling
-from train import heads
+from albert.train import heads
 
 pytestmark = pytest.mark.slow
 

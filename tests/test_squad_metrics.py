@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tasks import squad_metrics
-from tasks.squad_metrics import cmrc_tokens, scores, squad_tokens
+from albert.tasks import squad_metrics
+from albert.tasks.squad_metrics import cmrc_tokens, scores, squad_tokens
 
 
 def test_normalization():

@@ -5,7 +5,7 @@ import re
 
 from nltk.tokenize import NLTKWordTokenizer
 
-from tasks import squad, squad_metrics
+from albert.tasks import squad, squad_metrics
 
 # The list of the published rule; one entry is of two characters.
 PUNCTUATION = list(

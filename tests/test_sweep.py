@@ -13,10 +13,10 @@ import scripting
 from absl import flags
 from scripting import ROOT, VOCAB, command, results, succeed
 
+from albert.train import sweep, training  # noqa: F401 (has the flags)
+from albert.util import checkpoints
+from albert.util.errors import InputError
 from similarity import BertSim
-from train import sweep, training  # noqa: F401 (has the flags)
-from util import checkpoints
-from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import modeling
-from train import heads, training
-from util import checkpoints, errors, outputs
+from albert.train import heads, training
+from albert.util import checkpoints, errors, outputs
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "embedding_size": 4,
          "num_hidden_layers": 2, "num_attention_heads": 2,

@@ -12,9 +12,9 @@ import tpu_step
 from tensorflow.python.ops import summary_ops_v2
 
 import modeling
-import plot_curves
 import run_pretraining
-from train import estimators, heads, training
+from albert.train import estimators, heads, training
+from benchmarks import plot_curves
 
 pytestmark = pytest.mark.slow
 

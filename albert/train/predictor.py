@@ -7,10 +7,10 @@ from absl import logging
 
 import modeling
 import tokenization
-from train import heads
-from train.text_predictor import TextPredictor
-from util import checkpoints, filesystem
-from util.errors import InputError
+from albert.train import heads
+from albert.train.text_predictor import TextPredictor
+from albert.util import checkpoints, filesystem
+from albert.util.errors import InputError
 
 
 def restored_session(checkpoint, session_config=None):

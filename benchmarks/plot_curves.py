@@ -1,6 +1,6 @@
 """Draws the training curves of one or several runs over their steps, as a PNG.
 
-    python plot_curves.py --runs=output/a,output/b --names=A,B \
+    python benchmarks/plot_curves.py --runs=output/a,output/b --names=A,B \
       --output=curves.png
 
 Needs requirements/plot.txt.
@@ -10,12 +10,15 @@ import collections
 import csv
 import io
 import os
+import sys
 
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-from util import errors, filesystem
-from util.errors import InputError
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from albert.util import errors, filesystem
+from albert.util.errors import InputError
 
 FLAGS = flags.FLAGS
 

@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from tasks import pretraining
-from util import filesystem, records
-from util.progress import Progress
+from albert.tasks import pretraining
+from albert.util import filesystem, records
+from albert.util.progress import Progress
 
 BUCKET_BYTES = 1 << 24  # about how much of the records makes a bucket
 

@@ -3,9 +3,9 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tasks import ner
-from train import crf, estimators, heads, predictor
-from util.errors import InputError
+from albert.tasks import ner
+from albert.train import crf, estimators, heads, predictor
+from albert.util.errors import InputError
 
 
 def head_builder(labels, use_crf):

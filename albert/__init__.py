@@ -1,0 +1,1 @@
+"""The library of the scripts at the top."""
