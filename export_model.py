@@ -278,10 +278,10 @@ def to_tflite(graph, signature, int8):
   return converter.convert()
 
 
-def save_onnx(config, checkpoint, int8, folder):
+def save_onnx(config, checkpoint, task, int8, folder):
   """Writes SIGNATURE.onnx for every signature of the checkpoint."""
   for name, content in onnx_model.write_signatures(
-      config, checkpoints.read_weights(checkpoint)).items():
+      config, checkpoints.read_weights(checkpoint), task).items():
     if int8:
       content = onnx_model.quantize(content)
     filesystem.write_bytes(os.path.join(folder, name + ".onnx"), content)
@@ -312,9 +312,6 @@ def main():
     return
   errors.require_flags("output_dir")
   task = checkpoints.read_task(FLAGS.init_checkpoint)
-  if FLAGS.onnx and task.get("label_tokens"):
-    raise InputError("--onnx: %s labels tokens, which is not written as ONNX: "
-                     "use --saved_model or --tflite" % checkpoint)
   if not FLAGS.strip:
     model = predictor.load_folder(
         FLAGS.init_checkpoint, FLAGS,
@@ -331,7 +328,7 @@ def main():
       with tempfile.TemporaryDirectory() as temporary:
         save_model(graph, folder, copy_files(files, temporary))
     elif FLAGS.onnx:
-      save_onnx(config, checkpoint, FLAGS.int8, folder)
+      save_onnx(config, checkpoint, task, FLAGS.int8, folder)
       copy_files(files, folder)
       filesystem.write_json(
           os.path.join(folder, "task.json"),

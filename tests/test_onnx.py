@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from scripting import ROOT, fail, succeed
 
 import tokenization
-from albert.train import engines, heads, onnx_model, predictor
+from albert.train import crf, engines, heads, onnx_model, predictor, tagger
 from albert.util import checkpoints
 from albert.util.errors import InputError
 from modeling import AlbertConfig
@@ -57,7 +57,7 @@ def weights_of(config, num_labels):
 def test_every_kind_of_model_is_that_of_the_reference(name):
   config = small_models.CONFIGS[name]
   weights = weights_of(config, 1)
-  files = onnx_model.write_signatures(AlbertConfig(**config), weights)
+  files = onnx_model.write_signatures(AlbertConfig(**config), weights, {})
   assert sorted(files) == SIGNATURES
   mask = small_models.INPUT_MASK
   feed = {key: value.astype(np.int32) for key, value in (
@@ -94,7 +94,43 @@ def test_every_kind_of_model_is_that_of_the_reference(name):
 def test_packages_that_are_missing(monkeypatch):
   monkeypatch.setattr(onnx_model, "onnx", None)
   with pytest.raises(InputError, match="requirements/onnx.txt"):
-    onnx_model.write_signatures(None, {})
+    onnx_model.write_signatures(None, {}, {})
+
+
+@pytest.mark.parametrize("has_crf", [True, False])
+def test_tokens_are_labelled_as_by_tensorflow(has_crf):
+  config = small_models.albert_zh_config()
+  labels = ["O", "B-a", "I-a", "B-b", "I-b"]
+  weights = weights_of(config, len(labels))
+  rng = np.random.RandomState(4)
+  weights["output_weights"] = 3 * weights["output_weights"]
+  if has_crf:
+    weights[crf.TRANSITIONS] = rng.normal(size=[5, 5]).astype(np.float32)
+  files = onnx_model.write_signatures(
+      AlbertConfig(**config), weights,
+      {"labels": labels, "label_tokens": True})
+  assert sorted(files) == sorted(["label_tokens"] + SIGNATURES[1:])
+  lengths = rng.randint(2, 10, [40, 1])
+  mask = (np.arange(9) < lengths).astype(np.int32)
+  feed = {"input_ids": rng.randint(0, 50, [40, 9]).astype(np.int32),
+          "input_mask": mask, "segment_ids": mask * 0}
+  with tf.Graph().as_default(), tf.Session() as session:
+    inputs = [tf.placeholder(tf.int32, [None, None]) for _ in feed]
+    model = heads.create_model(AlbertConfig(**config), False, *inputs)
+    output = tagger.token_labels(model, labels, has_crf)
+    session.run(tf.global_variables_initializer(), {
+        v.initial_value: weights[v.op.name] for v in tf.trainable_variables()})
+    wanted = session.run(output, dict(zip(inputs, feed.values())))
+  assert len(set(wanted.ravel())) == 5
+  runtime = session_of(files["label_tokens"])
+  np.testing.assert_array_equal(runtime.run(["labels"], feed)[0], wanted)
+  for row, (length,) in enumerate(lengths):
+    found, = runtime.run(None, {name: x[row:row + 1, :length]
+                                for name, x in feed.items()})
+    np.testing.assert_array_equal(found[0], wanted[row, :length])
+  found, = session_of(onnx_model.quantize(files["label_tokens"])).run(
+      None, feed)
+  assert (found == wanted)[wanted > 0].mean() > 0.9
 
 
 def write_model(folder, config):

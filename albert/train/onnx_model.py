@@ -5,12 +5,14 @@ optimizer makes of a BERT where it recognizes the parts. Written here as such,
 they do not depend on that. Other runtimes do not have them.
 """
 
+import collections
 import logging as standard_logging
 import pathlib
 import tempfile
 
 import numpy as np
 
+from albert.train import crf
 from albert.util.errors import InputError
 from modeling import AlbertModel
 from modeling_google import GoogleAlbertModel
@@ -29,6 +31,14 @@ _ACTIVATIONS = {"gelu": "FastGelu", "gelu_new": "FastGelu", "relu": "Relu",
 _MASKED_LM = "cls/predictions/"
 
 
+# What a file returns.
+#   tensor: str.
+#   shape: list of dimensions, int or str for any.
+#   is_int: bool, int32 instead of float32.
+Output = collections.namedtuple("Output", ["tensor", "shape", "is_int"])
+Output.__new__.__defaults__ = (False,)
+
+
 class OnnxModel:
   """An encoder of the inputs input_ids, input_mask, segment_ids.
 
@@ -37,20 +47,23 @@ class OnnxModel:
   Args:
     config: AlbertConfig.
     weights: dict, variable name -> float32 array.
+    task: dict of task.json.
     select: function of the model and of a float [B, S, H] that returns
       [B, K, H], those tokens that are needed of the last layer; None for all.
 
   Attributes:
-    config, weights: as given.
+    config, weights, task: as given.
     layers: list of float [B, S, H], the embeddings and the output of each
       layer; [B, K, H] of the last one.
   """
 
-  def __init__(self, config, weights, select=None):
+  def __init__(self, config, weights, task, select=None):
     self.config = config
     self.weights = weights
+    self.task = task
     self._google = config.layout == "google"
     self._nodes = []
+    self._num_nodes = 0
     self._constants = {}
     self.layers = [self._embed()]
     layout = GoogleAlbertModel if self._google else AlbertModel
@@ -65,11 +78,49 @@ class OnnxModel:
 
   def op(self, kind, *inputs, **attributes):
     """Adds an operation; returns its output."""
-    output = "%s_%d" % (kind, len(self._nodes))
+    return self._op(1, kind, *inputs, **attributes)[0]
+
+  def _op(self, num_outputs, kind, *inputs, **attributes):
+    """Adds an operation; returns its outputs."""
+    self._num_nodes += 1
+    outputs = ["%s_%d_%d" % (kind, self._num_nodes, number)
+               for number in range(num_outputs)]
     self._nodes.append(onnx.helper.make_node(
-        kind, inputs, [output], **attributes,
+        kind, inputs, outputs, **attributes,
         domain="com.microsoft" if kind in _MICROSOFT else ""))
-    return output
+    return outputs
+
+  def scan(self, step, state, elements, kind, backwards=False):
+    """Runs a step for each position, one after the other.
+
+    Args:
+      step: function of the state and of the elements of a position that returns
+        the next state and an output, int64 [B, L].
+      state: [B, L], the first state.
+      elements: list of [B, S, ...].
+      kind: of onnx.TensorProto, data type of the state and of the elements.
+      backwards: bool, whether the last position comes first.
+
+    Returns:
+      (the last state; the outputs, int64 [B, S, L])
+    """
+    def info(name, kind, shape=None):
+      return onnx.helper.make_tensor_value_info(name, kind, shape)
+
+    outer, self._nodes = self._nodes, []
+    names = ["%s_of_step_%d" % (name, self._num_nodes)
+             for name in [state] + elements]
+    next_state, output = step(*names)
+    body = onnx.helper.make_graph(
+        self._nodes, "step", [info(name, kind) for name in names],
+        [info(next_state, kind, [None, None]),
+         info(output, onnx.TensorProto.INT64, [None, None])])
+    self._nodes = outer
+    return self._op(
+        2, "Scan", state, *elements, body=body, num_scan_inputs=len(elements),
+        scan_input_axes=[1] * len(elements), scan_output_axes=[1],
+        scan_input_directions=[int(backwards)] * len(elements),
+        scan_output_directions=[int(backwards)])
 
   def constant(self, value, name=None):
     """Returns a constant; equal names are one constant."""
@@ -132,18 +183,18 @@ class OnnxModel:
 
     Args:
       inputs: dict, name -> list of dimensions, int or str for any; int32.
-      outputs: dict, name -> (tensor, list of dimensions); float32.
+      outputs: dict, name -> Output.
     """
-    def infos(kind, shapes):
-      return [onnx.helper.make_tensor_value_info(name, kind, shape)
-              for name, shape in shapes.items()]
-
-    named = [onnx.helper.make_node("Identity", [tensor], [name])
-             for name, (tensor, _) in outputs.items()]
+    named = [onnx.helper.make_node("Identity", [output.tensor], [name])
+             for name, output in outputs.items()]
+    info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
-        self._nodes + named, "albert", infos(onnx.TensorProto.INT32, inputs),
-        infos(onnx.TensorProto.FLOAT,
-              {name: shape for name, (_, shape) in outputs.items()}),
+        self._nodes + named, "albert",
+        [info(name, onnx.TensorProto.INT32, shape)
+         for name, shape in inputs.items()],
+        [info(name, onnx.TensorProto.INT32 if output.is_int else
+              onnx.TensorProto.FLOAT, output.shape)
+         for name, output in outputs.items()],
         [onnx.numpy_helper.from_array(value, name)
          for name, value in self._constants.items()])
     return onnx.helper.make_model(
@@ -219,16 +270,70 @@ def _classify(model):
   logits = model.rows(model.pooled_output(), "")
   num_labels = len(model.weights["output_bias"])
   if num_labels == 1:
-    return {"score": (model.op("Reshape", logits, model.constant([-1])),
-                      ["batch"])}
-  return {"probabilities": (model.op("Softmax", logits),
-                            ["batch", num_labels])}
+    return {"score": Output(
+        model.op("Reshape", logits, model.constant([-1])), ["batch"])}
+  return {"probabilities": Output(model.op("Softmax", logits),
+                                  ["batch", num_labels])}
+
+
+def _label_tokens(model):
+  """See `tagger.token_labels`."""
+  op, constant = model.op, model.constant
+  weights = constant(model.weights["output_weights"].T)
+  scores = op("Add", op("MatMul", model.layers[-1], weights),
+              model.weight("output_bias"))  # [B, S, L]
+  # Neither the first token nor the last.
+  mask = op("Cast", "input_mask", to=onnx.TensorProto.FLOAT)
+  inside = op("Slice", mask, constant([2]), constant([2**31 - 1]),
+              constant([1]))
+  mask, before = [op("Pad", inside, constant([0, start, 0, end]))
+                  for start, end in ((1, 1), (2, 0))]
+  transitions, starts = crf.forbidden(model.task["labels"])
+  transitions = transitions + model.weights.get(crf.TRANSITIONS, 0)
+  labels = _viterbi(model, scores, mask, op("Mul", mask, before), transitions,
+                    starts)
+  return {"labels": Output(labels, ["batch", "length"], is_int=True)}
+
+
+def _viterbi(model, scores, mask, joined, transitions, starts):
+  """See `crf.viterbi`; `joined` is 1 where the position before counts too."""
+  op, constant = model.op, model.constant
+  transitions, last_axis = constant(transitions), constant([-1])
+  scores = op("Add", scores, op("Mul", op(
+      "Unsqueeze", op("Sub", mask, joined), last_axis), constant(starts)))
+
+  def where(mask, x, y):
+    mask = op("Cast", mask, to=onnx.TensorProto.BOOL)
+    return op("Where", op("Unsqueeze", mask, last_axis), x, y)
+
+  def forward(best, scores, mask, joined):
+    moves = op("Mul", transitions, op("Reshape", joined, constant([-1, 1, 1])))
+    moved = op("Add", op("Unsqueeze", best, last_axis), moves)  # [B, L, L]
+    after = op("Add", op("ReduceMax", moved, axes=[1], keepdims=0), scores)
+    return (where(mask, after, best),
+            op("ArgMax", moved, axis=1, keepdims=0))
+
+  def backward(label, origins, joined):  # the label, [B, 1], and before it
+    origin = op("GatherElements", origins, label, axis=1)
+    return where(joined, origin, label), op("Identity", label)
+
+  zeros = op("Mul", constant(np.float32(0)),
+             op("ReduceSum", scores, constant([1]), keepdims=0))
+  best, origins = model.scan(forward, zeros, [scores, mask, joined],
+                             onnx.TensorProto.FLOAT)
+  _, labels = model.scan(
+      backward, op("ArgMax", best, axis=1),
+      [origins, op("Cast", joined, to=onnx.TensorProto.INT64)],
+      onnx.TensorProto.INT64, backwards=True)
+  return op("Mul", *[op("Cast", x, to=onnx.TensorProto.INT32)
+                     for x in (op("Squeeze", labels, last_axis), mask)])
 
 
 def _encode(model):
   hidden = model.config.hidden_size
-  return {"sequence_output": (model.layers[-1], ["batch", "length", hidden]),
-          "pooled_output": (model.pooled_output(), ["batch", hidden])}
+  return {"sequence_output": Output(model.layers[-1],
+                                     ["batch", "length", hidden]),
+          "pooled_output": Output(model.pooled_output(), ["batch", hidden])}
 
 
 def _sentence_vector(model):
@@ -237,24 +342,25 @@ def _sentence_vector(model):
   for layer, x in enumerate(model.layers):
     vectors["mean_%d" % layer] = model.mean(x)
     vectors["cls_%d" % layer] = model.first(x)
-  return {name: (x, ["batch", model.config.hidden_size])
+  return {name: Output(x, ["batch", model.config.hidden_size])
           for name, x in vectors.items()}
 
 
 def _masked_lm(model):
-  return {"logits": (model.masked_lm_logits(),
-                     ["batch", "predictions", model.config.vocab_size])}
+  return {"logits": Output(model.masked_lm_logits(), [
+      "batch", "predictions", model.config.vocab_size])}
 
 
 def _sentence_order(model):
   logits = model.rows(model.pooled_output(), "cls/seq_relationship/")
-  return {"probabilities": (model.op("Softmax", logits), ["batch", 2])}
+  return {"probabilities": Output(model.op("Softmax", logits), ["batch", 2])}
 
 
 # Signature -> which variable it needs; which tokens, of the last layer; and a
-# function of OnnxModel that returns the outputs, see `OnnxModel.serialize`.
+# function of OnnxModel that returns a dict, name -> Output.
 _SIGNATURES = {
     "classify": ("output_weights", _first_token, _classify),
+    "label_tokens": ("output_weights", None, _label_tokens),
     "encode": ("bert/pooler/dense/kernel", None, _encode),
     "sentence_vector": ("bert/pooler/dense/kernel", None, _sentence_vector),
     "masked_lm": (_MASKED_LM + "output_bias", _masked_tokens, _masked_lm),
@@ -262,12 +368,13 @@ _SIGNATURES = {
                        _sentence_order)}
 
 
-def write_signatures(config, weights):
+def write_signatures(config, weights, task):
   """Writes every signature that the variables of a checkpoint allow.
 
   Args:
     config: AlbertConfig.
     weights: dict, variable name -> float32 array.
+    task: dict of task.json.
 
   Returns:
     dict, signature -> bytes of an ONNX file.
@@ -279,13 +386,14 @@ def write_signatures(config, weights):
     raise InputError("ONNX files need more packages: pip install -r "
                      "requirements/onnx.txt")
   found = {}
+  other = "classify" if task.get("label_tokens") else "label_tokens"
   for name, (needed, select, outputs) in _SIGNATURES.items():
-    if needed in weights:
+    if needed in weights and name != other:
       inputs = {key: ["batch", "length"]
                 for key in ("input_ids", "input_mask", "segment_ids")}
       if select is _masked_tokens:
         inputs["masked_lm_positions"] = ["batch", "predictions"]
-      model = OnnxModel(config, weights, select)
+      model = OnnxModel(config, weights, task, select)
       found[name] = model.serialize(inputs, outputs(model))
   return found
 
