@@ -165,18 +165,17 @@ def main():
     write_output("eval_report.txt", report)
     return dict(results, global_step=checkpoints.step_of(checkpoint))
 
-  def write_test(checkpoint):
-    examples = texts["test"].examples
-    found = predict("test", checkpoint)
+  def write_test(name, checkpoint):
+    examples = texts[name].examples
+    found = predict(name, checkpoint)
     write_entities(FLAGS.task_name + "_predict.json", examples, found[1],
                    ner.submission)
-    write_entities("test_entities.jsonl", examples, found[1], ner.with_offsets)
-    if examples[0].entities is not None:
-      results, report = score(texts["test"], *found)
-      outputs.write_results(
-          os.path.join(FLAGS.output_dir, "test_results.txt"),
-          dict(results, global_step=checkpoints.step_of(checkpoint)))
-      write_output("test_report.txt", report)
+    write_entities(name + "_entities.jsonl", examples, found[1],
+                   ner.with_offsets)
+    # All texts have labels, or none has.
+    outputs.write_test_scores(
+        FLAGS.output_dir, name, [example.entities for example in examples],
+        lambda _: score(texts[name], *found))
 
   runner.run(evaluate, "eval_f1", files + ["eval_report.txt"], write_test)
 

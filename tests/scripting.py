@@ -68,7 +68,7 @@ def fail(message, script, *args, **kwargs):
   assert re.search(message, last), log
 
 
-def results(folder):
-  lines = (pathlib.Path(str(folder)) / "eval_results.txt").read_text()
+def results(folder, name="eval_results.txt"):
+  lines = (pathlib.Path(str(folder)) / name).read_text()
   return {key: float(value) for key, value in
           (line.split(" = ") for line in lines.splitlines())}

@@ -323,7 +323,7 @@ def test_signature_that_is_not_there(model, tmp_path):
   (bare / "config.json").write_bytes((model / "config.json").read_bytes())
   args = ["export_model.py", "--init_checkpoint=%s" % bare,
           "--output_dir=%s" % (tmp_path / "exported")]
-  fail("a tokenizer needs --vocab_file", *args + ["--saved_model"])
+  fail("--vocab_file or --spm_model_file is", *args + ["--saved_model"])
   fail("has no classify: --signature can be encode, sentence_vector",
        *args + ["--tflite", VOCAB, "--signature=classify"])
 

@@ -134,7 +134,7 @@ def test_killed_and_started_again(work):
   _, log = succeed(*args)
   parts = log.split("run ")
   assert "already at step 8 of 8, nothing to train" in parts[1]
-  assert "going on from step 5 " in parts[2] and "step 8/8" in parts[2]
+  assert "resuming from step 5 " in parts[2] and "step 8/8" in parts[2]
   assert {name: (finished / name).stat().st_mtime_ns
           for name in before} == before
   rows = table(work / "killed")
