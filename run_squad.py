@@ -225,8 +225,8 @@ def read_passages(flag, tokenizer):
   if flag == "train_file":
     lost = [q.id for q in questions if q.answers and q.start is None]
     if lost:
-      logging.warning("%s: left out %d question(s) whose answer does not stand "
-                      "in the passage: %s", path, len(lost), ", ".join(lost))
+      logging.warning("%s: left out %d question(s) whose answer is not in "
+                      "the passage: %s", path, len(lost), ", ".join(lost))
     questions = [q for q in questions if q.start is not None or not q.answers][
         :FLAGS.max_train_examples]
   passages = squad.Passages(

@@ -227,7 +227,8 @@ def test_the_programs_agree(tree, readme):
       readme, "BertSim")).group(1))
   programs = [output for done in (readme, run("docs/deployment.md", tree))
               for text, output in done if "labels = json" in text]
-  assert len(programs) == (2 if NEEDS["TensorFlow 2"] else 0)
+  assert len(programs) == 2 * NEEDS["TensorFlow 2"] + can_run(
+      "needs onnxruntime")
   for output in programs:
     different, same = map(float, re.findall(r"[01]\.\d+", output))
     assert same == pytest.approx(similarity, abs=1e-5)
