@@ -144,9 +144,9 @@ def article(*questions, context="c"):
     ({}, "not SQuAD's .*: 'data', after 0 question"),
     (article(), "has no questions"),
     (article(QUESTION, QUESTION), "the id a occurs twice"),
-    (article(QUESTION, context=None), "question a has something else"),
-    (article(dict(QUESTION, question=None)), "question a has something else"),
-    (article(dict(QUESTION, answers=[{"text": 5}])), "question a has some"),
+    (article(QUESTION, context=None), "question a has a value that"),
+    (article(dict(QUESTION, question=None)), "question a has a value that"),
+    (article(dict(QUESTION, answers=[{"text": 5}])), "question a has a value"),
     ([{"context_text": "北京", "qas": [
         {"query_id": "a", "query_text": "b", "answers": "北京"}]}],
      "not SQuAD's or CMRC2018's .*: question a has a value that is not text"),

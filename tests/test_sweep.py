@@ -152,9 +152,10 @@ def plan(folder, *args):
 
 
 def test_plan(tmp_path):
-  assert plan(tmp_path) == [(5e-5, 12345)]
+  rate = flags.FLAGS["learning_rate"].default  # pretraining has its own
+  assert plan(tmp_path) == [(rate, 12345)]
   assert plan(tmp_path, "--num_seeds=2", "--random_seed=3") == [
-      (5e-5, 3), (5e-5, 4)]
+      (rate, 3), (rate, 4)]
   assert plan(tmp_path, "--seeds=9,2,9", "--learning_rates=1e-4,.0001,2") == [
       (1e-4, 9), (1e-4, 2), (2.0, 9), (2.0, 2)]
 
@@ -175,7 +176,7 @@ def test_what_cannot_be_planned(args, message, tmp_path):
 def test_a_single_run_in_the_folder(tmp_path):
   checkpoints.write_checkpoint(
       str(tmp_path), "model.ckpt-1", {"x": np.zeros([1], np.float32)})
-  assert plan(tmp_path) == [(5e-5, 12345)]
+  assert plan(tmp_path, "--learning_rate=0.5") == [(0.5, 12345)]
   with pytest.raises(InputError, match="has the checkpoints of a single run: "
                      "choose a different --output_dir"):
     plan(tmp_path, "--num_seeds=1")
