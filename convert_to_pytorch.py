@@ -20,8 +20,8 @@ from absl import flags, logging
 import modeling
 import tokenization
 from albert.train import crf, heads, model_flags, predictor
-from albert.util import checkpoints, errors, filesystem, transformers_tokenizer
-from albert.util.errors import InputError
+from util import checkpoints, errors, filesystem, transformers_tokenizer
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 

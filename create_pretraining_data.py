@@ -21,14 +21,14 @@ from absl import flags, logging
 import tokenization
 from albert.tasks import corpus, shards
 from albert.tasks.pretraining import Settings
-from albert.util import errors, filesystem, records
-from albert.util.errors import InputError
+from util import errors, filesystem, records
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 
 
 def define_flags():
-  """Defines the flags of this script, for main and for the Beam pipeline."""
+  """Defines the script's flags; who imports its functions has others."""
   flags.adopt_module_key_flags(tokenization)
   flags.DEFINE_string("input_file", None,
                       "Text files, .gz too: globs, separated by commas.")
@@ -69,6 +69,10 @@ def define_flags():
   flags.DEFINE_bool("per_token_replacement", False,
                     "Draw [MASK] / random / unchanged for each token of a "
                     "masked word rather than once for the word.")
+  flags.DEFINE_string("beam_runner", None,
+                      "Make the records by Apache Beam with this runner, such "
+                      "as FlinkRunner, on a cluster.")
+  flags.DEFINE_string("beam_options", "", "Further options of the runner.")
   flags.DEFINE_bool("legacy_wwm_labels", False,
                     "Make the label of a Chinese character inside a word the "
                     "id of its '##' form, as the first albert_zh models were "
@@ -167,10 +171,30 @@ def report(counts, settings):
     logging.info("%18s  %s", *row)
 
 
+def run_beam(reader, maker):
+  """Makes the records on a cluster.
+
+  Args:
+    reader: corpus.TextReader.
+    maker: shards.ShardMaker.
+  """
+  try:
+    from albert.tasks import beam_pipeline  # Beam is an optional extra
+  except ImportError as error:
+    raise InputError("--beam_runner: %s; pip install -r requirements/beam.txt"
+                     % error) from error
+  beam_pipeline.run(
+      FLAGS.beam_runner, FLAGS.beam_options, reader,
+      beam_pipeline.MakeRecords(maker, FLAGS.user_dict), FLAGS.random_seed,
+      FLAGS.output_dir, FLAGS.num_output_shards)
+
+
 def main():
   errors.require_flags("input_file")
   if bool(FLAGS.output_file) == bool(FLAGS.output_dir):
     raise InputError("give --output_file or --output_dir")
+  if FLAGS.beam_runner and FLAGS.output_file:
+    raise InputError("--beam_runner needs --output_dir, not --output_file")
   if FLAGS.output_dir:
     outputs = [os.path.join(FLAGS.output_dir, "part-%05d-of-%05d.tfrecord" % (
         i, FLAGS.num_output_shards)) for i in range(FLAGS.num_output_shards)]
@@ -192,14 +216,18 @@ def main():
   folder = os.path.join(
       os.path.dirname(outputs[0]),
       "unfinished-" + hashlib.sha256(state.encode()).hexdigest()[:16])
-  for path in [os.path.dirname(path) for path in outputs] + [folder]:
-    filesystem.make_folder(path or ".")
-
-  num_workers = FLAGS.num_workers or os.cpu_count()
   reader = corpus.TextReader(paths, FLAGS.shard_characters)
   maker = shards.ShardMaker(
       create_segmenter(FLAGS, tokenizer), settings, shards.count_buckets(
           sum(stat.length for stat in stats), settings, len(outputs)), folder)
+  if FLAGS.beam_runner:
+    run_beam(reader, maker)
+    filesystem.write_json(described[0], description)
+    return
+
+  for path in [os.path.dirname(path) for path in outputs] + [folder]:
+    filesystem.make_folder(path or ".")
+  num_workers = FLAGS.num_workers or os.cpu_count()
   num_shards, counts = shards.make_shards(reader, maker, num_workers)
   if counts["records"] < len(outputs):
     tf.io.gfile.rmtree(folder)

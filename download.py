@@ -24,8 +24,8 @@ import zlib
 import tqdm
 from absl import flags, logging
 
-from albert.util import errors
-from albert.util.errors import InputError
+from util import errors
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("item", None, "Model or data set; see ITEMS.")

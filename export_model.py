@@ -34,8 +34,8 @@ from absl import flags, logging
 import modeling
 import tokenization
 from albert.train import crf, heads, model_flags, onnx_model, predictor, tagger
-from albert.util import checkpoints, errors, filesystem
-from albert.util.errors import InputError
+from util import checkpoints, errors, filesystem
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(tokenization)

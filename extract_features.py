@@ -14,8 +14,8 @@ from absl import flags, logging
 
 import tokenization
 from albert.train import engines, model_flags
-from albert.util import errors, filesystem
-from albert.util.errors import InputError
+from util import errors, filesystem
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(tokenization)

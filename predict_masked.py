@@ -14,8 +14,8 @@ from absl import flags
 
 import tokenization
 from albert.train import engines
-from albert.util import errors, filesystem
-from albert.util.errors import InputError
+from util import errors, filesystem
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 

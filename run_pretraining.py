@@ -7,8 +7,8 @@ from absl import flags
 
 import modeling
 from albert.train import estimators, training
-from albert.util import checkpoints, errors, filesystem, outputs, records
-from albert.util.errors import InputError
+from util import checkpoints, errors, filesystem, outputs, records
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(training)

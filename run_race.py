@@ -9,8 +9,8 @@ from absl import flags, logging
 
 from albert.tasks import chid, race, submissions
 from albert.train import estimators, finetuning, heads
-from albert.util import checkpoints, errors, filesystem, outputs
-from albert.util.records import FeatureSpec
+from util import checkpoints, errors, filesystem, outputs
+from util.records import FeatureSpec
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)

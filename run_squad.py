@@ -11,9 +11,9 @@ from absl import flags, logging
 
 from albert.tasks import metrics, squad, squad_metrics, submissions
 from albert.train import estimators, finetuning, heads, training
-from albert.util import checkpoints, errors, filesystem, outputs
-from albert.util.errors import InputError
-from albert.util.records import FeatureSpec
+from util import checkpoints, errors, filesystem, outputs
+from util.errors import InputError
+from util.records import FeatureSpec
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)

@@ -18,8 +18,8 @@ from absl import flags, logging
 
 import tokenization
 from albert.train import engines
-from albert.util import errors, filesystem
-from albert.util.errors import InputError
+from util import errors, filesystem
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 # Whitened, it orders the pairs of LCQMC better than the last one.

@@ -6,8 +6,8 @@ import unicodedata
 
 from absl import flags
 
-from albert.util import filesystem
-from albert.util.errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
 flags.DEFINE_string("spm_model_file", None,

@@ -40,8 +40,8 @@ import optimization
 import profiling
 import run_pretraining
 from albert.train import estimators, training
-from albert.util import errors, records
-from albert.util.errors import InputError
+from util import errors, records
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(run_pretraining)

@@ -17,8 +17,8 @@ from absl import flags, logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert.util import errors, filesystem
-from albert.util.errors import InputError
+from util import errors, filesystem
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 

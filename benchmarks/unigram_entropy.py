@@ -16,8 +16,8 @@ from absl import flags
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert.util import errors, records
-from albert.util.errors import InputError
+from util import errors, records
+from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Record files that give frequencies.")

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 import modeling
 from albert.train import heads
-from albert.util import checkpoints
+from util import checkpoints
 
 BATCH, SEQ = 3, 7
 INPUT_IDS = np.random.RandomState(11).randint(0, 50, size=[BATCH, SEQ])

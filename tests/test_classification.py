@@ -7,7 +7,7 @@ import pytest
 
 from albert.tasks import classification, labelling
 from albert.tasks.classification import InputExample
-from albert.util import errors
+from util import errors
 
 
 def read(tmp_path, name, content, split="train", suffix="tsv", **kwargs):

@@ -12,7 +12,7 @@ import tpu_step
 import modeling
 from albert.tasks import ner
 from albert.train import crf, estimators, finetuning, tagger
-from albert.util.errors import InputError
+from util.errors import InputError
 
 LABELS = ner.labels_of(["b", "a"])
 NUM_LABELS, LENGTH = 5, 6

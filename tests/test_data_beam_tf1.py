@@ -15,8 +15,8 @@ pytestmark = pytest.mark.slow
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def make(script, output_dir, *args):
-  command = [sys.executable, str(ROOT / script),
+def make(output_dir, *args):
+  command = [sys.executable, str(ROOT / "create_pretraining_data.py"),
              "--input_file=%s" % (ROOT / "data" / "text_*.txt"),
              "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt"),
              "--output_dir=%s" % output_dir, "--num_output_shards=2",
@@ -31,6 +31,6 @@ def make(script, output_dir, *args):
 
 
 def test_beam_makes_the_same_records(tmp_path):
-  local = make("create_pretraining_data.py", tmp_path / "local")
+  local = make(tmp_path / "local")
   assert len(local) > 300
-  assert make("create_pretraining_data_beam.py", tmp_path / "beam") == local
+  assert make(tmp_path / "beam", "--beam_runner=DirectRunner") == local

@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 import download
-from albert.util import errors
+from util import errors
 
 FILES = ["*ckpt*.index", "vocab.txt"]
 

@@ -14,8 +14,8 @@ from scripting import VOCAB, fail, run, succeed
 
 import tokenization
 from albert.train import heads, predictor
-from albert.util import checkpoints
 from modeling import AlbertConfig
+from util import checkpoints
 
 pytestmark = pytest.mark.slow
 

@@ -19,9 +19,9 @@ from albert.train import (
   predictor,
   training,
 )
-from albert.util import checkpoints
-from albert.util.errors import InputError
 from modeling import AlbertConfig
+from util import checkpoints
+from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

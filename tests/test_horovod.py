@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from albert.util import records
+from util import records
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ import convert_to_pytorch
 import modeling
 import tokenization
 from albert.train import heads
-from albert.util import transformers_tokenizer
+from util import transformers_tokenizer
 
 pytestmark = pytest.mark.slow
 

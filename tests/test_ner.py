@@ -11,7 +11,7 @@ from scripting import VOCAB, fail, results, succeed
 import tokenization
 from albert.tasks import ner
 from albert.train import crf, tagger
-from albert.util import checkpoints
+from util import checkpoints
 
 VOCAB_FILE = VOCAB.split("=")[1]
 

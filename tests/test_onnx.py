@@ -14,11 +14,11 @@ from scripting import ROOT, fail, succeed
 
 import tokenization
 from albert.train import crf, engines, heads, onnx_model, predictor, tagger
-from albert.util import checkpoints
-from albert.util.errors import InputError
 from modeling import AlbertConfig
 from predict_masked import MaskedPredictor
 from similarity import BertSim, VectorSim
+from util import checkpoints
+from util.errors import InputError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -12,7 +12,7 @@ from absl.testing import flagsaver
 
 import run_pretraining
 from albert.train import training
-from albert.util import checkpoints, errors, outputs, records
+from util import checkpoints, errors, outputs, records
 
 pytestmark = pytest.mark.slow
 

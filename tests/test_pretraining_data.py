@@ -12,7 +12,7 @@ import pytest
 import create_pretraining_data
 import tokenization
 from albert.tasks import corpus, pretraining
-from albert.util import records
+from util import records
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VOCAB = str(ROOT / "albert_config" / "vocab.txt")

@@ -8,7 +8,7 @@ import scripting
 from scripting import VOCAB, results, succeed
 
 from albert.tasks import race
-from albert.util.errors import InputError
+from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

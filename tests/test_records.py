@@ -10,8 +10,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tokenization
-from albert.util import errors, records
-from albert.util.records import FeatureSpec
+from util import errors, records
+from util.records import FeatureSpec
 
 SPECS = [FeatureSpec("input_ids", "int", None),
          FeatureSpec("pair", "float", 2), FeatureSpec("number", "int", 0)]
@@ -218,7 +218,7 @@ def test_two_readers_read_the_batch_of_one(tmp_path):
 _MANY_SESSIONS = """
 import sys
 import tensorflow.compat.v1 as tf
-from albert.util import records
+from util import records
 tf.disable_eager_execution()
 files = [records.record_file(path) for path in sys.argv[1:]]
 specs = [records.FeatureSpec("input_ids", "int", 64)]

@@ -13,7 +13,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, SIZES, VOCAB, command, fail, results, run, succeed
 
-from albert.util import checkpoints
+from util import checkpoints
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, succeed
 
 from albert.tasks import shards
-from albert.util import filesystem, records
+from util import filesystem, records
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ import pytest
 from scripting import ROOT, succeed
 
 from albert.tasks import classification
-from albert.util.errors import InputError
+from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

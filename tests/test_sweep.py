@@ -14,9 +14,9 @@ from absl import flags
 from scripting import ROOT, VOCAB, command, results, succeed
 
 from albert.train import sweep, training  # noqa: F401 (has the flags)
-from albert.util import checkpoints
-from albert.util.errors import InputError
 from similarity import BertSim
+from util import checkpoints
+from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 import modeling
 from albert.train import heads, training
-from albert.util import checkpoints, errors, outputs
+from util import checkpoints, errors, outputs
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "embedding_size": 4,
          "num_hidden_layers": 2, "num_attention_heads": 2,

@@ -7,8 +7,8 @@ import tensorflow.compat.v1 as tf
 
 import tokenization
 from albert.tasks import classification, race
-from albert.util import filesystem
-from albert.util.errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 _BLANK = re.compile(r"#idiom\d*#")
 _IDIOM_LENGTH = 4  # characters, of almost all idioms

@@ -12,8 +12,8 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert.tasks import metrics
-from albert.util import filesystem
-from albert.util.errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 # `text_b` is None for a single text, `label` where a test set has none; `id` is
 # what the file calls the example, by default its number from 0.

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tokenization
-from albert.util import filesystem
+from util import filesystem
 
 # A document's tokens: `ids` int32 [T]; where in [0, T) words begin, `words`
 # int32 [...], 0 first; where in (0, T) clauses and sentences begin, `clauses`

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from albert.util.errors import InputError
+from util.errors import InputError
 
 
 def label_ids(examples, labels, where):

@@ -13,8 +13,8 @@ from absl import logging
 
 import tokenization
 from albert.tasks import windows
-from albert.util import filesystem
-from albert.util.errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 # `text[start:end]` is of this kind.
 Entity = collections.namedtuple("Entity", ["start", "end", "kind"])

@@ -11,8 +11,8 @@ import tensorflow.compat.v1 as tf
 
 import tokenization
 from albert.tasks import metrics
-from albert.util import filesystem
-from albert.util.errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 # A question. `part` is what is reported separately: RACE's middle and high,
 # C3's d and m; None for nothing. `answer` is the number of the right choice,

@@ -16,8 +16,8 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert.tasks import pretraining
-from albert.util import filesystem, records
-from albert.util.progress import Progress
+from util import filesystem, records
+from util.progress import Progress
 
 BUCKET_BYTES = 1 << 24  # about how much of the records makes a bucket
 

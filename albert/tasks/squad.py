@@ -6,8 +6,8 @@ import numpy as np
 from absl import logging
 
 from albert.tasks import windows
-from albert.util import filesystem
-from albert.util.errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 # A question. `answers`: list of str, empty if the passage has none, None if the
 # file does not say. `start`: where in `context` the first answer begins; None

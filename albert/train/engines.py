@@ -5,8 +5,8 @@ import types
 
 import tokenization
 from albert.train.text_predictor import TextPredictor
-from albert.util import filesystem
-from albert.util.errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 NAMES = ("tensorflow", "onnx")
 HELP = ("What predicts. With onnx, which needs no TensorFlow, the model is a "

@@ -11,9 +11,9 @@ import tensorflow.compat.v2.summary as summary_v2
 import modeling
 import optimization
 from albert.train import distribution, heads
-from albert.util import checkpoints
 from lamb_optimizer import LAMB
 from optimization import AdamW
+from util import checkpoints
 
 PROGRESS = "progress"  # graph collection of scalars to log
 

@@ -12,9 +12,9 @@ from absl import flags, logging
 
 import tokenization
 from albert.train import estimators, predictor, sweep, training
-from albert.util import checkpoints, outputs, records
-from albert.util.errors import InputError
-from albert.util.records import FeatureSpec
+from util import checkpoints, outputs, records
+from util.errors import InputError
+from util.records import FeatureSpec
 
 flags.adopt_module_key_flags(training)
 flags.adopt_module_key_flags(sweep)

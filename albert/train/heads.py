@@ -3,9 +3,9 @@
 import tensorflow.compat.v1 as tf
 
 import modeling
-from albert.util.errors import InputError
 from modeling import AlbertModel
 from modeling_google import GoogleAlbertModel
+from util.errors import InputError
 
 
 def create_model(config, *args, **kwargs):

@@ -13,9 +13,9 @@ import tempfile
 import numpy as np
 
 from albert.train import crf
-from albert.util.errors import InputError
 from modeling import AlbertModel
 from modeling_google import GoogleAlbertModel
+from util.errors import InputError
 
 try:
   import onnx

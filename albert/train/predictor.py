@@ -9,8 +9,8 @@ import modeling
 import tokenization
 from albert.train import heads
 from albert.train.text_predictor import TextPredictor
-from albert.util import checkpoints, filesystem
-from albert.util.errors import InputError
+from util import checkpoints, filesystem
+from util.errors import InputError
 
 
 def restored_session(checkpoint, session_config=None):

@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from albert.tasks import ner
 from albert.train import crf, estimators, heads, predictor
-from albert.util.errors import InputError
+from util.errors import InputError
 
 
 def head_builder(labels, use_crf):

@@ -14,10 +14,10 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 from albert.train import distribution, estimators, model_flags
-from albert.util import checkpoints, records
-from albert.util.errors import InputError
-from albert.util.outputs import short
-from albert.util.progress import hours
+from util import checkpoints, records
+from util.errors import InputError
+from util.outputs import short
+from util.progress import hours
 
 flags.adopt_module_key_flags(model_flags)
 flags.DEFINE_string("output_dir", None,

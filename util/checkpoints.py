@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from albert.util import filesystem
-from albert.util.errors import InputError
+from util import filesystem
+from util.errors import InputError
 
 
 def path_beside(checkpoint, patterns):

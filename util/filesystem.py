@@ -11,7 +11,7 @@ import os
 import sys
 import types
 
-from albert.util.errors import InputError
+from util.errors import InputError
 
 _BUFFER_SIZE = 1 << 20  # bytes, of a read from a remote file system
 

@@ -3,7 +3,7 @@
 import base64
 import re
 
-from albert.util import filesystem
+from util import filesystem
 
 
 def _protobuf_field(message, number):

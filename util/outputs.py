@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from albert.util import checkpoints, filesystem
-from albert.util.errors import InputError
+from util import checkpoints, filesystem
+from util.errors import InputError
 
 # When a checkpoint is better.
 BestRule = collections.namedtuple("BestRule", ["metric", "higher_is_better"])
