@@ -194,7 +194,7 @@ def test_two_ranks_run_the_same_seeds(work):
                       "--dev_file=squad.json", "--predict_file=squad.json"],
      "predictions.json"),
     ("run_race.py", ["--task_name=c3", "--data_dir=."], "c311_predict.json"),
-    ("run_ner.py", ["--task_name=file", "--data_dir=.", "--crf"],
+    ("run_ner.py", ["--task_name=file", "--data_dir=entities", "--crf"],
      "file_predict.json")])
 def test_fine_tuning_by_two_ranks(script, args, test_results, work):
   """Steps are counted over both; rank 0 evaluates, predicts and writes."""
@@ -205,7 +205,8 @@ def test_fine_tuning_by_two_ranks(script, args, test_results, work):
   (work / "squad.json").write_text(
       json.dumps({"data": [{"paragraphs": paragraphs}]}))
   for split in ("train", "dev", "test"):
-    (work / (split + ".json")).write_text("".join(json.dumps({
+    (work / "entities").mkdir(exist_ok=True)
+    (work / "entities" / (split + ".json")).write_text("".join(json.dumps({
         "text": "甲在%d楼。" % i, "label": {"floor": {"%d楼" % i: [
             [2, 2 + len(str(i))]]}}}) + "\n" for i in range(64)))
     (work / ("d-%s.json" % split)).write_text(json.dumps([
