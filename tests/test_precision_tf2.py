@@ -13,6 +13,8 @@ from test_training_step import (
 
 import modeling
 
+pytestmark = pytest.mark.slow
+
 
 def test_products_of_rounded_matrices():
   rng = np.random.RandomState(0)
