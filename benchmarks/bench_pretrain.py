@@ -416,8 +416,6 @@ def measure_input():
       count += FLAGS.train_batch_size
     print("input pipeline: %.0f examples/s" % (
         count / (time.time() - start)), flush=True)
-    # TF 1.15 may crash where a session ends while a parallel interleave reads.
-    time.sleep(1)
 
 
 def main():
