@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 import modeling
-from albert.train import estimators, training
+from albert.train import estimators, predictor, training
 from util import checkpoints, errors, filesystem, outputs, records
 from util.errors import InputError
 
@@ -134,14 +134,19 @@ def find_records(evaluates):
     if filesystem.resolve(path) in trained:
       raise InputError("--eval_input_file: %s is a training file" % path)
 
+  config_file = predictor.find_config(FLAGS.init_checkpoint,
+                                      FLAGS.bert_config_file)
+  if not config_file:
+    raise InputError("--bert_config_file is required: there is no "
+                     "configuration next to --init_checkpoint")
   read_config = modeling.AlbertConfig.from_json_file
   made_with = records.check_descriptions(sum(paths.values(), []), {
-      "vocab_size": read_config(FLAGS.bert_config_file).vocab_size,
+      "vocab_size": read_config(config_file).vocab_size,
       "vocab_file_sha256": None, "spm_model_file_sha256": None,
       "max_seq_length": FLAGS.max_seq_length,
       "max_predictions_per_seq": FLAGS.max_predictions_per_seq})
   max_seq_length = made_with.get("max_seq_length", 512)
-  config = modeling.load_config(FLAGS.bert_config_file, max_seq_length)
+  config = modeling.load_config(config_file, max_seq_length)
   specs = records.pretraining_specs(
       max_seq_length, made_with.get("max_predictions_per_seq", 51))
   files = {flag: records.check_records(
@@ -152,7 +157,7 @@ def find_records(evaluates):
 
 
 def main():
-  errors.require_flags("bert_config_file", "output_dir")
+  errors.require_flags("output_dir")
   workers = training.start(FLAGS)
   evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_input_file)
   training.warn_of_idle_flags(FLAGS, [

@@ -122,6 +122,8 @@ def test_a_damaged_file_is_named_when_it_is_met(work, capfd):
 
 
 @pytest.mark.parametrize("args, message", [
+    (["--do_train", "--bert_config_file="],
+     "--bert_config_file is required: .* next to --init_checkpoint"),
     (["--do_train", "--early_stop_evals=2"],
      "without --do_train and --eval_input_file, .* --early_stop_evals"),
     (["--do_eval", "--export_dir=x"], "without --do_train, .* --export_dir"),

@@ -136,9 +136,10 @@ def test_evaluating_a_checkpoint_as_it_stands(work, pretrained):
   copy = work / "copy" / "heldout.tfrecord"
   copy.parent.mkdir()
   copy.write_bytes((work / "heldout.tfrecord").read_bytes())
-  succeed("run_pretraining.py", *pretrain(
-      work, work / "as_it_stands", "--do_eval", "--init_checkpoint=%s" % folder,
-      "--eval_input_file=%s" % copy))
+  # The configuration is found next to the checkpoint.
+  succeed("run_pretraining.py", "--do_eval", "--init_checkpoint=%s" % folder,
+          "--input_file=%s" % copy, *LENGTHS,
+          "--output_dir=%s" % (work / "as_it_stands"))
   found, expected = results(work / "as_it_stands"), results(folder)
   assert found.pop("global_step") == 0
   for name, value in found.items():

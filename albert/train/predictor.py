@@ -146,25 +146,40 @@ def find_files(checkpoint, options=None):
   """
   found = {name: checkpoints.path_beside(checkpoint, patterns)
            for name, patterns in (
-               ("config.json", ["config.json", "albert_config*.json",
-                                "bert_config*.json"]),
                ("task.json", ["task.json"]), ("vocab.txt", ["vocab*.txt"]),
                ("spm.model", ["*.model"]))}
-  given = dict.fromkeys(found) if options is None else {
-      "config.json": options.bert_config_file, "task.json": None,
+  given = {} if options is None else {
       "vocab.txt": options.vocab_file, "spm.model": options.spm_model_file}
-  for name, warn in (("config.json", _warn_of_other_config),
-                     ("vocab.txt", _warn_of_other_content),
-                     ("spm.model", _warn_of_other_content)):
+  for name in given:
     if given[name] and found[name]:
-      warn(given[name], found[name])
+      _warn_of_other_content(given[name], found[name])
   # One tokenizer, and what was given before what was found.
   tokenizers = [(name, source[name]) for source, name in (
       (given, "spm.model"), (given, "vocab.txt"), (found, "vocab.txt"),
-      (found, "spm.model")) if source[name]]
-  files = [(name, given[name] or found[name])
-           for name in ("config.json", "task.json")] + tokenizers[:1]
+      (found, "spm.model")) if source.get(name)]
+  files = [("config.json", find_config(
+      checkpoint, options and options.bert_config_file)),
+           ("task.json", found["task.json"])] + tokenizers[:1]
   return {name: path for name, path in files if path}
+
+
+def find_config(checkpoint, given=None):
+  """Returns a model's configuration file: `given`, or one next to a checkpoint.
+
+  A warning says where the two differ.
+
+  Args:
+    checkpoint: str, path of a checkpoint or of a folder with some, or None.
+    given: str, path of the configuration, or None.
+
+  Returns:
+    str, or None where there is none.
+  """
+  found = checkpoints.path_beside(checkpoint, [
+      "config.json", "albert_config*.json", "bert_config*.json"])
+  if given and found:
+    _warn_of_other_config(given, found)
+  return given or found
 
 
 def _warn_of_other_config(given, found):
