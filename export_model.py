@@ -15,6 +15,10 @@ The signatures that a model has follow from its variables:
   label_tokens     labels [B, S], int32, numbers among those in task.json: the
                    likeliest sequence in which "I-" follows "B-" or "I-" of its
                    kind, by softmax or CRF; 0 at [CLS], [SEP] and padding
+  spans            of run_squad.py: start and end, [B, S], scores of each token;
+                   with its beam head starts, int32 [B, 5], ends [B, 5, 5],
+                   start_scores and end_scores, their log-probabilities, and
+                   null [B], greater where no answer is likelier
   encode           sequence_output [B, S, H], pooled_output [B, H]
   sentence_vector  vector [B, H], the mean over the tokens
   masked_lm        logits [B, P, V] at masked_lm_positions, int32 [B, P]
@@ -48,8 +52,8 @@ flags.DEFINE_bool("saved_model", False, "Write a SavedModel of any batch and "
 flags.DEFINE_bool("tflite", False, "Write model.tflite, of one signature.")
 flags.DEFINE_bool("onnx", False, "Write SIGNATURE.onnx of any batch and length "
                   "for each signature, for ONNX Runtime.")
-flags.DEFINE_enum("signature", None, ["classify", "label_tokens", "encode",
-                                      "sentence_vector", "masked_lm",
+flags.DEFINE_enum("signature", None, ["classify", "label_tokens", "spans",
+                                      "encode", "sentence_vector", "masked_lm",
                                       "sentence_order"],
                   "TFLite: the signature; default: the first of these that the "
                   "model has.")
@@ -63,14 +67,14 @@ flags.DEFINE_integer("max_predictions_per_seq", 1,
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-def signatures(model, saved, task, positions):
+def signatures(model, saved, task, inputs):
   """Builds every signature that the variables of a checkpoint allow.
 
   Args:
     model: AlbertModel.
     saved: dict, name -> shape, of the checkpoint's variables.
     task: dict of task.json.
-    positions: int [B, P], for masked_lm.
+    inputs: dict, name -> int tensor, `masked_lm_positions` among them.
 
   Returns:
     dict, signature -> dict of output name -> tensor.
@@ -84,11 +88,18 @@ def signatures(model, saved, task, positions):
     logits = heads.classifier_logits(model, num_labels)
     found["classify"] = {"probabilities": tf.nn.softmax(logits)} if (
         num_labels > 1) else {"score": tf.reshape(logits, [-1])}
+  if "cls/squad/output_weights" in saved:
+    found["spans"] = dict(zip(("start", "end"), heads.span_logits(model)))
+  elif "start_logits/dense/kernel" in saved:
+    found["spans"] = heads.BeamSpan(model, heads.answer_mask(
+        inputs["input_mask"], inputs["segment_ids"])).likeliest(
+            *heads.BEAM_SIZE)
   found["encode"] = {"sequence_output": model.get_sequence_output(),
                      "pooled_output": model.get_pooled_output()}
   found["sentence_vector"] = {"vector": heads.sentence_vectors(model)}
   if "cls/predictions/output_bias" in saved:
-    found["masked_lm"] = {"logits": heads.masked_lm_logits(model, positions)}
+    found["masked_lm"] = {"logits": heads.masked_lm_logits(
+        model, inputs["masked_lm_positions"])}
   if "cls/seq_relationship/output_bias" in saved:
     found["sentence_order"] = {
         "probabilities": tf.nn.softmax(model.sentence_order_logits())}
@@ -129,15 +140,15 @@ class Graph:
     with self.graph.as_default():
       self.inputs = {name: tf.placeholder(tf.int32, [batch_size, length], name)
                      for name in _INPUTS}
-      positions = tf.placeholder(tf.int32, [batch_size, num_positions],
-                                 "masked_lm_positions")
+      self._positions = {"masked_lm_positions": tf.placeholder(
+          tf.int32, [batch_size, num_positions], "masked_lm_positions")}
       model = heads.create_model(
           config, False, *[self.inputs[name] for name in _INPUTS],
           matmul=matmul_by_heads if batch_size == 1 else tf.matmul)
       self.signatures = signatures(
-          model, checkpoints.saved_shapes(checkpoint), task, positions)
+          model, checkpoints.saved_shapes(checkpoint), task,
+          dict(self.inputs, **self._positions))
       self.session = predictor.restored_session(checkpoint)
-    self._positions = {"masked_lm_positions": positions}
 
   def inputs_of(self, signature):
     """Returns a dict, name -> placeholder."""
@@ -248,7 +259,7 @@ def save_model(graph, folder, assets):
 
 
 def default_signature(graph):
-  return next(name for name in ("classify", "label_tokens", "encode")
+  return next(name for name in ("classify", "label_tokens", "spans", "encode")
               if name in graph.signatures)
 
 

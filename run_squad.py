@@ -40,8 +40,10 @@ flags.DEFINE_integer("max_answer_length", 30, "Maximum tokens of an answer.")
 flags.DEFINE_integer("doc_stride", 128,
                      "Tokens from one window of a passage to the next.")
 flags.DEFINE_integer("n_best_size", 20, "Answers per question to write.")
-flags.DEFINE_integer("start_n_top", 5, "Beam head: starts to try.")
-flags.DEFINE_integer("end_n_top", 5, "Beam head: ends to try for each.")
+flags.DEFINE_integer("start_n_top", heads.BEAM_SIZE[0],
+                     "Beam head: starts to try.")
+flags.DEFINE_integer("end_n_top", heads.BEAM_SIZE[1],
+                     "Beam head: ends to try for each.")
 
 _SPECS = finetuning.SPECS + (
     FeatureSpec("answer_mask", "int", None), FeatureSpec("start", "int", 0),
@@ -61,13 +63,6 @@ def independent_head(model, features):
   return _output(losses, {"start": start, "end": end})
 
 
-def _likeliest(logits, count):
-  """Returns `count` log-probabilities and places; -1e30 beyond the last one."""
-  beyond = [[0, 0]] * (logits.shape.ndims - 1) + [[0, count]]
-  return tf.nn.top_k(tf.pad(tf.nn.log_softmax(logits), beyond,
-                            constant_values=-1e30), count)
-
-
 def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
   """Returns ALBERT's head; see estimators.model_fn_builder."""
 
@@ -80,12 +75,7 @@ def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
       losses += 0.5 * tf.nn.sigmoid_cross_entropy_with_logits(
           logits=beam.unanswerable,
           labels=tf.cast(tf.equal(features["start"], 0), tf.float32))
-    start_scores, starts = _likeliest(beam.start, start_n_top)  # [B, K]
-    starts = tf.minimum(starts, tf.shape(beam.start)[1] - 1)
-    end_scores, ends = _likeliest(beam.end(starts), end_n_top)  # [B, K, L]
-    return _output(losses, {
-        "starts": starts, "start_scores": start_scores, "ends": ends,
-        "end_scores": end_scores, "null": beam.unanswerable})
+    return _output(losses, beam.likeliest(start_n_top, end_n_top))
 
   return head
 

@@ -68,6 +68,27 @@ CONFIGS = {
     "bert_preln": bert_config(ln_type="preln"),
 }
 
+
+
+def span_weights(hidden, head, seed=3):
+  """Returns random weights of a head of run_squad.py: name -> float32 array."""
+  shapes = {"cls/squad/output_weights": [2, hidden],
+            "cls/squad/output_bias": [2]}
+  if head == "beam":
+    shapes = {"answer_class/dense_1/kernel": [hidden, 1],
+              "end_logits/LayerNorm/beta": [hidden],
+              "end_logits/LayerNorm/gamma": [hidden]}
+    for scope, inputs, units in (
+        ("start_logits/dense", hidden, 1), ("end_logits/dense_1", hidden, 1),
+        ("end_logits/dense_0", 2 * hidden, hidden),
+        ("answer_class/dense_0", 2 * hidden, hidden)):
+      shapes.update({scope + "/kernel": [inputs, units],
+                     scope + "/bias": [units]})
+  rng = np.random.RandomState(seed)
+  return {name: rng.normal(scale=0.5, size=shape).astype(np.float32)
+          for name, shape in shapes.items()}
+
+
 DROPOUT = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import reference_albert as reference
 import scripting
+import small_models
 import tensorflow.compat.v1 as tf
 from scripting import VOCAB, fail, run, succeed
 
@@ -130,7 +131,7 @@ def test_saved_model(model, tmp_path, batch):
 
 
 def run_tflite(path, batch):
-  """Runs a file batch by batch; returns its only output for all rows."""
+  """Runs a file batch by batch; returns its outputs for all rows, by name."""
   interpreter = tf.lite.Interpreter(model_path=str(path))
   interpreter.allocate_tensors()
   places = interpreter.get_input_details()
@@ -142,9 +143,10 @@ def run_tflite(path, batch):
       interpreter.set_tensor(detail["index"],
                              batch[detail["name"]][start:start + count])
     interpreter.invoke()
-    output, = interpreter.get_output_details()
-    found.append(interpreter.get_tensor(output["index"]))
-  return np.concatenate(found)
+    found.append({detail["name"].split("/")[-1]: interpreter.get_tensor(
+        detail["index"]) for detail in interpreter.get_output_details()})
+  return {name: np.concatenate([outputs[name] for outputs in found])
+          for name in found[0]}
 
 
 @pytest.mark.parametrize("signature, batch_size, build", [
@@ -160,15 +162,52 @@ def test_tflite(signature, batch_size, build, model, tmp_path, batch):
   inputs = dict(batch)
   if signature == "masked_lm":
     inputs["masked_lm_positions"] = np.full([200, 1], 3, np.int32)
-  np.testing.assert_allclose(
-      run_tflite(folder / "model.tflite", inputs),
-      from_session(model, batch, build), rtol=0, atol=1e-5)
+  found, = run_tflite(folder / "model.tflite", inputs).values()
+  np.testing.assert_allclose(found, from_session(model, batch, build), rtol=0,
+                             atol=1e-5)
+
+
+@pytest.mark.parametrize("model", ["google"], indirect=True)
+@pytest.mark.parametrize("head", ["independent", "beam"])
+def test_spans(head, model, tmp_path, batch):
+  source = copy_to(tmp_path / "source", model)
+  weights = {name: value for name, value in checkpoints.read_weights(
+      str(model / "model.ckpt-7")).items() if not name.startswith("output_")}
+  (source / "task.json").write_text(json.dumps({"head": head}))
+  checkpoints.write_checkpoint(str(source), "model.ckpt-7", dict(
+      weights, **small_models.span_weights(32, head)))
+
+  def build(model):
+    if head == "independent":
+      return dict(zip(("start", "end"), heads.span_logits(model)))
+    return heads.BeamSpan(model, tf.constant(allowed)).likeliest(5, 5)
+
+  allowed = batch["segment_ids"] * np.pad(
+      batch["input_mask"][:, 1:], [(0, 0), (0, 1)], "constant")
+  allowed[:, 0] = 1
+  wanted = from_session(source, batch, build)
+  served, phone = tmp_path / "served", tmp_path / "phone"
+  for way, folder in (("--saved_model", served), ("--tflite", phone)):
+    succeed("export_model.py", way, "--init_checkpoint=%s" % source,
+            "--output_dir=%s" % folder, "--batch_size=50",
+            "--max_seq_length=%d" % LENGTH)
+  with tf.Graph().as_default(), tf.Session() as session:
+    spans = tf.saved_model.loader.load(
+        session, ["serve"], str(served)).signature_def["serving_default"]
+    found = session.run(
+        {key: x.name for key, x in spans.outputs.items()},
+        {spans.inputs[key].name: value for key, value in batch.items()})
+  for outputs in (found, run_tflite(phone / "model.tflite", batch)):
+    assert set(outputs) == set(wanted)
+    for name, x in wanted.items():
+      np.testing.assert_allclose(outputs[name], x, rtol=0, atol=1e-5,
+                                 err_msg=name)
 
 
 def test_tflite_of_8_bits(model, tmp_path, batch):
   folder, _ = export(model, tmp_path, "--tflite", "--batch_size=50", "--int8",
                      "--max_seq_length=%d" % LENGTH)
-  found = run_tflite(folder / "model.tflite", batch)
+  found, = run_tflite(folder / "model.tflite", batch).values()
   expected = from_session(model, batch, probabilities)
   # A quarter of the word embeddings' bytes alone.
   size = (folder / "model.tflite").stat().st_size

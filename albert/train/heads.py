@@ -7,6 +7,9 @@ from modeling import AlbertModel
 from modeling_google import GoogleAlbertModel
 from util.errors import InputError
 
+# Starts to try, and ends for each, where nothing else is asked for.
+BEAM_SIZE = (5, 5)
+
 
 def create_model(config, *args, **kwargs):
   """Returns an AlbertModel in the layout of `config`; arguments as there."""
@@ -118,6 +121,27 @@ def span_logits(model):
   return logits[:, :, 0], logits[:, :, 1]
 
 
+def answer_mask(input_mask, segment_ids):
+  """Tells where an answer may begin and end: in the passage, or at [CLS].
+
+  Args:
+    input_mask, segment_ids: int [B, S], of [CLS] question [SEP] passage [SEP].
+
+  Returns:
+    int [B, S], 1 there.
+  """
+  inside = segment_ids[:, 1:-1] * input_mask[:, 2:]  # not the last [SEP]
+  first = input_mask[:, :1]
+  return tf.concat([first, inside, first * 0], 1)
+
+
+def _likeliest(logits, count):
+  """Returns `count` log-probabilities and places; -1e30 beyond the last one."""
+  beyond = [[0, 0]] * (logits.shape.ndims - 1) + [[0, count]]
+  return tf.nn.top_k(tf.pad(tf.nn.log_softmax(logits), beyond,
+                            constant_values=-1e30), count)
+
+
 class BeamSpan:
   """ALBERT's: the end is scored given the start; and is there an answer at all.
 
@@ -161,17 +185,40 @@ class BeamSpan:
       float [B, K, S]; -1e30 where the mask is 0.
     """
     beams = starts.shape.as_list()[1]
-    states = tf.gather(self._x, starts, batch_dims=1)  # [B, K, H]
+    # TFLite cannot gather in each text: in all of them, one after the other.
+    first = tf.expand_dims(tf.range(self._batch) * self._sequence, 1)
+    states = tf.reshape(
+        tf.gather(tf.reshape(self._x, [-1, self._hidden]), starts + first),
+        [self._batch, beams, self._hidden])
     shape = [1, 1, self._sequence, 1]
     x = tf.concat([
-        tf.tile(self._x[:, tf.newaxis], [1, beams, 1, 1]),
-        tf.tile(states[:, :, tf.newaxis], shape)], -1)  # [B, K, S, 2 H]
+        tf.tile(tf.expand_dims(self._x, 1), [1, beams, 1, 1]),
+        tf.tile(tf.expand_dims(states, 2), shape)], -1)  # [B, K, S, 2 H]
     y = modeling.dense(tf.reshape(x, [-1, 2 * self._hidden]), self._hidden,
                        self._model.config, "end_logits/dense_0", "tanh")
     with tf.variable_scope("end_logits"):
       y = modeling.layer_norm(y, "LayerNorm")
     return self._score(y, "end_logits/dense_1", [
-        self._batch, beams, self._sequence]) + self._masked[:, tf.newaxis]
+        self._batch, beams, self._sequence]) + tf.expand_dims(
+            self._masked, 1)
+
+  def likeliest(self, start_n_top, end_n_top):
+    """Returns the likeliest spans.
+
+    Args:
+      start_n_top: int, K, starts to try.
+      end_n_top: int, L, ends to try for each.
+
+    Returns:
+      dict: `starts`, int [B, K], and their `start_scores`, log-probabilities;
+      `ends`, int [B, K, L], and their `end_scores`, given the starts; `null`,
+      float [B], `unanswerable`. Scores are -1e30 beyond the last place.
+    """
+    start_scores, starts = _likeliest(self.start, start_n_top)
+    starts = tf.minimum(starts, tf.shape(self.start)[1] - 1)
+    end_scores, ends = _likeliest(self.end(starts), end_n_top)
+    return {"starts": starts, "start_scores": start_scores, "ends": ends,
+            "end_scores": end_scores, "null": self.unanswerable}
 
   def _score(self, x, scope, shape):
     return tf.reshape(modeling.dense(

@@ -12,7 +12,7 @@ import tempfile
 
 import numpy as np
 
-from albert.train import crf
+from albert.train import crf, heads
 from modeling import AlbertModel
 from modeling_google import GoogleAlbertModel
 from util.errors import InputError
@@ -78,9 +78,9 @@ class OnnxModel:
 
   def op(self, kind, *inputs, **attributes):
     """Adds an operation; returns its output."""
-    return self._op(1, kind, *inputs, **attributes)[0]
+    return self.ops(1, kind, *inputs, **attributes)[0]
 
-  def _op(self, num_outputs, kind, *inputs, **attributes):
+  def ops(self, num_outputs, kind, *inputs, **attributes):
     """Adds an operation; returns its outputs."""
     self._num_nodes += 1
     outputs = ["%s_%d_%d" % (kind, self._num_nodes, number)
@@ -116,7 +116,7 @@ class OnnxModel:
         [info(next_state, kind, [None, None]),
          info(output, onnx.TensorProto.INT64, [None, None])])
     self._nodes = outer
-    return self._op(
+    return self.ops(
         2, "Scan", state, *elements, body=body, num_scan_inputs=len(elements),
         scan_input_axes=[1] * len(elements), scan_output_axes=[1],
         scan_input_directions=[int(backwards)] * len(elements),
@@ -147,6 +147,10 @@ class OnnxModel:
     """Returns a tensor of the shape of `x`; see `modeling.layer_norm`."""
     return self.op("LayerNormalization", x, self.weight(scope + "/gamma"),
                    self.weight(scope + "/beta"), epsilon=1e-12)
+
+  def length(self):
+    """Returns how many tokens an input has, int64 [1]."""
+    return self.op("Gather", self.op("Shape", "input_ids"), self.constant([1]))
 
   def first(self, x):
     """Returns the first token, float [B, H], of float [B, S, H]."""
@@ -209,11 +213,9 @@ class OnnxModel:
       x = self.op("MatMul", x, self.weight(scope + "word_embeddings_2"))
     x = self.op("Add", x, self.op(
         "Gather", self.weight(scope + "token_type_embeddings"), "segment_ids"))
-    length = self.op("Gather", self.op("Shape", "input_ids"),
-                     self.constant([1]))
     x = self.op("Add", x, self.op(
         "Slice", self.weight(scope + "position_embeddings"),
-        self.constant([0]), length))
+        self.constant([0]), self.length()))
     x = self.layer_norm(x, scope + "LayerNorm")
     mapping = "bert/encoder/embedding_hidden_mapping_in"
     return self.dense(x, mapping) if mapping + "/kernel" in self.weights else x
@@ -329,6 +331,82 @@ def _viterbi(model, scores, mask, joined, transitions, starts):
                      for x in (op("Squeeze", labels, last_axis), mask)])
 
 
+def _spans(model):
+  """See `heads.span_logits`, `heads.BeamSpan`."""
+  op, constant = model.op, model.constant
+  x = model.layers[-1]  # [B, S, H]
+  if "cls/squad/output_weights" in model.weights:
+    scores = op("Add", op("MatMul", x, constant(
+        model.weights["cls/squad/output_weights"].T)),
+                model.weight("cls/squad/output_bias"))  # [B, S, 2]
+    return {name: Output(op("Gather", scores, constant(index), axis=2),
+                         ["batch", "length"])
+            for index, name in enumerate(("start", "end"))}
+
+  def score(x, scope):
+    return op("Squeeze", model.dense(x, scope), constant([-1]))
+
+  def likeliest(scores, rank, count):
+    padding = np.zeros([2, rank], np.int64)
+    padding[1, -1] = count
+    return model.ops(2, "TopK", op(
+        "Pad", op("LogSoftmax", scores), constant(padding.ravel()),
+        constant(np.float32(-1e30))), constant([count]))
+
+  beams, ends_of_each = heads.BEAM_SIZE
+  masked = _outside(model)
+  start = op("Add", score(x, "start_logits/dense"), masked)  # [B, S]
+  likely = op("Squeeze", op("MatMul", op(
+      "Unsqueeze", op("Softmax", start), constant([1])), x), constant([1]))
+  y = model.dense(op("Concat", likely, model.first(x), axis=-1),
+                  "answer_class/dense_0", "tanh")
+  null = op("Reshape", op("MatMul", y, model.weight(
+      "answer_class/dense_1/kernel")), constant([-1]))
+
+  start_scores, starts = likeliest(start, 2, beams)
+  starts = op("Min", starts, op("Sub", model.length(), constant([1])))
+  states = op("GatherND", x, op("Unsqueeze", starts, constant([-1])),
+              batch_dims=1)  # [B, K, H]
+  # The kernel times every pair of a token and a start.
+  tokens, states = [op("MatMul", tensor, constant(kernel)) for tensor, kernel in
+                    zip((x, states), np.split(
+                        model.weights["end_logits/dense_0/kernel"], 2))]
+  y = op("Tanh", op("Add", op(
+      "Add", op("Unsqueeze", tokens, constant([1])),
+      op("Unsqueeze", states, constant([2]))),
+                    model.weight("end_logits/dense_0/bias")))  # [B, K, S, H]
+  end = op("Add", score(model.layer_norm(y, "end_logits/LayerNorm"),
+                        "end_logits/dense_1"),
+           op("Unsqueeze", masked, constant([1])))
+  end_scores, ends = likeliest(end, 3, ends_of_each)
+
+  starts, ends = [op("Cast", places, to=onnx.TensorProto.INT32)
+                  for places in (starts, ends)]
+  beam = ["batch", beams]
+  return {"starts": Output(starts, beam, is_int=True),
+          "start_scores": Output(start_scores, beam),
+          "ends": Output(ends, beam + [ends_of_each], is_int=True),
+          "end_scores": Output(end_scores, beam + [ends_of_each]),
+          "null": Output(null, ["batch"])}
+
+
+def _outside(model):
+  """Returns float [B, S], 0 where `heads.answer_mask` is 1, else -1e30."""
+  op, constant = model.op, model.constant
+  mask, segments = [op("Cast", x, to=onnx.TensorProto.FLOAT)
+                    for x in ("input_mask", "segment_ids")]
+
+  def columns(x, start, end):
+    return op("Slice", x, *[constant([i]) for i in (start, end, 1)])
+
+  first = columns(mask, 0, 1)
+  inside = op("Mul", columns(segments, 1, -1), columns(mask, 2, 2**31 - 1))
+  allowed = op("Concat", first, inside,
+               op("Mul", first, constant(np.float32(0))), axis=1)
+  return op("Mul", op("Sub", constant(np.float32(1)), allowed),
+            constant(np.float32(-1e30)))
+
+
 def _encode(model):
   hidden = model.config.hidden_size
   return {"sequence_output": Output(model.layers[-1],
@@ -356,15 +434,17 @@ def _sentence_order(model):
   return {"probabilities": Output(model.op("Softmax", logits), ["batch", 2])}
 
 
-# Signature -> which variable it needs; which tokens, of the last layer; and a
-# function of OnnxModel that returns a dict, name -> Output.
+# Signature -> variables, one of which it needs; which tokens of the last layer;
+# and a function of OnnxModel that returns a dict, name -> Output.
 _SIGNATURES = {
-    "classify": ("output_weights", _first_token, _classify),
-    "label_tokens": ("output_weights", None, _label_tokens),
-    "encode": ("bert/pooler/dense/kernel", None, _encode),
-    "sentence_vector": ("bert/pooler/dense/kernel", None, _sentence_vector),
-    "masked_lm": (_MASKED_LM + "output_bias", _masked_tokens, _masked_lm),
-    "sentence_order": ("cls/seq_relationship/output_bias", _first_token,
+    "classify": (["output_weights"], _first_token, _classify),
+    "label_tokens": (["output_weights"], None, _label_tokens),
+    "spans": (["cls/squad/output_weights", "start_logits/dense/kernel"], None,
+              _spans),
+    "encode": (["bert/pooler/dense/kernel"], None, _encode),
+    "sentence_vector": (["bert/pooler/dense/kernel"], None, _sentence_vector),
+    "masked_lm": ([_MASKED_LM + "output_bias"], _masked_tokens, _masked_lm),
+    "sentence_order": (["cls/seq_relationship/output_bias"], _first_token,
                        _sentence_order)}
 
 
@@ -388,7 +468,7 @@ def write_signatures(config, weights, task):
   found = {}
   other = "classify" if task.get("label_tokens") else "label_tokens"
   for name, (needed, select, outputs) in _SIGNATURES.items():
-    if needed in weights and name != other:
+    if name != other and not weights.keys().isdisjoint(needed):
       inputs = {key: ["batch", "length"]
                 for key in ("input_ids", "input_mask", "segment_ids")}
       if select is _masked_tokens:
