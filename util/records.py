@@ -347,7 +347,9 @@ def input_fn_builder(files, specs, is_training, max_length=None,
   """
   varying = [spec.name for spec in specs if spec.length is None]
 
-  def input_fn(params):
+  # AutoGraph would take seconds to find that it has nothing to convert.
+  @tf.autograph.experimental.do_not_convert
+  def read(params):
     batch_size = params["batch_size"]
     readers, reader = shard
     if is_training and "context" in params:  # on a TPU
@@ -384,7 +386,7 @@ def input_fn_builder(files, specs, is_training, max_length=None,
           pad_to_bucket_boundary=True, drop_remainder=drop_remainder))
     return dataset.prefetch(4)
 
-  return input_fn
+  return lambda params: read(params)  # TPUEstimator looks for that name
 
 
 def _read_file(path, size, skip_corrupt):
