@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from scripting import ROOT, quick_python
 
 from util import records
 
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("horovod.tensorflow")
 psutil = pytest.importorskip("psutil")
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 SPECS = records.pretraining_specs(16, 4)
 SIZES = {"vocab_size": 50, "hidden_size": 24, "embedding_size": 8,
          "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -50,13 +49,13 @@ def work(tmp_path_factory):
   return folder
 
 
-def start(work, name, ranks, batch_size, *args):
+def start(work, name, ranks, batch_size, *args, python=None):
   """Starts a training without shuffling; `batch_size` is for each rank."""
   command = [] if ranks == 1 else [
       os.path.join(os.path.dirname(sys.executable), "horovodrun"),
       "-np", str(ranks), "-H", "localhost:%d" % ranks]
   command += [
-      sys.executable, str(ROOT / "run_pretraining.py"), "--do_train",
+      python or quick_python(), str(ROOT / "run_pretraining.py"), "--do_train",
       "--bert_config_file=%s" % (work / "config.json"),
       "--input_file=%s" % (work / "train.tfrecord"),
       "--output_dir=%s" % (work / name), "--train_batch_size=%d" % batch_size,
@@ -131,7 +130,7 @@ def test_rank_0_evaluates_and_stops_all(work):
 @pytest.mark.parametrize("victim", ["0", "1"])
 def test_killing_one_ends_the_other(work, victim):
   process = start(work, "killed" + victim, 2, 8, "--num_train_steps=1000000",
-                  "--save_checkpoints_steps=100000")
+                  "--save_checkpoints_steps=100000", python=sys.executable)
   try:
     for line in process.stdout:
       if b"step 10/" in line:
@@ -159,7 +158,7 @@ def fine_tune(work, script, output, *args):
       SIZES, vocab_size=21128, max_position_embeddings=512)))
   return finish(subprocess.Popen(
       [os.path.join(os.path.dirname(sys.executable), "horovodrun"), "-np", "2",
-       "-H", "localhost:2", sys.executable, str(ROOT / script),
+       "-H", "localhost:2", quick_python(), str(ROOT / script),
        "--bert_config_file=small.json", "--output_dir=%s" % output,
        "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt"),
        "--train_batch_size=8", "--do_train", "--do_eval", "--use_horovod",
