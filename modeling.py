@@ -611,6 +611,9 @@ class AlbertModel:
     def dropout(x, example):
       return self.dropout(x, rate, salt, example)
 
+    def transposed(x):
+      return tf.transpose(x, [0, 1, 3, 2] if x.shape.ndims == 4 else [0, 2, 1])
+
     def probabilities(query, key, mask_bias):
       return tf.nn.softmax(matmul(query, key, transpose_b=True) + mask_bias)
 
@@ -625,9 +628,12 @@ class AlbertModel:
       # The sum of probs * probs_gradient, but over D instead of S.
       mean = tf.reduce_sum(gradient * context, -1, keepdims=True)
       scores_gradient = probs * (probs_gradient - mean)
+      # TF 1.15 is faster with [D, S] [S, S] than with the transpose of a large
+      # matrix, [S, S]^T [S, D].
       return (matmul(scores_gradient, key),
-              matmul(scores_gradient, query, transpose_a=True),
-              matmul(dropout(probs, example), gradient, transpose_a=True))
+              transposed(matmul(transposed(query), scores_gradient)),
+              transposed(matmul(transposed(gradient),
+                                dropout(probs, example))))
 
     def run(function, outputs, *tensors):
       if not self._one_example_at_a_time:

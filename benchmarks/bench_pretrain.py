@@ -13,7 +13,11 @@ has a process of its own. The arms:
 
 Our arms run with glibc's allocator set as training sets it ("own") and as it
 comes ("stock"), plain with the latter alone. Other modes, instead of that:
---check, --profile, --find_max_batch, --input_file.
+--check, --profile, --find_max_batch, --input_file and, to see what changes of
+the code have brought:
+
+    git worktree add ../before COMMIT
+    python benchmarks/bench_pretrain.py --against=../before
 """
 
 import collections
@@ -61,6 +65,10 @@ flags.DEFINE_bool("check", False,
                   "See on a small batch that all --arms compute the same.")
 flags.DEFINE_bool("profile", False,
                   "Show which operations the time of a step goes to.")
+flags.DEFINE_string("against", None,
+                    "Folder of a different commit of this project: its step "
+                    "and ours take turns.")
+flags.DEFINE_integer("pairs", 5, "For --against.")
 flags.DEFINE_bool("find_max_batch", False,
                   "Find the largest batch per length; stock allocator.")
 flags.DEFINE_list("lengths", ["128", "256", "512"], "For --find_max_batch.")
@@ -271,11 +279,12 @@ def measure_here(arm):
               seconds[2:] or seconds)}
 
 
-def measure(arm, allocator, **changes):
+def measure(arm, allocator, script=None, **changes):
   """Measures an arm, with other flags, in a process of its own."""
   changes.update(arm=arm, allocators=allocator)
   process = subprocess.run(
-      [sys.executable, os.path.abspath(__file__)] + sys.argv[1:] +
+      [sys.executable, script or os.path.abspath(__file__)] +
+      [x for x in sys.argv[1:] if not x.startswith(("--against", "--pairs"))] +
       ["--%s=%s" % change for change in changes.items()],
       capture_output=True, text=True, check=False)
   if process.returncode == -signal.SIGKILL:  # the system's memory ran out
@@ -287,9 +296,7 @@ def measure(arm, allocator, **changes):
 
 def compare():
   """Prints the table of all arms, and the ratios to plain."""
-  print("%s, length %d, batch %d, %s, TensorFlow %s" % (
-      os.path.basename(FLAGS.bert_config_file), FLAGS.max_seq_length,
-      FLAGS.train_batch_size, FLAGS.optimizer, tf.__version__))
+  print_setting()
   print("%-14s%-10s%12s%10s%16s" % (
       "arm", "allocator", "examples/s", "peak MB", "of the steps"))
   results = collections.defaultdict(list)
@@ -310,6 +317,27 @@ def compare():
     elif plain:
       print("memory %s(stock)/plain = %.3f, of the steps alone %.3f" % (
           arm, ratios["peak"], ratios["growth"]))
+
+
+def compare_with_commit():
+  """Prints the rates of our step and of that of --against, pair by pair."""
+  print_setting()
+  print("%12s%12s%10s" % ("before", "now", "ratio"))
+  script = os.path.join(os.path.abspath(FLAGS.against), "benchmarks",
+                        os.path.basename(__file__))
+  ratios = []
+  for _ in range(FLAGS.pairs):
+    before = measure("ours", "own", script)["rate"]
+    now = measure("ours", "own")["rate"]
+    ratios.append(now / before)
+    print("%12.2f%12.2f%10.3f" % (before, now, ratios[-1]), flush=True)
+  print("median of the ratios %.3f" % statistics.median(ratios))
+
+
+def print_setting():
+  print("%s, length %d, batch %d, %s, TensorFlow %s" % (
+      os.path.basename(FLAGS.bert_config_file), FLAGS.max_seq_length,
+      FLAGS.train_batch_size, FLAGS.optimizer, tf.__version__))
 
 
 def find_max_batch():
@@ -425,6 +453,8 @@ def main():
     profile()
   elif FLAGS.arm:
     print(json.dumps(measure_here(FLAGS.arm)))
+  elif FLAGS.against:
+    compare_with_commit()
   elif FLAGS.find_max_batch:
     find_max_batch()
   elif FLAGS.input_file:
