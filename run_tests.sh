@@ -2,7 +2,7 @@
 # bash run_tests.sh [--quick] [--platform=tf1|tf2] [pytest arguments ...]
 #
 # Lint, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), as far as
-# there is a Python for them, on up to four cores. --quick leaves out the tests
+# there is a Python for them, in up to four processes. --quick leaves out the tests
 # that start scripts, train or read real data. ALBERT_TESTS_STRICT=1: a platform
 # that is missing and a test that is skipped are failures.
 set -euo pipefail
@@ -26,6 +26,13 @@ python_on() (
   source ./env.sh
   "$PYTHON" "${@:2}"
 )
+
+# One more than cores: a test that starts a script waits for it.
+workers() {
+  local cores
+  cores=$(nproc 2>/dev/null || echo 3)
+  echo $((cores < 3 ? cores + 1 : 4))
+}
 
 failed=0 linted= tested= not_run=
 for platform in $platforms; do
@@ -59,7 +66,7 @@ for platform in $platforms; do
   fi
   echo "== pytest on $platform"
   python_on "$platform" -m pytest -q -o testpaths="tests test_changes.py" \
-    -n auto --maxprocesses=4 --dist=loadgroup ${quick[@]+"${quick[@]}"} "$@" ||
+    -n "$(workers)" --dist=loadgroup ${quick[@]+"${quick[@]}"} "$@" ||
     status=$?
   case $status in
     0) tested=1 ;;

@@ -54,7 +54,7 @@ def test_a_small_model_learns_to_choose(work):
           [question(i, split != "test") for i in numbers]))
   succeed(*choose(work, "learnt", "--task_name=C3",
                   "--data_dir=file://%s" % data, "--do_train",
-                  "--do_eval", "--do_predict", "--num_train_epochs=120"))
+                  "--do_eval", "--do_predict", "--num_train_epochs=200"))
   found = results(work / "learnt")
   assert found["eval_accuracy"] == 1
   assert found["eval_accuracy_d"] == found["eval_accuracy_m"] == 1
