@@ -37,7 +37,14 @@ from absl import flags, logging
 
 import modeling
 import tokenization
-from albert.train import crf, heads, model_flags, onnx_model, predictor, tagger
+from albert.train import (
+  crf,
+  heads,
+  model_flags,
+  onnx_signatures,
+  predictor,
+  tagger,
+)
 from util import checkpoints, errors, filesystem
 from util.errors import InputError
 
@@ -291,10 +298,10 @@ def to_tflite(graph, signature, int8):
 
 def save_onnx(config, checkpoint, task, int8, folder):
   """Writes SIGNATURE.onnx for every signature of the checkpoint."""
-  for name, content in onnx_model.write_signatures(
+  for name, content in onnx_signatures.write_signatures(
       config, checkpoints.read_weights(checkpoint), task).items():
     if int8:
-      content = onnx_model.quantize(content)
+      content = onnx_signatures.quantize(content)
     filesystem.write_bytes(os.path.join(folder, name + ".onnx"), content)
     logging.info("%s.onnx: %.1f MB", name, len(content) / 1e6)
 

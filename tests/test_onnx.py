@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from scripting import ROOT, fail, succeed
 
 import tokenization
-from albert.train import crf, engines, heads, onnx_model, predictor, tagger
+from albert.train import crf, engines, heads, onnx_signatures, predictor, tagger
 from modeling import AlbertConfig
 from predict_masked import MaskedPredictor
 from similarity import BertSim, VectorSim
@@ -57,7 +57,7 @@ def weights_of(config, num_labels):
 def test_every_kind_of_model_is_that_of_the_reference(name):
   config = small_models.CONFIGS[name]
   weights = weights_of(config, 1)
-  files = onnx_model.write_signatures(AlbertConfig(**config), weights, {})
+  files = onnx_signatures.write_signatures(AlbertConfig(**config), weights, {})
   assert sorted(files) == SIGNATURES
   mask = small_models.INPUT_MASK
   feed = {key: value.astype(np.int32) for key, value in (
@@ -92,9 +92,9 @@ def test_every_kind_of_model_is_that_of_the_reference(name):
 
 
 def test_packages_that_are_missing(monkeypatch):
-  monkeypatch.setattr(onnx_model, "onnx", None)
+  monkeypatch.setattr(onnx_signatures, "onnx", None)
   with pytest.raises(InputError, match="requirements/onnx.txt"):
-    onnx_model.write_signatures(None, {}, {})
+    onnx_signatures.write_signatures(None, {}, {})
 
 
 @pytest.mark.parametrize("has_crf", [True, False])
@@ -106,7 +106,7 @@ def test_tokens_are_labelled_as_by_tensorflow(has_crf):
   weights["output_weights"] = 3 * weights["output_weights"]
   if has_crf:
     weights[crf.TRANSITIONS] = rng.normal(size=[5, 5]).astype(np.float32)
-  files = onnx_model.write_signatures(
+  files = onnx_signatures.write_signatures(
       AlbertConfig(**config), weights,
       {"labels": labels, "label_tokens": True})
   assert sorted(files) == sorted(["label_tokens"] + SIGNATURES[1:])
@@ -128,7 +128,7 @@ def test_tokens_are_labelled_as_by_tensorflow(has_crf):
     found, = runtime.run(None, {name: x[row:row + 1, :length]
                                 for name, x in feed.items()})
     np.testing.assert_array_equal(found[0], wanted[row, :length])
-  found, = session_of(onnx_model.quantize(files["label_tokens"])).run(
+  found, = session_of(onnx_signatures.quantize(files["label_tokens"])).run(
       None, feed)
   assert (found == wanted)[wanted > 0].mean() > 0.9
 
@@ -138,7 +138,7 @@ def test_spans_are_those_of_tensorflow(head):
   config = small_models.google_config()
   weights = dict(weights_of(config, 2),
                  **small_models.span_weights(config["hidden_size"], head))
-  files = onnx_model.write_signatures(AlbertConfig(**config), weights, {})
+  files = onnx_signatures.write_signatures(AlbertConfig(**config), weights, {})
   lengths = np.random.RandomState(4).randint(3, 10, [40, 1])
   mask = (np.arange(9) < lengths).astype(np.int32)
   feed = {"input_ids": np.random.RandomState(5).randint(0, 50, [40, 9]).astype(

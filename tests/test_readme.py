@@ -38,7 +38,7 @@ SMALL = {
         "--gradient_accumulation_steps=1", "--eval_batch_size=4",
         "--max_eval_steps=1"],
     "bench_pretrain.py": [
-        "--arms=ours", "--allocators=own", "--steps=1", "--batch_size=2"],
+        "--arms=plain,ours", "--allocators=own", "--steps=1", "--batch_size=2"],
     "bench_inference.py": [
         "--ways=session", "--lengths=32", "--batches=1", "--seconds=0.1"],
 }
