@@ -24,7 +24,7 @@ from util import errors  # noqa: E402
 
 
 class Runner:
-  """Predicts what it is told to, instead of finetuning.Runner."""
+  """A finetuning.Runner whose predictions are given."""
 
   predictions = None
 

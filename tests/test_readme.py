@@ -37,8 +37,7 @@ SMALL = {
         "--num_train_steps=2", "--num_warmup_steps=1", "--train_batch_size=4",
         "--gradient_accumulation_steps=1", "--eval_batch_size=4",
         "--max_eval_steps=1"],
-    "bench_pretrain.py": [
-        "--arms=plain,ours", "--allocators=own", "--steps=1", "--batch_size=2"],
+    "bench_pretrain.py": ["--allocators=own", "--steps=1", "--batch_size=2"],
     "bench_inference.py": [
         "--ways=session", "--lengths=32", "--batches=1", "--seconds=0.1"],
 }

@@ -185,7 +185,7 @@ class BeamSpan:
       float [B, K, S]; -1e30 where the mask is 0.
     """
     beams = starts.shape.as_list()[1]
-    # TFLite cannot gather in each text: in all of them, one after the other.
+    # From all texts as one: TFLite's gather has no batch dimensions.
     first = tf.expand_dims(tf.range(self._batch) * self._sequence, 1)
     states = tf.reshape(
         tf.gather(tf.reshape(self._x, [-1, self._hidden]), starts + first),
