@@ -54,6 +54,10 @@ flags.adopt_module_key_flags(model_flags)
 flags.DEFINE_string("output_dir", None, "Folder to make.")
 flags.DEFINE_bool("inspect", False, "Print layout, sizes and what is missing.")
 flags.DEFINE_bool("strip", False, "Write the weights without the optimizer's.")
+flags.DEFINE_integer("repeat_positions", None,
+                     "With --strip: the length that the model was trained on; "
+                     "later positions become copies of the earlier ones, from "
+                     "where they learn faster.", lower_bound=1)
 flags.DEFINE_bool("saved_model", False, "Write a SavedModel of any batch and "
                   "length, with all signatures.")
 flags.DEFINE_bool("tflite", False, "Write model.tflite, of one signature.")
@@ -306,6 +310,24 @@ def save_onnx(config, checkpoint, task, int8, folder):
     logging.info("%s.onnx: %.1f MB", name, len(content) / 1e6)
 
 
+def repeat_positions(weights, length):
+  """Makes later positions copies of the first ones; Longformer's beginning.
+
+  Source: arXiv:2004.05150, section 5.
+
+  Args:
+    weights: dict, name -> array; `bert/embeddings/position_embeddings`,
+      [P, E], is replaced.
+    length: int, positions that were trained, at most P.
+  """
+  name = "bert/embeddings/position_embeddings"
+  positions = weights[name]
+  if length > len(positions):
+    raise InputError("--repeat_positions=%d: the model has %d positions" % (
+        length, len(positions)))
+  weights[name] = positions[np.arange(len(positions)) % length]
+
+
 def copy_files(files, folder):
   """Copies files, name -> path, to a folder; returns their paths there."""
   paths = []
@@ -320,6 +342,8 @@ def main():
   ways = ("inspect", "strip", "saved_model", "tflite", "onnx")
   if sum(FLAGS[name].value for name in ways) != 1:
     raise InputError("give one of --" + ", --".join(ways))
+  if FLAGS.repeat_positions and not FLAGS.strip:
+    raise InputError("--repeat_positions needs --strip")
   checkpoint = checkpoints.find_checkpoint(FLAGS.init_checkpoint)
   files = predictor.find_files(FLAGS.init_checkpoint, FLAGS)
   config = modeling.load_config(files["config.json"]) if (
@@ -339,8 +363,11 @@ def main():
   with filesystem.whole_folder(FLAGS.output_dir) as folder:
     if FLAGS.strip:
       copy_files(files, folder)
+      weights = checkpoints.read_weights(checkpoint)
+      if FLAGS.repeat_positions:
+        repeat_positions(weights, FLAGS.repeat_positions)
       checkpoints.write_checkpoint(folder, os.path.basename(checkpoint),
-                               checkpoints.read_weights(checkpoint))
+                                   weights)
     elif FLAGS.saved_model:
       graph = Graph(config, checkpoint, task)
       with tempfile.TemporaryDirectory() as temporary:

@@ -233,6 +233,19 @@ def test_strip(model, tmp_path):
   assert (folder / data).stat().st_size * 2.9 < (model / data).stat().st_size
 
 
+def test_positions_are_repeated(model, tmp_path):
+  folder, _ = export(model, tmp_path, "--strip", "--repeat_positions=5")
+  old, new = [tf.train.load_checkpoint(str(path)) for path in (model, folder)]
+  for name in new.get_variable_to_shape_map():
+    found, wanted = new.get_tensor(name), old.get_tensor(name)
+    if name == "bert/embeddings/position_embeddings":
+      assert len(found) == len(wanted) > 11
+      for i, x in enumerate(found):
+        np.testing.assert_array_equal(x, wanted[i % 5])
+    else:
+      np.testing.assert_array_equal(found, wanted)
+
+
 def test_inspect(model):
   out, _ = succeed("export_model.py", "--inspect",
                    "--init_checkpoint=%s" % model)
@@ -279,6 +292,9 @@ def test_bad_input(model, tmp_path):
   assert out[0] == 1 and "0 is not a positive integer" in out[2]
   fails("give one of --inspect, --strip, --saved_model, --tflite", "--strip",
         "--tflite")
+  fails("--repeat_positions needs --strip", "--onnx", "--repeat_positions=5")
+  fails("--repeat_positions=999: the model has 512", "--strip",
+        "--repeat_positions=999")
   fail("exists already", "export_model.py", "--strip",
        "--init_checkpoint=%s" % model, "--output_dir=%s" % tmp_path)
   config = json.loads((model / "config.json").read_text())
