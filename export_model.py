@@ -56,8 +56,8 @@ flags.DEFINE_bool("inspect", False, "Print layout, sizes and what is missing.")
 flags.DEFINE_bool("strip", False, "Write the weights without the optimizer's.")
 flags.DEFINE_integer("repeat_positions", None,
                      "With --strip: the length that the model was trained on; "
-                     "later positions become copies of the earlier ones, from "
-                     "where they learn faster.", lower_bound=1)
+                     "later positions become copies of the earlier ones, and "
+                     "learn faster.", lower_bound=1)
 flags.DEFINE_bool("saved_model", False, "Write a SavedModel of any batch and "
                   "length, with all signatures.")
 flags.DEFINE_bool("tflite", False, "Write model.tflite, of one signature.")
@@ -311,7 +311,7 @@ def save_onnx(config, checkpoint, task, int8, folder):
 
 
 def repeat_positions(weights, length):
-  """Makes later positions copies of the first ones; Longformer's beginning.
+  """Makes later positions copies of the first ones, as Longformer does.
 
   Source: arXiv:2004.05150, section 5.
 
@@ -319,9 +319,12 @@ def repeat_positions(weights, length):
     weights: dict, name -> array; `bert/embeddings/position_embeddings`,
       [P, E], is replaced.
     length: int, positions that were trained, at most P.
+
+  Raises:
+    InputError: there are fewer positions.
   """
   name = "bert/embeddings/position_embeddings"
-  positions = weights[name]
+  positions = weights.get(name, ())
   if length > len(positions):
     raise InputError("--repeat_positions=%d: the model has %d positions" % (
         length, len(positions)))
