@@ -141,7 +141,9 @@ def test_only_questions_of_a_group_have_different_answers():
 
 
 @pytest.mark.slow
-def test_a_small_model_learns_the_idioms(tmp_path):
+@pytest.mark.parametrize("layout", [
+    {}, {"num_hidden_groups": 1}], ids=["albert_zh", "google"])
+def test_a_small_model_learns_the_idioms(layout, tmp_path):
   """A passage says which idioms it wants, and which of them in which blank."""
   rng = np.random.RandomState(1)
   for split in ("train", "dev", "test", "test1.0"):
@@ -160,7 +162,7 @@ def test_a_small_model_learns_the_idioms(tmp_path):
       write(tmp_path, split + "_answer.json", answers)
   (tmp_path / "small.json").write_text(json.dumps(dict(
       scripting.SIZES, hidden_size=32, intermediate_size=64,
-      initializer_range=0.1)))
+      initializer_range=0.1, **layout)))
   args = ["run_race.py", "--task_name=ChID",
           "--data_dir=file://%s" % tmp_path, VOCAB.replace("=", "=file://"),
           "--bert_config_file=file://%s" % (tmp_path / "small.json"),

@@ -96,14 +96,19 @@ def test_race(work):
             "id": "%s%d.txt" % (part, i), "article": "a b c " * 30,
             "questions": ["What?", "It is _ ."], "answers": ["A", "D"],
             "options": [["a", "b", "c", "d"], ["e", "f", "g", "h"]]}))
-  _, log = succeed(*choose(work, "race_out", "--task_name=race",
-                           "--data_dir=file://%s" % data, "--do_train",
-                           "--do_eval", "--num_train_epochs=1"))
+  args = ["--task_name=race", "--data_dir=file://%s" % data, "--do_train",
+          "--do_eval", "--num_train_epochs=1"]
+  _, log = succeed(*choose(work, "race_out", *args))
   assert "train: 16 questions" in log
   found = results(work / "race_out")
   assert found["eval_accuracy"] == pytest.approx(
       (6 * found["eval_accuracy_middle"] + 10 * found["eval_accuracy_high"]) /
       16)
+  # With other seeds next to it, the run is the same.
+  succeed(*choose(work, "race_runs", *args, "--num_seeds=2"))
+  assert results(work / "race_runs" / "rate_0.0005_seed_12345" / "best") == (
+      results(work / "race_out" / "best"))
+  assert (work / "race_runs" / "runs.tsv").read_text().count("mean") == 1
 
 
 ROW = {"question": "b", "choice": ["a", "b"], "answer": "a"}

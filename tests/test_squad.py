@@ -121,16 +121,21 @@ def test_cmrc_own_layout_and_answers_that_are_not_there(work):
                        "answers": ["北京"]}]}]
   path = work / "own.json"
   path.write_text(json.dumps(content))
-  _, log = succeed(*squad(
-      work, "own", "--task_name=CMRC2018", "--do_train", "--do_eval",
-      "--train_file=%s" % path, "--dev_file=%s" % path,
-      "--train_batch_size=1", "--num_train_epochs=2"))
+  args = ["--task_name=CMRC2018", "--do_train", "--do_eval",
+          "--train_file=%s" % path, "--dev_file=%s" % path,
+          "--train_batch_size=1", "--num_train_epochs=2"]
+  _, log = succeed(*squad(work, "own", *args))
   assert ("left out 2 question(s) whose answer is not in the passage: "
           "b, e") in log
   assert results(work / "own")["eval_total"] == 3
   predictions = json.loads((work / "own/dev_predictions.json").read_text())
   assert list(predictions) == ["a", "b", "e"]
   assert predictions["e"] == ""
+  # With other seeds next to it, the run is the same.
+  succeed(*squad(work, "runs", *args, "--num_seeds=2"))
+  assert results(work / "runs" / "rate_0.002_seed_12345" / "best") == (
+      results(work / "own" / "best"))
+  assert (work / "runs" / "runs.tsv").read_text().count("mean") == 1
 
 
 def test_bad_input(work):
