@@ -30,6 +30,10 @@ from util.errors import InputError
 FLAGS = flags.FLAGS
 flags.DEFINE_string("item", None, "Model or data set; see ITEMS.")
 flags.DEFINE_string("target", None, "Folder for its files.")
+flags.DEFINE_bool("or_starter", False, "Print the folder of the model: "
+                  "--target or, if it cannot be downloaded, the starter's.")
+
+STARTER = "albert_tiny_starter"
 
 # Something to download.
 #   files: names of the files it has, or globs.
@@ -224,8 +228,18 @@ def main():
   if FLAGS.item not in ITEMS:
     raise InputError("--item: unknown %r; known are %s" % (
         FLAGS.item, ", ".join(sorted(ITEMS))))
-  fetch(ITEMS[FLAGS.item], FLAGS.target)
+  try:
+    fetch(ITEMS[FLAGS.item], FLAGS.target)
+  except InputError:
+    if not FLAGS.or_starter:
+      raise
+    logging.warning("%s cannot be downloaded: %s, a small model made with this "
+                    "project, stands in for it", FLAGS.item, STARTER)
+    print(STARTER)
+    return
   logging.info("%s has %s", FLAGS.target, ", ".join(ITEMS[FLAGS.item].files))
+  if FLAGS.or_starter:
+    print(FLAGS.target)
 
 
 if __name__ == "__main__":

@@ -1,55 +1,59 @@
 #!/usr/bin/env bash
-# The whole road on the sample data in a few minutes, without a GPU:
-# text -> records -> pretrained model -> fine-tuned model -> similarity.
+# What the model that comes with this project knows and learns, on the sample
+# data, in a few minutes without a GPU. Everything made is in output/quickstart.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ./env.sh
 out=output/quickstart
 rm -rf "$out"
-model=(--bert_config_file=albert_config/albert_config_tiny_google.json)
-vocab=(--vocab_file=albert_config/vocab.txt)
-records=(--max_seq_length=64 --max_predictions_per_seq=10)
+starter=albert_tiny_starter
 
-echo "== 1/5 records from text"
+echo "== 1/4 the likeliest characters for [MASK]"
+"$PYTHON" predict_masked.py --model_dir=$starter --top_k=3 \
+  我[MASK]知道他在哪里。 一年有十二个[MASK]，春夏秋冬四个季节。 \
+  他从家里[MASK]出来，往学校走去。 爸爸的妈妈，我叫她奶[MASK]。
+
+echo "== 2/4 pretraining goes on with the sample text"
 for split in train heldout; do
-  "$PYTHON" create_pretraining_data.py "${vocab[@]}" "${records[@]}" \
+  "$PYTHON" create_pretraining_data.py --vocab_file=$starter/vocab.txt \
     --input_file=data/text_$split.txt --output_file=$out/$split.tfrecord \
-    --masked_lm_prob=0.15 --dupe_factor=10
+    --max_seq_length=128 --max_predictions_per_seq=19 --masked_lm_prob=0.15
 done
-
-echo "== 2/5 pretraining a tiny model from scratch, evaluated on held-out text"
-"$PYTHON" run_pretraining.py --do_train "${model[@]}" "${records[@]}" \
+"$PYTHON" run_pretraining.py --do_eval --init_checkpoint=$starter \
+  --input_file=$out/heldout.tfrecord --output_dir=$out/before
+"$PYTHON" run_pretraining.py --do_train --init_checkpoint=$starter \
   --input_file=$out/train.tfrecord --eval_input_file=$out/heldout.tfrecord \
-  --output_dir=$out/pretrained --optimizer=adamw --learning_rate=5e-4 \
-  --num_train_steps=300 --num_warmup_steps=30 --train_batch_size=16 \
-  --save_checkpoints_steps=100 --log_steps=20 --max_eval_steps=20
+  --output_dir=$out/pretrained --optimizer=adamw --learning_rate=1e-4 \
+  --num_train_steps=100 --num_warmup_steps=10 --train_batch_size=16 \
+  --save_checkpoints_steps=50 --log_steps=20
 
-echo "== 3/5 fine-tuning on sentence pairs"
-"$PYTHON" run_classifier.py --task_name=lcqmc --data_dir=data/pairs \
-  --do_train --do_eval --do_predict "${model[@]}" "${vocab[@]}" \
-  --init_checkpoint=$out/pretrained --output_dir=$out/pairs \
-  --max_seq_length=48 --train_batch_size=16 --learning_rate=5e-5 \
-  --num_train_epochs=12 --save_checkpoints_steps=80 --log_steps=20
+echo "== 3/4 topics of short texts, from the starter weights and from scratch"
+topics() { # folder to make, flags
+  "$PYTHON" run_classifier.py --task_name=tsv --data_dir=data/topics \
+    --do_train --do_eval --do_predict --output_dir="$out/$1" \
+    --max_seq_length=80 --train_batch_size=16 --num_train_epochs=8 \
+    --learning_rate=1e-4 --save_checkpoints_steps=60 --log_steps=60 "${@:2}"
+}
+topics topics --init_checkpoint=$starter
+topics scratch --vocab_file=$starter/vocab.txt \
+  --bert_config_file=albert_config/albert_config_tiny_google.json
 
-echo "== 4/5 similarity of three pairs (0 different, 1 the same meaning)"
-"$PYTHON" similarity.py --model_dir=$out/pairs/best <<'PAIRS'
-怎么办理银行卡	银行卡如何办理
-今天会下雨吗	今天有雨吗
-今天会下雨吗	红烧肉怎么做
-PAIRS
+echo "== 4/4 sentences that say the same, by the starter weights"
+"$PYTHON" similarity.py --unsupervised --model_dir=$starter \
+  --reference_file=data/text_train.txt --input_file=data/alike.tsv \
+  --output_file=$out/alike.tsv
+sort -rn $out/alike.tsv
 
-echo "== 5/5 summary"
-cat <<SUMMARY
-made in $out:
-  train.tfrecord, heldout.tfrecord  pretraining records
-  pretrained/                       checkpoints, eval_history.tsv, best/
-  pairs/                            fine-tuned: best/, test_results.tsv
-held-out text, step by step (a model that knows nothing has a masked-LM loss of
-9.96, the logarithm of 21,128):
-$(cut -f 1,3-6 $out/pretrained/eval_history.tsv)
-sentence pairs, dev accuracy of the best checkpoint:
-  $(grep eval_accuracy $out/pairs/best/eval_results.txt)
-So little text teaches frequencies and not much more: scores near 0.5 are what
-to expect. Next: your own text with create_pretrain_data.sh and
-run_pretraining.sh, or a released model and LCQMC with run_classifier_lcqmc.sh.
-SUMMARY
+accuracy() { awk '/accuracy = / { printf "%.3f", $3 }' "$out/$1"; }
+echo "== in short
+held-out sample text      masked-LM loss  accuracy
+$(awk '
+  /masked_lm_/ { value[FILENAME, $1] = $3 }
+  END { for (i = 1; i < ARGC; i++)
+    printf "  %s the training    %.2f            %.3f\n", i == 1 ? "before" : "after ",
+      value[ARGV[i], "masked_lm_loss"], value[ARGV[i], "masked_lm_accuracy"] }' \
+  $out/before/eval_results.txt $out/pretrained/eval_results.txt)
+six topics                dev accuracy    test accuracy
+  from the starter        $(accuracy topics/best/eval_results.txt)           $(accuracy topics/test_results.txt)
+  from scratch            $(accuracy scratch/best/eval_results.txt)           $(accuracy scratch/test_results.txt)
+All of it is in $out. Next: your own data, by (a), (b) and (c) of README.md."

@@ -4,9 +4,10 @@
 #   bash run_classifier_clue.sh                   the whole board
 #   bash run_classifier_clue.sh tnews csl         these
 # The tasks: afqmc tnews iflytek ocnli cmnli wsc (or cluewsc2020) csl cmrc2018
-# chid c3. What is not there is downloaded. Flags of run_classifier.py,
-# run_squad.py (cmrc2018) and run_race.py (chid, c3) may follow.
-#   MODEL_DIR  folder of the checkpoint (default albert_tiny, see download.py)
+# chid c3. What is not there is downloaded; albert_tiny_starter stands in for a
+# model that cannot be. Flags of run_classifier.py, run_squad.py (cmrc2018) and
+# run_race.py (chid, c3) may follow.
+#   MODEL_DIR  folder of a checkpoint, instead of albert_tiny
 #   CLUE_DATA  folder with a folder for each task (default data/clue); with a
 #              folder diagnostics, ocnli and cmnli predict test.json in there
 #   OUTPUT     folder for a folder of each task (default output/clue)
@@ -35,9 +36,9 @@ done
   tasks=(afqmc tnews iflytek ocnli cmnli wsc csl cmrc2018 chid c3)
 
 source ./env.sh
-model=${MODEL_DIR:-albert_tiny} data=${CLUE_DATA:-data/clue}
-out=${OUTPUT:-output/clue}
-"$PYTHON" download.py --item=albert_tiny --target="$model"
+data=${CLUE_DATA:-data/clue} out=${OUTPUT:-output/clue} model=${MODEL_DIR-}
+[[ -n $model ]] || model=$("$PYTHON" download.py --or_starter \
+  --item=albert_tiny --target=albert_tiny)
 for task in "${tasks[@]}"; do
   "$PYTHON" download.py --item="$task" --target="$data/$task"
 done

@@ -336,13 +336,11 @@ def tnews(work):
 
 
 def test_clue_in_one_command(work, fine_tuned):
-  """Model and data come from a server; a checkpoint without `checkpoint`."""
+  """The data comes from a server; a checkpoint without `checkpoint`."""
   site = work / "site"
   site.mkdir()
-  with zipfile.ZipFile(str(site / "albert_tiny.zip"), "w") as writer:
-    for path in (fine_tuned[0] / "best").iterdir():
-      if path.name not in ("checkpoint", "task.json"):
-        writer.write(str(path), "albert_tiny/" + path.name)
+  shutil.copytree(str(fine_tuned[0] / "best"), str(work / "released"),
+                  ignore=shutil.ignore_patterns("checkpoint", "task.json"))
   content = {
       "tnews": {"id": 3, "sentence": "a", "label": "100"},
       "wsc": {"text": "ab", "label": "true", "target": {
@@ -360,8 +358,8 @@ def test_clue_in_one_command(work, fine_tuned):
   done = subprocess.run(
       ["bash", str(ROOT / "run_classifier_clue.sh"), "tnews", "cluewsc2020",
        "--num_train_epochs=1", "--max_seq_length=32"],
-      env=dict(os.environ, ALBERT_MODEL_URL=address, CLUE_DATA_URL=address,
-               no_proxy="*", MODEL_DIR=str(work / "fetched"),
+      env=dict(os.environ, CLUE_DATA_URL=address, no_proxy="*",
+               MODEL_DIR=str(work / "released"),
                CLUE_DATA=str(work / "clue"), OUTPUT=str(work / "clue_out"),
                ALBERT_PLATFORM="tf" + tf.__version__[0],
                TF_CPP_MIN_LOG_LEVEL="2"),

@@ -9,6 +9,8 @@ import threading
 import zipfile
 
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
 import download
 from util import errors
@@ -178,3 +180,16 @@ def test_no_network(tmp_path):
   with pytest.raises(errors.InputError, match=(
       r"put a.txt into .*, or set SOME_URL to an address .*refused")):
     download.fetch(nothing, str(tmp_path))
+
+
+@pytest.mark.parametrize("there", [[], ["a.ckpt.index", "a.ckpt.data-0"]])
+def test_the_starter_weights_stand_in(tmp_path, monkeypatch, capsys, there):
+  for name in there:
+    (tmp_path / name).write_bytes(b"")
+  monkeypatch.setenv("ALBERT_MODEL_URL", "http://127.0.0.1:9/a.zip")
+  with flagsaver.flagsaver():
+    flags.FLAGS(["download.py", "--item=albert_tiny", "--or_starter",
+                 "--target=%s" % tmp_path])
+    download.main()
+  assert capsys.readouterr().out.strip() == (
+      str(tmp_path) if there else "albert_tiny_starter")

@@ -291,6 +291,30 @@ def test_tiny_in_8_bits(layout, tmp_path, batch):
   assert np.corrcoef(logits.ravel(), expected.ravel())[0, 1] > 0.98
 
 
+@pytest.mark.slow
+def test_a_fine_tuned_model_in_8_bits(tmp_path):
+  """The starter weights after three epochs, on 240 texts they have not seen."""
+  topics = ROOT / "data" / "topics"
+  succeed("run_classifier.py", "--task_name=tsv", "--data_dir=%s" % topics,
+          "--init_checkpoint=%s" % (ROOT / "albert_tiny_starter"),
+          "--output_dir=%s" % tmp_path, "--do_train", "--num_train_epochs=3",
+          "--max_seq_length=64", "--train_batch_size=16",
+          "--learning_rate=1e-4")
+  texts = [(line.split("\t")[1], None) for name in ("dev.tsv", "test.tsv")
+           for line in (topics / name).read_text(
+               encoding="utf-8").splitlines()[1:]]
+  wanted = engines.load("tensorflow", str(tmp_path)).classify(
+      max_seq_length=64).predict(texts)
+  for flags, mean, labels in (([], 1e-6, 1), (["--int8"], 0.02, 0.99)):
+    folder = str(tmp_path / ("exported" + "".join(flags)))
+    succeed("export_model.py", "--onnx", "--init_checkpoint=%s" % tmp_path,
+            "--output_dir=%s" % folder, *flags)
+    found = engines.load("onnx", folder).classify(
+        max_seq_length=64).predict(texts)
+    assert np.abs(found - wanted).mean() <= mean
+    assert np.mean(found.argmax(1) == wanted.argmax(1)) >= labels
+
+
 PAIRS = [("怎么办理银行卡", "银行卡如何办理"), ("今天会下雨吗", "上海"),
          ("北京", "中国的首都是北京，上海是最大的城市")]
 MASKED = ["中国的首[MASK]是北京", "[MASK]海[MASK]"]

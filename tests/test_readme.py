@@ -43,7 +43,7 @@ SMALL = {
 }
 
 # In the output of similarity.py and in results.
-SCORE = r"\d\.\d+(\tsame|\tdifferent)?"
+SCORE = r"\d+\.\d+(\tsame|\tdifferent)?"
 NEEDS = {"TensorFlow 2": not tf.__version__.startswith("1.")}
 
 
@@ -88,6 +88,7 @@ def write_models(tree):
     if name.startswith("albert_"):
       (tree / name).symlink_to(
           "model_google" if name.endswith("_google") else "model")
+  (tree / "albert_tiny_starter").symlink_to("model_google")
 
 
 def write_data(tree):
@@ -208,12 +209,12 @@ def output_of(done, word):
 
 def test_readme(tree, readme):
   sample, = [text for _, _, text in blocks("README.md")
-             if text.startswith("== 4/5")]
+             if text.startswith("== 1/4")]
   shown = output_of(readme, "bash quickstart.sh")
-  for line in sample.splitlines():
-    # Scores are different and, where steps are few, the rows of checkpoints.
-    if line != "..." and not re.match(r"\d00\t", line):
-      assert re.sub(SCORE, "", line) in re.sub(SCORE, "", shown)
+  for line in sample.replace("...\n", "").splitlines():
+    # What weights say is left out: these are random.
+    text = line.split("\t1\t")[0]
+    assert re.sub(SCORE, "", text) in re.sub(SCORE, "", shown)
   records = tree / "output" / "pretrain"
   assert len(list((records / "train").glob("*.tfrecord"))) == 10
   assert len(list((records / "heldout").glob("*.tfrecord"))) == 1
@@ -252,7 +253,7 @@ def test_eight_gpus(tree):
 
 @pytest.mark.parametrize("name", [
     path.name for path in sorted((ROOT / "docs").glob("*.md"))
-    if path.name != "deployment.md"])
+    if path.name not in ("deployment.md", "README_zh.md")])
 @pytest.mark.usefixtures("readme")
 def test_document(name, tree):
   assert run("docs/" + name, tree)
@@ -263,13 +264,14 @@ def test_the_two_readmes_are_equals():
     return [(comment, re.sub(" +# .*", "", text)) if language else text
             for comment, language, text in blocks(path)]
 
-  assert commands("README.md") == commands("README_zh.md")
-  for path in ("README.md", "README_zh.md"):
+  assert commands("README.md") == commands("docs/README_zh.md")
+  for path in ("README.md", "docs/README_zh.md"):
     assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= 300
 
 
-@pytest.mark.parametrize("path", ["README.md", "README_zh.md"] + [
-    "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("path", [
+    "README.md", "albert_tiny_starter/MODEL_CARD.md"] + [
+        "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md"))])
 def test_what_a_document_names_is_there(path):
   text = (ROOT / path).read_text(encoding="utf-8")
   for comment, language, block in blocks(path):

@@ -1,0 +1,29 @@
+"""The starter weights know what their card says."""
+
+import csv
+import re
+
+from scripting import ROOT
+
+from predict_masked import MaskedPredictor
+
+STARTER = ROOT / "albert_tiny_starter"
+
+
+def test_sentences_of_the_card():
+  card = (STARTER / "MODEL_CARD.md").read_text(encoding="utf-8")
+  rows = re.findall(r"^\| (\S*\[MASK\]\S*) \| (\S) \| (.*) \|$", card, re.M)
+  with open(str(ROOT / "data" / "cloze.tsv"), encoding="utf-8") as reader:
+    sentences = list(csv.reader(reader, delimiter="\t"))[1:]
+  assert [[text, answer] for text, answer, _ in rows] == sentences
+  filled = MaskedPredictor(str(STARTER)).predict([row[0] for row in rows])
+  assert [" ".join(token for token, _ in masks[0]) for masks in filled] == [
+      likeliest for _, _, likeliest in rows]
+
+
+def test_size():
+  """Weights alone: no optimizer, no graph, no copy of the vocabulary."""
+  sizes = [path.stat().st_size for path in STARTER.iterdir()
+           if not path.is_symlink()]
+  assert sum(sizes) <= 17e6
+  assert (STARTER / "vocab.txt").is_symlink()
