@@ -76,7 +76,7 @@ class OnnxModel:
     outputs = ["%s_%d_%d" % (kind, self._num_nodes, number)
                for number in range(num_outputs)]
     self._nodes.append(onnx.helper.make_node(
-        kind, inputs, outputs, **attributes,
+        kind, inputs, outputs, name=outputs[0], **attributes,
         domain="com.microsoft" if kind in _MICROSOFT else ""))
     return outputs
 
