@@ -230,11 +230,11 @@ def main():
         FLAGS.item, ", ".join(sorted(ITEMS))))
   try:
     fetch(ITEMS[FLAGS.item], FLAGS.target)
-  except InputError:
+  except InputError as error:
     if not FLAGS.or_starter:
       raise
-    logging.warning("%s cannot be downloaded: %s, a small model made with this "
-                    "project, stands in for it", FLAGS.item, STARTER)
+    logging.warning("%s; %s, a small model made with this project, stands in "
+                    "for it", error, STARTER)
     print(STARTER)
     return
   logging.info("%s has %s", FLAGS.target, ", ".join(ITEMS[FLAGS.item].files))
