@@ -93,29 +93,20 @@ def write_models(tree):
 
 def write_data(tree):
   """Writes what the commands read: texts, pairs and a few rows of each task."""
-  (tree / "my_text").mkdir()
   (tree / "more_text").mkdir()
-  shutil.copy(str(tree / "data" / "text_train.txt"),
-              str(tree / "my_text" / "all.txt"))
-  shutil.copy(str(tree / "data" / "text_heldout.txt"),
-              str(tree / "my_heldout.txt"))
-  subprocess.run("gzip -c my_heldout.txt >more_text/a.gz", shell=True,
+  subprocess.run("gzip -c data/text_heldout.txt >more_text/a.gz", shell=True,
                  check=True, cwd=str(tree))
   shutil.copytree(str(tree / "data" / "pairs"), str(tree / "data" / "lcqmc"))
-  (tree / "my_data").mkdir()
   (tree / "my_scores").mkdir()
   (tree / "my_reviews").mkdir()
   for split in ("train", "dev", "test"):
     rows = (tree / "data" / "pairs" / (split + ".txt")).read_text(
         encoding="utf-8").splitlines()
-    for folder, label in (("my_data", "label"), ("my_scores", "score")):
-      (tree / folder / (split + ".tsv")).write_text("\n".join(
-          ["text_a\ttext_b\t" + label] + rows), encoding="utf-8")
+    (tree / "my_scores" / (split + ".tsv")).write_text("\n".join(
+        ["text_a\ttext_b\tscore"] + rows), encoding="utf-8")
     (tree / "my_reviews" / (split + ".jsonl")).write_text("".join(
         json.dumps(dict(zip(("title", "body", "stars"), row.split("\t")))) +
         "\n" for row in rows))
-  (tree / "my_pairs.tsv").write_text("\n".join(
-      row.rsplit("\t", 1)[0] for row in rows), encoding="utf-8")
 
   wsc = {"span1_index": 0, "span1_text": "甲", "span2_index": 1,
          "span2_text": "他"}

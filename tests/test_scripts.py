@@ -38,6 +38,20 @@ def work(tmp_path_factory):
   return folder
 
 
+@pytest.mark.parametrize("script", sorted(
+    path.name for path in ROOT.glob("*.py")))
+def test_a_script_starts_without_optional_packages(script, tmp_path):
+  (tmp_path / "start.py").write_text("""
+import runpy, sys
+for name in ("apache_beam", "horovod", "matplotlib", "onnx", "onnxruntime",
+             "psutil", "sklearn", "torch", "transformers"):
+  sys.modules[name] = None  # an import of it fails
+sys.path.insert(0, sys.argv[1])
+runpy.run_path("%s/%s" % tuple(sys.argv[1:]))
+""")
+  succeed(tmp_path / "start.py", ROOT, script)
+
+
 def create_data(output_dir, *args):
   return ["create_pretraining_data.py", VOCAB, *LENGTHS,
           "--input_file=%s" % (ROOT / "data" / "text_*.txt"),

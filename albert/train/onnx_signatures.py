@@ -13,7 +13,7 @@ try:
   import onnx
   from onnxruntime import quantization
 
-  from albert.train.onnx_model import MASKED_LM, OnnxModel, Output
+  from albert.train.onnx_model import OnnxModel, Output
 except ImportError:  # optional extras
   onnx = None
 
@@ -204,7 +204,8 @@ _SIGNATURES = {
               _spans),
     "encode": (["bert/pooler/dense/kernel"], None, _encode),
     "sentence_vector": (["bert/pooler/dense/kernel"], None, _sentence_vector),
-    "masked_lm": ([MASKED_LM + "output_bias"], _masked_tokens, _masked_lm),
+    "masked_lm": (["cls/predictions/output_bias"], _masked_tokens,
+                  _masked_lm),
     "sentence_order": (["cls/seq_relationship/output_bias"], _first_token,
                        _sentence_order)}
 
