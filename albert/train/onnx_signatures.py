@@ -241,7 +241,7 @@ def write_signatures(config, weights, task):
 
 
 def quantize(content):
-  """Returns the bytes of a file with weights of 8 bits.
+  """Returns the bytes of a file with weights of 8 bits, 7 of them used.
 
   Activations are quantized as they come, with a range of their own. What the
   activation function of a layer returns has too wide a range for that: more
@@ -261,7 +261,8 @@ def quantize(content):
     standard_logging.disable(standard_logging.WARNING)
     quantization.quantize_dynamic(
         source, target, per_channel=True,
-        nodes_to_exclude=activated,
+        # Without VNNI, sums of products with 8 full bits are clipped.
+        reduce_range=True, nodes_to_exclude=activated,
         extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})
     standard_logging.disable(standard_logging.NOTSET)
     model = onnx.load(str(target))
