@@ -20,7 +20,7 @@ for flag in "$@"; do
 done
 case ${PRESET:-published} in
   published)
-    flags=(--do_whole_word_mask --max_seq_length=512
+    flags=(--masking=word --max_seq_length=512
       --max_predictions_per_seq=51 --masked_lm_prob=0.10 --dupe_factor=10) ;;
   two_cores)
     flags=(--masking=token --max_seq_length=64 --max_predictions_per_seq=25

@@ -8,6 +8,7 @@ seed alone.
 """
 
 import collections
+import fnmatch
 import hashlib
 import json
 import os
@@ -38,18 +39,20 @@ def define_flags():
                       "Folder for --num_output_shards record files, instead "
                       "of --output_file.")
   flags.DEFINE_integer("num_output_shards", 10,
-                       "Record files to write into --output_dir.")
+                       "Record files to write into --output_dir.",
+                       lower_bound=1)
   flags.DEFINE_integer("num_workers", None,
                        "Processes to use; all cores by default. The records "
-                       "are the same whatever their number.")
+                       "are the same whatever their number.", lower_bound=1)
   flags.DEFINE_integer("shard_characters", 500000,
-                       "Text that a process handles at a time.")
+                       "Text that a process handles at a time.", lower_bound=1)
   flags.DEFINE_bool("non_chinese", False,
                     "Take whole words from spaces and pieces, not from jieba.")
   flags.DEFINE_string("user_dict", None,
                       "Words of your own for jieba, a file in jieba's format.")
-  flags.DEFINE_enum("masking", "word", ["token", "word", "ngram"],
-                    "Mask single tokens, whole words, or runs of whole words.")
+  flags.DEFINE_enum("masking", None, ["token", "word", "ngram"],
+                    "Mask single tokens, whole words (the default), or runs "
+                    "of whole words.")
   flags.DEFINE_bool("do_whole_word_mask", None,
                     "Alias: true is --masking=word, false --masking=token.")
   flags.DEFINE_integer("ngram", 3,
@@ -64,8 +67,10 @@ def define_flags():
   flags.DEFINE_integer("dupe_factor", 10,
                        "Passes over the text, each masked differently.")
   flags.DEFINE_float("short_seq_prob", 0.1,
-                     "Share of records made shorter than they could be.")
-  flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
+                     "Share of records made shorter than they could be.",
+                     lower_bound=0, upper_bound=1)
+  flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.",
+                       lower_bound=0, upper_bound=2**32 - 1)
   flags.DEFINE_bool("per_token_replacement", False,
                     "Draw [MASK] / random / unchanged for each token of a "
                     "masked word rather than once for the word.")
@@ -95,16 +100,22 @@ def create_settings(options, tokenizer):
   for i, token in enumerate(tokens):
     if len(token) == 1 and tokenization.is_chinese(token):
       inner_labels[i] = ids.get("##" + token, i)
+  replacements = np.array([i for i, token in enumerate(tokens)
+                           if not special.match(token)], np.int32)
+  if not replacements.size:
+    raise InputError("the vocabulary has only special tokens")
   values = {name: getattr(options, name) for name in Settings._fields
             if hasattr(options, name)}
-  if options.do_whole_word_mask is not None:
-    values["masking"] = "word" if options.do_whole_word_mask else "token"
+  alias = {None: None, True: "word", False: "token"}[options.do_whole_word_mask]
+  if alias and options.masking not in (None, alias):
+    raise InputError(
+        "--do_whole_word_mask=%s is --masking=%s, but --masking=%s is given "
+        "too" % (options.do_whole_word_mask, alias, options.masking))
+  values["masking"] = options.masking or alias or "word"
   return Settings(
       cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id,
       mask_id=tokenizer.mask_id, inner_labels=inner_labels,
-      replacements=np.array([i for i, token in enumerate(tokens)
-                             if not special.match(token)], np.int32),
-      **values)
+      replacements=replacements, **values)
 
 
 def create_segmenter(options, tokenizer):
@@ -115,7 +126,11 @@ def create_segmenter(options, tokenizer):
     jieba.initialize()
     if options.user_dict:
       with filesystem.open_binary(options.user_dict) as reader:
-        jieba.load_userdict(reader)
+        try:
+          jieba.load_userdict(reader)
+        except ValueError as error:
+          raise InputError("--user_dict %s: %s" % (
+              options.user_dict, error)) from error
   return corpus.Segmenter(tokenizer, use_jieba)
 
 
@@ -156,10 +171,10 @@ def report(counts, settings):
       found = [counts["%s_%d" % (kind, n)]
                for n in range(1, settings.ngram + 1)]
       rows.append(("n-grams " + kind, ", ".join(
-          "%d: %.2f%%" % (n, 100.0 * count / sum(found))
+          "%d: %.2f%%" % (n, 100.0 * count / max(1, sum(found)))
           for n, count in enumerate(found, 1))))
     rows.append(("n-grams clipped", "%.2f%%" % (
-        100.0 * counts["clipped"] / sum(found))))
+        100.0 * counts["clipped"] / max(1, sum(found)))))
   rows += [
       ("dropped tokens", "%d, %.3f%%, of documents of a single sentence"
        % (counts["dropped_tokens"], 100.0 * counts["dropped_tokens"] / (
@@ -169,6 +184,29 @@ def report(counts, settings):
       ("invalid bytes", "%d, not UTF-8" % counts["invalid_bytes"])]
   for row in rows:
     logging.info("%18s  %s", *row)
+  if counts["label_1"] in (0, made):
+    logging.warning("all records have the same label: the sentence task "
+                    "cannot be learnt from them")
+
+
+def check_outputs(outputs, inputs):
+  """Refuses to write over the text, or beside the records of other files."""
+  for path in outputs:
+    if any(filesystem.is_same(path, text) for text in inputs):
+      raise InputError("--output_file %s is also an --input_file" % path)
+  if FLAGS.output_dir and filesystem.exists(FLAGS.output_dir):
+    names = fnmatch.filter(tf.io.gfile.listdir(FLAGS.output_dir),
+                           "part-*-of-*.tfrecord")
+    others = set(names) - set(map(os.path.basename, outputs))
+    if others:
+      raise InputError(
+          "--output_dir %s has the records of another run (%s): remove them, "
+          "or choose a different folder" % (FLAGS.output_dir, min(others)))
+
+
+def remove(paths):
+  for path in filter(filesystem.exists, paths):
+    tf.io.gfile.remove(path)
 
 
 def run_beam(reader, maker):
@@ -203,6 +241,7 @@ def main():
     outputs = [path for path in FLAGS.output_file.split(",") if path]
     described = [path + ".json" for path in outputs]
   paths = records.expand_patterns(FLAGS.input_file, "input_file")
+  check_outputs(outputs, paths)
   tokenizer = tokenization.create_tokenizer(
       FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
   settings = create_settings(FLAGS, tokenizer)
@@ -221,7 +260,13 @@ def main():
       create_segmenter(FLAGS, tokenizer), settings, shards.count_buckets(
           sum(stat.length for stat in stats), settings, len(outputs)), folder)
   if FLAGS.beam_runner:
+    remove(described)
     run_beam(reader, maker)
+    try:
+      records.check_records(outputs, [])
+    except InputError:
+      remove(outputs)
+      raise
     filesystem.write_json(described[0], description)
     return
 
@@ -235,6 +280,7 @@ def main():
         "--input_file %s: no text to make a record of" % FLAGS.input_file
         if not counts["records"] else "%d records are too few for %d files" % (
             counts["records"], len(outputs)))
+  remove(described)
   shards.write_outputs(maker, num_shards, counts["records"], outputs,
                        num_workers)
   counts += reader.counts

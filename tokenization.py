@@ -1,6 +1,7 @@
 """WordPiece and SentencePiece tokenizers, packing and truncation of pairs."""
 
 import difflib
+import functools
 import re
 import unicodedata
 
@@ -149,6 +150,7 @@ def is_punctuation(char):
           123 <= code <= 126 or unicodedata.category(char).startswith("P"))
 
 
+@functools.lru_cache(maxsize=None)  # there are 1,114,112 characters
 def is_joined(char):
   """Whether `char` makes one basic token with neighbours of its kind."""
   return not (is_chinese(char) or is_punctuation(char) or char.isspace())

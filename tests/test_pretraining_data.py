@@ -420,6 +420,29 @@ def test_nsp_takes_the_second_half_from_another_document(documents, tokenizer):
   assert abs(np.mean(labels) - 0.5) < 2.5 / np.sqrt(len(labels))
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("extra", [-1, 0, 1, corpus.LONGEST_LINE])
+def test_a_long_last_line_is_read(tmp_path, extra, end):
+  text = "好" * (corpus.LONGEST_LINE + extra)
+  (tmp_path / "a.txt").write_bytes(("开头\n" + text + end).encode())
+  (document,) = corpus.TextReader([str(tmp_path / "a.txt")]).documents()
+  assert document[0] == "开头" and "".join(document[1:]) == text
+
+
+def test_a_long_run_of_one_basic_token(segmenter, tokenizer):
+  line = "カタカナ😀の" * 1500
+  ids, words, _ = segmenter.segment(line)
+  assert ids == tokenizer.convert_tokens_to_ids(tokenizer.tokenize_plain(line))
+  assert words == [0]
+
+
+def test_short_documents_do_not_make_large_shards(tmp_path):
+  (tmp_path / "chat.txt").write_text("好。\n行。\n\n" * 3000, encoding="utf-8")
+  sizes = [len(shard) for shard in corpus.TextReader(
+      [str(tmp_path / "chat.txt")], shard_characters=256 * 1000).shards()]
+  assert sizes == [1000] * 3
+
+
 def test_difficult_text(tmp_path, segmenter):
   long_line = "，".join("第%d个词" % i for i in range(60000))
   (tmp_path / "a.txt").write_bytes(

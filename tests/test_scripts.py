@@ -1,5 +1,6 @@
 """The scripts, started as a user starts them, on a small model."""
 
+import gzip
 import json
 import os
 import random
@@ -237,7 +238,37 @@ def test_bad_input_to_data_creation(work):
        "--input_file=%s" % (work / "blank.txt"), *args)
   fail("--input_file: no file matches .*absent", "create_pretraining_data.py",
        "--input_file=%s" % (work / "absent"), *args)
-  assert not list(work.glob("none*"))
+  (work / "cut.txt.gz").write_bytes(gzip.compress(os.urandom(10000))[:-2000])
+  fail("cut.txt.gz: damaged, or not a text file", "create_pretraining_data.py",
+       "--input_file=%s" % (work / "cut.txt.gz"), *args)
+  os.mkfifo(work / "pipe")
+  writer = os.open(work / "pipe", os.O_RDWR)
+  fail("pipe: not a regular file", "create_pretraining_data.py",
+       "--input_file=%s" % (work / "pipe"), *args)
+  os.close(writer)
+  fail("--do_whole_word_mask=True is --masking=word, but --masking=ngram",
+       *create_data(work / "none"), "--do_whole_word_mask", "--masking=ngram")
+  (work / "latin.txt").write_bytes(b"\xe9\n")
+  fail("user_dict .*latin.txt: .*utf", *create_data(work / "none"),
+       "--user_dict=%s" % (work / "latin.txt"))
+  assert not list(work.glob("none*.tfrecord"))
+  fail("is also an --input_file", "create_pretraining_data.py", VOCAB,
+       "--input_file=%s" % (work / "blank.txt"),
+       "--output_file=%s" % (work / ".." / work.name / "blank.txt"))
+  assert (work / "blank.txt").read_text() == "\n \n"
+
+
+def test_a_folder_has_the_records_of_one_run(work, data_of_one_worker):
+  folder = work / "again"
+  args = create_data(folder, "--dupe_factor=1")
+  succeed(*args)
+  before = content(folder)
+  fail("again has the records of another run .part-00000-of-00003.tfrecord",
+       *args, "--num_output_shards=2")
+  assert content(folder) == before
+  succeed(*args, "--random_seed=2")
+  after = content(folder)
+  assert after.keys() == before.keys() and after != before
 
 
 def test_bad_input_to_pretraining(work, pretrained):

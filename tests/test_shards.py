@@ -80,6 +80,28 @@ def test_batches_are_as_mixed_as_a_perfect_shuffle(tmp_path, num_outputs):
     assert abs((tenth < 0.7 * total).mean() - 0.7) < 0.03
 
 
+class FailingMaker(NumberMaker):
+  """Cannot read its last bucket."""
+
+  def read_bucket(self, num_shards, bucket):
+    if bucket == self._num_buckets - 1:
+      raise OSError(28, "No space left on device")
+    return super().read_bucket(num_shards, bucket)
+
+
+def test_outputs_appear_together_or_not_at_all(tmp_path):
+  maker = FailingMaker(7, str(tmp_path))
+  num_shards, counts = shards.make_shards(NumberReader(), maker, 2)
+  paths = [tmp_path / ("out-%d" % i) for i in range(3)]
+  for path in paths:
+    path.write_text("before")
+  with pytest.raises(OSError, match="No space left on device: .*out-"):
+    shards.write_outputs(maker, num_shards, counts["records"],
+                         [str(path) for path in paths], 2)
+  assert [path.read_text() for path in paths] == ["before"] * 3
+  assert not list(tmp_path.glob("*.tmp"))
+
+
 def records_of(path):
   return [tf.train.Example.FromString(record).features.feature[
       "passage"].int64_list.value[0] for record in tf.io.tf_record_iterator(

@@ -153,9 +153,11 @@ def whole_file(path):
   try:
     yield unfinished
     gfile.rename(unfinished, path, overwrite=True)
-  except BaseException:
+  except BaseException as error:
     if gfile.exists(unfinished):
       gfile.remove(unfinished)
+    if isinstance(error, OSError) and not error.filename:
+      error.filename = path  # for instance of a full disk
     raise
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from util import filesystem
+from util.errors import InputError
 
 
 class MakeRecords(beam.DoFn):
@@ -59,9 +60,16 @@ def run(runner, options, reader, make_records, seed, output_dir, num_outputs):
     seed: int, of the order.
     output_dir: str.
     num_outputs: int, record files to write.
+
+  Raises:
+    InputError: Beam does not know the runner.
   """
-  options = PipelineOptions(shlex.split(options), runner=runner)
-  with beam.Pipeline(options=options) as pipeline:
+  try:
+    pipeline = beam.Pipeline(options=PipelineOptions(
+        shlex.split(options), runner=runner))
+  except ValueError as error:
+    raise InputError("--beam_runner, --beam_options: %s" % error) from error
+  with pipeline:
     _ = (pipeline
          | beam.Create([reader])
          | beam.FlatMap(lambda reader: enumerate(reader.shards()))

@@ -7,6 +7,7 @@ import io
 import itertools
 import math
 import re
+import zlib
 
 import jieba
 import jieba.finalseg
@@ -15,6 +16,7 @@ import tensorflow.compat.v1 as tf
 
 import tokenization
 from util import filesystem
+from util.errors import InputError
 
 # A document's tokens: `ids` int32 [T]; where in [0, T) words begin, `words`
 # int32 [...], 0 first; where in (0, T) clauses and sentences begin, `clauses`
@@ -29,6 +31,7 @@ _CLAUSE_END = re.compile(
 
 _CACHE_SIZE = 30000  # words; memory must not grow with the text
 LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
+_DOCUMENT_COST = 256  # characters; records of a short one are mostly padding
 
 
 class WordCutter:
@@ -157,39 +160,31 @@ class Segmenter:
 
   def _by_jieba(self, line):
     ids, words, clauses = [], [], []
-    word, start, joins = "", 0, False
     parts = self._cutter.cut(self._tokenizer.clean(line))
     ends = set(_clause_ends(parts))
+    together = []
     for number, part in enumerate(parts, 1):
-      part_ids, joins_before, joins_after = (
-          self._cache.get(part) or self._look_up(part))
-      if joins and joins_before:
-        # One basic token goes on: its start is done again with the rest.
-        word += part
-        part_ids = (self._cache.get(word) or self._look_up(word))[0]
-        del ids[start:]
-        if words and words[-1] == start:
-          words.pop()
-      else:
-        word, start = part, len(ids)
-      if part_ids:
-        words.append(start)
-        ids += part_ids
-      joins = joins_after
+      together.append(part)
+      if (number < len(parts) and tokenization.is_joined(part[-1]) and
+          tokenization.is_joined(parts[number][0])):
+        continue  # one basic token goes on
+      word, together = "".join(together), []
+      word_ids = self._cache.get(word)
+      if word_ids is None:
+        word_ids = self._look_up(word)
+      if word_ids:
+        words.append(len(ids))
+        ids += word_ids
       if number in ends:
         clauses.append(len(ids))
     return ids, words, clauses
 
   def _look_up(self, word):
-    """Returns (ids, whether it joins to what is before, and after)."""
     if len(self._cache) >= _CACHE_SIZE:
       self._cache.clear()
-    found = (
-        self._tokenizer.convert_tokens_to_ids(
-            self._tokenizer.tokenize_plain(word)),
-        tokenization.is_joined(word[0]), tokenization.is_joined(word[-1]))
-    self._cache[word] = found
-    return found
+    ids = self._cache[word] = self._tokenizer.convert_tokens_to_ids(
+        self._tokenizer.tokenize_plain(word))
+    return ids
 
 
 def _clause_ends(parts):
@@ -230,12 +225,13 @@ class TextReader:
   def shards(self):
     """Yields lists of documents of together about `shard_characters`.
 
-    A document is a list of str. A longer one is handled in pieces.
+    A document is a list of str. A longer one is handled in pieces; a very short
+    one counts as more than its text.
     """
     shard, size = [], 0
     for lines in self.documents():
       shard.append(lines)
-      size += sum(map(len, lines))
+      size += max(_DOCUMENT_COST, sum(map(len, lines)))
       if size >= self._shard_characters:
         yield shard
         shard, size = [], 0
@@ -246,15 +242,20 @@ class TextReader:
     """Yields documents: lists of sentences, none blank.
 
     A blank line ends a document, and so does the end of a file.
+
+    Raises:
+      InputError: a file cannot be read to its end.
     """
     codecs.register_error("count", self._count_invalid)
     sizes = [tf.io.gfile.stat(path).length for path in self._paths]
     self.counts["text_bytes"] = sum(sizes)
     for number, path in enumerate(self._paths):
       with filesystem.open_binary(path) as raw:
+        if not raw.seekable():
+          raise InputError("%s: not a regular file" % path)
         lines, size, is_new = [], 0, True
-        for line in self._lines(gzip.open(raw) if path.endswith(".gz")
-                                else raw):
+        for line in self._lines(path, gzip.open(raw) if (
+            path.endswith(".gz")) else raw):
           if line:
             self.counts["documents"] += is_new
             lines.append(line)
@@ -266,7 +267,7 @@ class TextReader:
             yield lines
             lines, size = [], 0
 
-  def _lines(self, data):
+  def _lines(self, path, data):
     """Yields the lines of a binary file, stripped, and "" at its end.
 
     A line that is too long comes in several, cut after punctuation if it can.
@@ -274,13 +275,18 @@ class TextReader:
     reader = io.TextIOWrapper(data, encoding="utf-8-sig", errors="count")
     rest = ""
     while True:
-      text = reader.readline(LONGEST_LINE)
+      try:
+        text = reader.readline(LONGEST_LINE)
+      except (OSError, EOFError, zlib.error) as error:
+        raise InputError("%s: damaged, or not a text file (%s)" % (
+            path, error)) from error
       if len(text) < LONGEST_LINE or text.endswith("\n"):
         line = (rest + text).strip()
         if line or not rest:
           yield line
         rest = ""
         if not text:
+          yield ""
           reader.detach()
           return
       else:

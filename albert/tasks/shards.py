@@ -8,6 +8,7 @@ memory at a time.
 
 import collections
 import concurrent.futures
+import contextlib
 import multiprocessing
 import os
 
@@ -118,6 +119,8 @@ class ShardMaker:
       with filesystem.open_binary(self._path(shard_index, ".index")) as reader:
         reader.seek(8 * (self._num_buckets + 1 + bucket))
         start, end = np.frombuffer(reader.read(16), np.uint64).tolist()
+      if start == end:
+        continue
       with filesystem.open_binary(self._path(shard_index)) as reader:
         reader.seek(start)
         content = reader.read(end - start)
@@ -129,7 +132,7 @@ class ShardMaker:
     return [framed[i] for i in self._random(2, bucket).permutation(len(framed))]
 
   def write_output(self, path, num_shards, ends, start, stop):
-    """Writes records `start` to `stop` of all.
+    """Writes records `start` to `stop` of all into a file.
 
     Args:
       path: str.
@@ -138,8 +141,7 @@ class ShardMaker:
       start, stop: int.
     """
     bucket = int(ends.searchsorted(start, "right")) - 1
-    with filesystem.whole_file(path) as unfinished, tf.io.gfile.GFile(
-        unfinished, "wb") as writer:
+    with tf.io.gfile.GFile(path, "wb") as writer:
       while bucket < self._num_buckets and ends[bucket] < stop:
         framed = self.read_bucket(num_shards, bucket)
         writer.write(b"".join(framed[max(0, start - ends[bucket]):
@@ -204,7 +206,7 @@ def make_shards(reader, maker, num_workers):
 
 
 def write_outputs(maker, num_shards, num_records, outputs, num_workers):
-  """Puts finished shards together into the output files.
+  """Puts finished shards together into the output files, all or none.
 
   Args:
     maker: ShardMaker.
@@ -216,9 +218,11 @@ def write_outputs(maker, num_shards, num_records, outputs, num_workers):
   progress = Progress("files")
   ends = maker.bucket_ends(num_shards)
   bounds = [num_records * i // len(outputs) for i in range(len(outputs) + 1)]
-  with _pool(maker, num_workers) as pool:
+  with contextlib.ExitStack() as stack, _pool(maker, num_workers) as pool:
+    unfinished = [stack.enter_context(filesystem.whole_file(path))
+                  for path in outputs]
     running = [pool.submit(_write_output, path, num_shards, ends, start, stop)
-               for path, start, stop in zip(outputs, bounds, bounds[1:])]
+               for path, start, stop in zip(unfinished, bounds, bounds[1:])]
     for number, future in enumerate(running, 1):
       future.result()
       progress.log(number, number / len(outputs))
