@@ -160,6 +160,32 @@ def write_predictions(name, submission, examples, logits, labels):
   logging.info("%s: the label of each id", path)
 
 
+def check_pairs(model, examples):
+  """Returns whether the examples are pairs.
+
+  Args:
+    model: predictor.Model.
+    examples: dict, name -> list of classification.InputExample.
+
+  Raises:
+    InputError: some are, or the model is to predict what it was not trained on.
+  """
+  pairs = {name: sum(example.text_b is not None for example in found)
+           for name, found in examples.items()}
+  for name, found in examples.items():
+    if any(pairs.values()) and pairs[name] < len(found):
+      raise InputError(
+          "%s: %d of %d examples have no second text, but others have one" % (
+              name, len(found) - pairs[name], len(found)))
+  are_pairs = any(pairs.values())
+  if not FLAGS.do_train and model.task.get("pairs", are_pairs) != are_pairs:
+    raise InputError("%s: the model was trained on %s" % (
+        model.files["task.json"],
+        "single texts, not on pairs" if are_pairs else
+        "pairs, not on single texts"))
+  return are_pairs
+
+
 def check_labels(model, labels):
   """Warns where the checkpoint was fine-tuned for other labels.
 
@@ -200,6 +226,7 @@ def main():
     raise InputError("--metric_for_best=%s does not go with %s" % (
         metric, "numbers" if task.is_regression else
         "%d labels" % len(labels)))
+  are_pairs = check_pairs(model, examples)
   check_labels(model, labels)
   targets = {name: labelling.label_ids(found, labels, name)
              for name, found in examples.items()}
@@ -212,7 +239,8 @@ def main():
     logging.info("weights of the labels: %s", ", ".join(
         "%s %.4g" % pair for pair in zip(labels, class_weights)))
   files = finetuning.prepare_output_dir(
-      FLAGS, workers, model, {"task_name": task_name, "labels": labels})
+      FLAGS, workers, model,
+      {"task_name": task_name, "labels": labels, "pairs": are_pairs})
   make_features = feature_maker(model.tokenizer)
   runner = finetuning.Runner(
       FLAGS, workers, model.config,

@@ -286,11 +286,12 @@ def null_threshold(checkpoint):
   """Returns what was found on dev for a checkpoint, else 0.
 
   Args:
-    checkpoint: str, or None for --init_checkpoint.
+    checkpoint: str, or None for --init_checkpoint, which this run may have
+      evaluated.
   """
-  folders = [os.path.dirname(checkpoint)] if checkpoint else [
-      FLAGS.output_dir,
-      os.path.dirname(checkpoints.find_checkpoint(FLAGS.init_checkpoint))]
+  folders = [os.path.dirname(checkpoint)] if checkpoint else (
+      [FLAGS.output_dir] * FLAGS.do_eval +
+      [os.path.dirname(checkpoints.find_checkpoint(FLAGS.init_checkpoint))])
   for folder in folders:
     results = outputs.read_results(os.path.join(folder, "eval_results.txt"))
     if "null_threshold" in results and (not checkpoint or (

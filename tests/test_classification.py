@@ -179,6 +179,8 @@ def test_broken_files_are_named_by_line(tmp_path, name, content, message):
      '"span1_text": "b", "span2_index": 1, "span2_text": "b"}}',
      ":1: 'b' is not at character 0"),
     ("wsc", '{"text": "ab", "label": "true"}', ":1: no field 'target'"),
+    ("jsonl", '{"text_a": "a", "label": null}', ":1: the label is empty"),
+    ("jsonl", '{"text_a": "a", "label": " "}', ":1: the label is empty"),
 ])
 def test_broken_json_is_named_by_line(tmp_path, name, content, message):
   with pytest.raises(errors.InputError, match="train.json" + message):
@@ -193,6 +195,14 @@ def test_bad_rows_are_skipped_and_counted(tmp_path, caplog):
   assert [e.id for e in examples] == [0, 1]
   assert "skipped 2 bad row(s), the first: " in caplog.text
   assert "train.tsv:2" in caplog.text
+
+
+@pytest.mark.parametrize("label", ["null", '""', '" "'])
+def test_an_empty_label_to_predict_is_none(tmp_path, label):
+  content = '{"text_a": "a", "label": "1"}\n{"text_a": "a", "label": %s}' % (
+      label)
+  examples = read(tmp_path, "jsonl", content, "test", suffix="json")
+  assert [example.label for example in examples] == ["1", None]
 
 
 def test_no_row_of_a_file_to_predict_is_skipped(tmp_path):

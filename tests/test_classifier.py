@@ -423,6 +423,14 @@ def test_bad_input(work):
 
   expect("unknown task 'lcqcm'; known are .*lcqmc", "--task_name=lcqcm")
   expect("train.txt:2: expected 3 columns", "--data_dir=%s" % bad)
+  own = work / "own"
+  own.mkdir()
+  (own / "train.tsv").write_text(
+      "text_a\ttext_b\tlabel\n" + "a\tb\t1\nc\td\t0\n" * 8)
+  (own / "dev.tsv").write_text("text_a\tlabel\na\t1\nc\t0\n")
+  expect("dev: 2 of 2 examples have no second text, but others have one",
+         "--task_name=tsv", "--data_dir=%s" % own, "--do_eval",
+         "--max_train_examples=8")
   expect("--metric_for_best=pearson does not go with 2 labels",
          "--metric_for_best=pearson")
   expect("without --do_train and --do_eval, there is no effect of "

@@ -137,6 +137,9 @@ def test_each_token_is_decided_where_it_has_most_context():
       [0, 1, 1, 1, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 1, 0]]
   assert [row["label_ids"] for row in rows] == [
       [0, 0, 0, 0, 1, 0], [0, 0, 1, 2, 0, 0], [0, 2, 0, 0, 0, 0]]
+  # A long text takes no longer than its windows.
+  texts = texts_of([Example("x", "a" * 50000, [])], Letters(), 34)
+  assert sum(sum(w.decides) for w in texts.windows) == 50000
   for bad in (dict(length=2), dict(length=6, doc_stride=0)):
     with pytest.raises(InputError, match="max_seq_length must be at least 3"):
       texts_of([Example("x", "ab", [])], Letters(), **bad)
@@ -250,6 +253,12 @@ def test_bad_rows_can_be_left_out_but_not_of_a_test_file(tmp_path, caplog):
   path = write(tmp_path, "test.json", good + '{"text": "乙"}\n')
   with pytest.raises(InputError, match="1 of 2 texts have no labels"):
     ner.read_examples(path, True)
+
+
+def test_a_test_file_without_entities_has_no_labels(tmp_path):
+  path = write(tmp_path, "test.txt", "甲 O\n\n乙 O\n")
+  assert [x.entities for x in ner.read_examples(path)] == [[], []]
+  assert [x.entities for x in ner.read_examples(path, True)] == [None, None]
 
 
 def test_scores():

@@ -146,6 +146,7 @@ def article(*questions, context="c"):
     (article(QUESTION, QUESTION), "the id a occurs twice"),
     (article(QUESTION, context=None), "question a has a value that"),
     (article(dict(QUESTION, question=None)), "question a has a value that"),
+    (article(QUESTION, context="\ud800c"), "question a has half of a surro"),
     (article(dict(QUESTION, answers=[{"text": 5}])), "question a has a value"),
     ([{"context_text": "北京", "qas": [
         {"query_id": "a", "query_text": "b", "answers": "北京"}]}],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scripting
 from absl import flags
-from scripting import ROOT, VOCAB, command, results, succeed
+from scripting import ROOT, VOCAB, command, fail, results, succeed
 
 from albert.train import sweep, training  # noqa: F401 (has the flags)
 from similarity import BertSim
@@ -141,6 +141,17 @@ def test_killed_and_started_again(work):
   assert [seed for _, seed in rows] == ["12345", "12346", "mean", "deviation"]
 
 
+def test_runs_have_the_same_settings(swept):
+  report = (swept / "rate_0.01_seed_3" / "eval_report.txt").read_bytes()
+  args = classify(swept.parent, "swept", "--seeds=7,3",
+                  "--learning_rates=0.0001,0.01")
+  fail("swept has runs with --num_train_epochs=1.0, not 2.0: choose a",
+       *args, "--num_train_epochs=2")
+  (swept / "eval_report.txt").write_text("of another run")
+  succeed(*args)
+  assert (swept / "rate_0.01_seed_3" / "eval_report.txt").read_bytes() == report
+
+
 def plan(folder, *args):
   values = flags.FlagValues()
   for name in ("do_train", "do_eval", "output_dir", "learning_rate", "seeds",
@@ -177,6 +188,10 @@ def test_a_single_run_in_the_folder(tmp_path):
   checkpoints.write_checkpoint(
       str(tmp_path), "model.ckpt-1", {"x": np.zeros([1], np.float32)})
   assert plan(tmp_path, "--learning_rate=0.5") == [(0.5, 12345)]
+  (tmp_path / "several").mkdir()
+  (tmp_path / "several" / "runs.json").write_text("{}")
+  with pytest.raises(InputError, match="several has several runs: choose"):
+    plan(tmp_path / "several")
   with pytest.raises(InputError, match="has the checkpoints of a single run: "
                      "choose a different --output_dir"):
     plan(tmp_path, "--num_seeds=1")

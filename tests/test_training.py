@@ -352,6 +352,43 @@ def test_files_may_be_in_the_output_folder_already(tmp_path):
   assert (tmp_path / "vocab.txt").read_text() == "[CLS]\n"
 
 
+def test_the_vocabulary_of_a_model_stays(tmp_path):
+  for name in ("one", "other"):
+    (tmp_path / name).write_text(name)
+  files = [(str(tmp_path / "one"), "vocab.txt")]
+  options = Options(str(tmp_path / "out"))
+  outputs.prepare_output_dir(options, {}, files)
+  (tmp_path / "out" / "best").mkdir()
+  make_checkpoint(tmp_path / "out" / "best", 1)  # as after several runs
+  outputs.prepare_output_dir(options, {}, files)
+  with pytest.raises(errors.InputError, match="vocab.txt says"):
+    outputs.prepare_output_dir(options, {}, [
+        (str(tmp_path / "other"), "vocab.txt")])
+  assert (tmp_path / "out" / "vocab.txt").read_text() == "one"
+
+
+def test_results_of_an_earlier_test_file_go(tmp_path):
+  folder = str(tmp_path)
+  outputs.write_test_scores(folder, "test", [1, None],
+                            lambda rows: ({"rows": len(rows)}, "report"))
+  assert (tmp_path / "test_results.txt").read_text() == "rows = 1\n"
+  outputs.write_test_scores(folder, "test", [None], None)
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_step_back_that_is_interrupted_is_done_again(tmp_path):
+  scores = {step: {"score": score} for step, score in (
+      (10, 0.9), (20, 0.6), (30, 1.0))}
+  evaluator = make_evaluator(tmp_path, scores)
+  remove_checkpoint(tmp_path, 30)
+  del scores[10]
+  with pytest.raises(KeyError):
+    evaluator.go_on_from(20)
+  scores[10] = {"score": 0.9}
+  evaluator.go_on_from(20)
+  assert best_step(tmp_path) == 10
+
+
 def test_another_description_needs_another_folder(tmp_path):
   options = Options(str(tmp_path))
   outputs.prepare_output_dir(options, {"config.json": {"a": 1}})

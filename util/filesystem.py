@@ -175,7 +175,12 @@ def write_text(path, text):
 
 def write_json(path, values):
   """Writes a JSON file, in UTF-8, that appears whole or not at all."""
-  write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+  write_text(path, json_text(values))
+
+
+def json_text(values):
+  """Returns the text of a JSON file."""
+  return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def make_folder(path):

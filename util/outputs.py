@@ -4,7 +4,6 @@ import collections
 import csv
 import datetime
 import io
-import json
 import math
 import os
 import re
@@ -27,9 +26,9 @@ def prepare_output_dir(options, descriptions, files=()):
 
   Args:
     options: flags.
-    descriptions: dict, file name -> dict to write as JSON; where the folder
-      has checkpoints already, they must be of the same description.
-    files: list of (path, name) to copy there, such as the vocabulary.
+    descriptions: dict, file name -> dict to write as JSON.
+    files: list of (path, name) to copy there, such as the vocabulary. Where the
+      folder has checkpoints already, they must be of the same content.
 
   Raises:
     InputError: the folder has checkpoints of a different description, or a name
@@ -40,24 +39,23 @@ def prepare_output_dir(options, descriptions, files=()):
                      "with one of [ ] * ? in its name: %s" % options.output_dir)
   filesystem.make_folder(options.output_dir)
   checkpoints.name_whole_checkpoints(options.output_dir)
-  for name, description in descriptions.items():
+  contents = {name: filesystem.json_text(description).encode("utf-8")
+              for name, description in descriptions.items()}
+  contents.update((name, filesystem.read_bytes(path)) for path, name in files)
+  has_model = checkpoints.newest_or_best(options.output_dir)
+  for name, content in contents.items():
     path = os.path.join(options.output_dir, name)
-    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-    if (checkpoints.latest_checkpoint(options.output_dir) and
-        tf.io.gfile.exists(path) and filesystem.read_text(path) != text):
+    if has_model and tf.io.gfile.exists(path) and (
+        filesystem.read_bytes(path) != content):
       raise InputError(
           "%s says that the checkpoints there were made otherwise than asked "
           "for now: choose a different --output_dir" % path)
-    filesystem.write_text(path, text)
+    filesystem.write_bytes(path, content)
   with tf.io.gfile.GFile(
       os.path.join(options.output_dir, "command.txt"), "a") as writer:
     writer.write("%s %s\n" % (
         datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S"),
         " ".join(map(shlex.quote, [sys.executable] + sys.argv))))
-  for source, name in files:
-    # Whole before it is written: the two may be one file.
-    filesystem.write_bytes(os.path.join(options.output_dir, name),
-                           filesystem.read_bytes(source))
 
 
 class Evaluator:
@@ -103,17 +101,19 @@ class Evaluator:
                       self._history_path, len(history) - len(kept), step)
       self._write_history(kept)
     best = checkpoints.latest_checkpoint(self._best_dir)
-    if checkpoints.step_of(best) <= step:
+    if best and checkpoints.step_of(best) <= step:
       return
-    logging.warning("%s is later than step %d and is removed", best, step)
-    tf.io.gfile.rmtree(self._best_dir)
     there = {checkpoints.step_of(name): os.path.join(self._output_dir, name)
              for name in checkpoints.whole_checkpoints(self._output_dir)}
     rows = [row for row in kept if int(row["global_step"]) in there]
+    if best:
+      logging.warning("%s is later than step %d and is removed", best, step)
     if rows:
       checkpoint = there[int(max(rows, key=self._score)["global_step"])]
       keep_best(self._best_dir, checkpoint, self._evaluate_fn(checkpoint),
                 self._files)
+    elif best:
+      tf.io.gfile.rmtree(self._best_dir)
 
   def evaluate(self, step):
     """Evaluates the newest checkpoint unless the history has it already.
@@ -202,15 +202,17 @@ def write_test_scores(output_dir, name, labels, score):
     score: function of the indices of the labelled examples, int [N], that
       returns (dict of results, report or None).
   """
+  path, report_path = (os.path.join(output_dir, name + ending)
+                       for ending in ("_results.txt", "_report.txt"))
+  for before in filter(tf.io.gfile.exists, (path, report_path)):
+    tf.io.gfile.remove(before)
   labelled = np.flatnonzero([label is not None for label in labels])
   if not len(labelled):
     return
   results, report = score(labelled)
-  path = os.path.join(output_dir, name + "_results.txt")
   write_results(path, results)
   if report:
-    filesystem.write_text(
-        os.path.join(output_dir, name + "_report.txt"), report)
+    filesystem.write_text(report_path, report)
   logging.info("%s: %s", path, _shown(results))
 
 
@@ -229,7 +231,9 @@ def keep_best(best, checkpoint, results, files=()):
   folder, name = os.path.split(checkpoint)
   parts = [part for part in tf.io.gfile.listdir(folder)
            if part.startswith(name + ".") and not part.endswith(".meta")]
-  for part in parts + list(files):
+  # The index comes last: with it, a checkpoint is taken for whole.
+  parts.sort(key=lambda part: part.endswith(".index"))
+  for part in [*files, *parts]:
     tf.io.gfile.copy(os.path.join(folder, part), os.path.join(best, part),
                      overwrite=True)
   checkpoints.name_newest(best, name)

@@ -1,6 +1,6 @@
 """The table of classification tasks and the reader of their files.
 
-A new task is one row of TASKS; the README has an example.
+A new task is one row of TASKS; docs/fine_tuning.md has an example.
 """
 
 import collections
@@ -311,9 +311,11 @@ def _find_label(task, row, is_test):
     if not is_test:
       raise
     label = None
-  if is_test and label in (None, ""):
-    return None
-  label = str(label).strip()
+  label = "" if label is None else str(label).strip()
+  if not label:
+    if is_test:
+      return None
+    raise ValueError("the label is empty")
   return task.rename.get(label, label)
 
 

@@ -67,7 +67,8 @@ def read_examples(path, is_test=False, skip_bad_rows=False):
       each.
 
   Returns:
-    list of Example, at least one.
+    list of Example, at least one. Of a file to predict without any entity, as
+    boards publish them, without labels.
 
   Raises:
     InputError: the file is empty or malformed; the message names the line.
@@ -98,6 +99,10 @@ def read_examples(path, is_test=False, skip_bad_rows=False):
   if 0 < unknown < len(examples):
     raise InputError("%s: %d of %d texts have no labels: give them to all, or "
                      "to none" % (path, unknown, len(examples)))
+  if is_test and not unknown and not any(e.entities for e in examples):
+    logging.info("%s: no entity in any text is taken for a placeholder: not "
+                 "scored", path)
+    return [example._replace(entities=None) for example in examples]
   return examples
 
 
@@ -356,9 +361,14 @@ class Texts:
       self._tokens.append(np.array(
           tokenizer.convert_tokens_to_ids(tokens), np.int32))
       cuts = list(windows.cut(len(tokens), room, doc_stride))
-      best = np.array([[windows.context(*cut, token) for cut in cuts]
-                       for token in range(len(tokens))]).reshape(
-                           [-1, len(cuts)]).argmax(-1)
+      most = np.zeros([len(tokens)])  # context of each token, in which window
+      best = np.zeros([len(tokens)], np.int32)
+      for which, (first, count) in enumerate(cuts):
+        inside = slice(first, first + count)
+        context = np.array([windows.context(first, count, token)
+                            for token in range(first, first + count)])
+        best[inside] = np.where(context > most[inside], which, best[inside])
+        most[inside] = np.maximum(context, most[inside])
       self.windows += [
           Window(number, first, (best[first:first + count] == which).astype(
               np.int32)) for which, (first, count) in enumerate(cuts)]

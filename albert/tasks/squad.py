@@ -79,6 +79,11 @@ def _question(name, text, context, answers, start):
   if not (isinstance(answers, (list, type(None))) and all(
       isinstance(x, str) for x in [text, context] + (answers or []))):
     raise TypeError("question %s has a value that is not text" % name)
+  try:
+    "".join([text, context] + (answers or [])).encode("utf-8")
+  except UnicodeEncodeError as error:
+    raise TypeError("question %s has half of a surrogate pair" % name) from (
+        error)
   return Question(str(name), text, context, answers, find_answer(
       context, answers[0], start) if answers else None)
 

@@ -19,6 +19,15 @@ flags.DEFINE_list("learning_rates", None,
                   "dev counts.")
 
 
+_SETTINGS_FILE = "runs.json"
+# Runs that differ in one of these are not compared.
+_SETTINGS = (
+    "init_checkpoint", "optimizer", "train_batch_size", "num_train_epochs",
+    "gradient_accumulation_steps", "max_train_examples", "warmup_proportion",
+    "adversarial", "adversarial_epsilon", "class_weights", "precision",
+    "early_stop_evals", "save_checkpoints_steps")
+
+
 def is_wanted(options):
   """Returns whether more than one plain run is asked for."""
   return bool(options.num_seeds or options.seeds or options.learning_rates)
@@ -32,7 +41,8 @@ def plan(options):
 
   Raises:
     InputError: a flag is not readable, or contradicts another one, or
-      --output_dir has checkpoints of its own.
+      --output_dir has checkpoints of its own, or, where one plain run is asked
+      for, those of several runs.
   """
   if is_wanted(options):
     if not (options.do_train and options.do_eval):
@@ -41,6 +51,10 @@ def plan(options):
     if checkpoints.latest_checkpoint(options.output_dir):
       raise InputError("%s has the checkpoints of a single run: choose a "
                        "different --output_dir" % options.output_dir)
+  elif options.do_train and filesystem.exists(
+      os.path.join(options.output_dir or "", _SETTINGS_FILE)):
+    raise InputError("%s has several runs: choose a different --output_dir for "
+                     "a single one" % options.output_dir)
   for one, other in (("learning_rate", "learning_rates"),
                      ("random_seed", "seeds"), ("num_seeds", "seeds")):
     if options[one].present and options[other].present:
@@ -78,10 +92,22 @@ def run(options, leads, metric, files, run_once):
       called.
 
   Raises:
-    InputError: the folder of a run has checkpoints of a different description.
+    InputError: the folder of a run has checkpoints of a different description,
+      or the runs there had different settings.
   """
   output_dir = options.output_dir
   runs = plan(options)
+  path = os.path.join(output_dir, _SETTINGS_FILE)
+  settings = {name: getattr(options, name) for name in _SETTINGS
+              if name in options}
+  found = filesystem.read_json(path) if filesystem.exists(path) else settings
+  for name, value in settings.items():
+    if found.get(name) != value:
+      raise InputError("%s has runs with --%s=%s, not %s: choose a different "
+                       "--output_dir" % (output_dir, name, found.get(name),
+                                         value))
+  if leads:
+    filesystem.write_json(path, settings)
   results = {}
   for number, (rate, seed) in enumerate(runs, 1):
     folder = _folder(output_dir, rate, seed)
@@ -107,7 +133,8 @@ def run(options, leads, metric, files, run_once):
 
 def _describe(options, source, names):
   """Puts what describes the model into the folder of a run."""
-  paths = {name: os.path.join(source, name) for name in names}
+  paths = {name: os.path.join(source, name) for name in names
+           if not name.startswith("eval_")}  # a run has its own report
   outputs.prepare_output_dir(
       options, {name: filesystem.read_json(path)
                 for name, path in paths.items() if name.endswith(".json")},
