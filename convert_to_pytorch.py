@@ -208,6 +208,10 @@ def from_pytorch(theirs, state):
   # transformers leave the prefix out where there is the encoder only.
   state = {**{"%s.%s" % (theirs["model_type"], name): value
               for name, value in state.items()}, **state}
+  # As the first BERTs of PyTorch had it.
+  state = {name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+      "LayerNorm.beta", "LayerNorm.bias"): value
+           for name, value in state.items()}
   if is_albert and config.embedding_width == config.hidden_size and (
       _MAPPING + "weight" in state and not np.array_equal(
           state[_MAPPING + "weight"], np.eye(config.hidden_size))):
@@ -215,6 +219,8 @@ def from_pytorch(theirs, state):
                      "Google's layout does not")
   rename = albert_name if is_albert else bert_name
   labels = state.get("classifier.weight")
+  reads_pooler = (labels is not None and not _labels_tokens(theirs)) or (
+      rename("cls/seq_relationship/output_weights") in state)
   weights, missing = {}, []
   for name, shape in _variables(config, labels is not None and len(labels)):
     if rename(name) in state:
@@ -224,8 +230,10 @@ def from_pytorch(theirs, state):
             rename(name), list(state[rename(name)].shape), shape))
     elif name.startswith("bert/e"):  # embeddings, encoder
       raise InputError("it lacks %s" % rename(name))
-    elif name.startswith(_POOLER) and _labels_tokens(theirs):
-      weights[name] = np.zeros(shape, np.float32)  # nothing reads it
+    elif name.startswith(_POOLER) and not reads_pooler:
+      logging.info("%s is not there; nothing reads it, zeros take its place",
+                   rename(name))
+      weights[name] = np.zeros(shape, np.float32)
     else:
       missing.append(rename(name))
   logging.info("%d parameters converted; not there: %s", len(weights),
@@ -339,14 +347,15 @@ def from_folder():
   except InputError as error:
     raise InputError("%s: %s" % (source, error)) from error
   files = {"config.json": config.to_dict()}
+  path = os.path.join(source, "tokenizer_config.json")
+  settings = filesystem.read_json(path) if tf.io.gfile.exists(path) else {}
+  if "do_lower_case" in settings:
+    files["task.json"] = {"do_lower_case": settings["do_lower_case"]}
   if "output_weights" in weights and "id2label" in theirs:
     labels = theirs["id2label"]
     if len(labels) != len(weights["output_bias"]):
       raise InputError("%s has %d labels, the classifier %d" % (
           source, len(labels), len(weights["output_bias"])))
-    path = os.path.join(source, "tokenizer_config.json")
-    settings = filesystem.read_json(path) if (
-        tf.io.gfile.exists(path)) else {}
     files["task.json"] = {
         "labels": [labels[key] for key in sorted(labels, key=int)],
         "max_seq_length": config.max_position_embeddings,

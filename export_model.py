@@ -347,6 +347,10 @@ def main():
     raise InputError("give one of --" + ", --".join(ways))
   if FLAGS.repeat_positions and not FLAGS.strip:
     raise InputError("--repeat_positions needs --strip")
+  if FLAGS.int8 and not (FLAGS.tflite or FLAGS.onnx):
+    raise InputError("--int8 needs --tflite or --onnx")
+  if FLAGS.signature and not FLAGS.tflite:
+    raise InputError("--signature needs --tflite")
   checkpoint = checkpoints.find_checkpoint(FLAGS.init_checkpoint)
   files = predictor.find_files(FLAGS.init_checkpoint, FLAGS)
   config = modeling.load_config(files["config.json"]) if (

@@ -167,6 +167,9 @@ class AlbertConfig:
       if not 0 <= getattr(self, key) < 1:
         raise InputError("%s must be at least 0 and less than 1, not %r"
                          % (key, getattr(self, key)))
+    if not self.initializer_range > 0:
+      raise InputError("initializer_range must be greater than 0, not %r"
+                       % self.initializer_range)
     if self.hidden_size % self.num_attention_heads:
       raise InputError("hidden_size %d is not a multiple of "
                        "num_attention_heads %d" % (

@@ -3,7 +3,7 @@
 import functools
 
 import tensorflow.compat.v1 as tf
-from absl import flags
+from absl import flags, logging
 
 import modeling
 from albert.train import estimators, predictor, training
@@ -25,15 +25,17 @@ flags.DEFINE_integer("max_seq_length", None,
                      "the records says, or 512.")
 flags.DEFINE_integer("max_predictions_per_seq", None,
                      "Masked tokens per record; likewise, or 51.")
-flags.DEFINE_integer("num_train_steps", 125000, "Steps of the whole training.")
-flags.DEFINE_integer("num_warmup_steps", 12500, "Warm-up steps.")
+flags.DEFINE_integer("num_train_steps", 125000, "Steps of the whole training.",
+                     lower_bound=1)
+flags.DEFINE_integer("num_warmup_steps", 12500, "Warm-up steps.", lower_bound=0)
 flags.DEFINE_integer("max_eval_steps", None,
-                     "Batches to evaluate at most; all by default.")
+                     "Batches to evaluate at most; all by default.",
+                     lower_bound=1)
 flags.DEFINE_float("sentence_loss_weight", 1.0,
                    "Weight of the sentence-order loss; 0 leaves what only "
                    "this loss trains as it is: the pooler and its head.")
 flags.DEFINE_integer("shuffle_buffer", 10000,
-                     "Records to draw the next one from.")
+                     "Records to draw the next one from.", lower_bound=1)
 flags.DEFINE_bool("skip_corrupt_records", False,
                   "Whether to leave out the rest of a damaged record file.")
 flags.DEFINE_bool("check_records", False,
@@ -168,6 +170,10 @@ def main():
        FLAGS.do_train, "--do_train", False),
       (["max_eval_steps", "eval_batch_size"], evaluates,
        "--do_eval or --eval_input_file", False)])
+  if FLAGS.do_train and FLAGS.num_warmup_steps >= FLAGS.num_train_steps:
+    logging.warning(
+        "--num_warmup_steps=%d: in %d steps, the learning rate does not reach "
+        "its peak", FLAGS.num_warmup_steps, FLAGS.num_train_steps)
   config, specs, train_files, eval_files = find_records(evaluates)
   if not FLAGS.do_train:
     checkpoints.require_model(FLAGS)

@@ -63,6 +63,7 @@ def test_legacy_keys_are_accepted():
     (albert_zh_config(ln_type="pre"), "ln_type"),
     (albert_zh_config(parameter_sharing="some"), "parameter_sharing"),
     (albert_zh_config(hidden_act="swish"), "hidden_act"),
+    (albert_zh_config(initializer_range=-0.02), "initializer_range"),
     (google_config(parameter_sharing="none"), "parameter_sharing"),
     (google_config(parameter_sharing="attention"), "parameter_sharing"),
 ])

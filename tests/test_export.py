@@ -293,6 +293,8 @@ def test_bad_input(model, tmp_path):
   fails("give one of --inspect, --strip, --saved_model, --tflite", "--strip",
         "--tflite")
   fails("--repeat_positions needs --strip", "--onnx", "--repeat_positions=5")
+  fails("--int8 needs --tflite or --onnx", "--saved_model", "--int8")
+  fails("--signature needs --tflite", "--onnx", "--signature=encode")
   fails("--repeat_positions=999: the model has 512", "--strip",
         "--repeat_positions=999")
   fail("exists already", "export_model.py", "--strip",

@@ -127,6 +127,19 @@ def test_rank_0_evaluates_and_stops_all(work):
       "global_step", "5", "10", "15"]
 
 
+def test_all_stop_that_resumed_between_two_evaluations(work):
+  shutil.copy(str(work / "train.tfrecord"), str(work / "heldout.tfrecord"))
+  for args in (["--num_train_steps=7"],
+               ["--num_train_steps=400", "--early_stop_evals=4"]):
+    finish(start(
+        work, "resumed", 2, 8, *args, "--learning_rate=0",
+        "--eval_input_file=%s" % (work / "heldout.tfrecord"),
+        "--save_checkpoints_steps=5"))
+  history = (work / "resumed" / "eval_history.tsv").read_text()
+  assert [line.split("\t")[0] for line in history.splitlines()] == [
+      "global_step", "5", "7", "12", "17", "22"]
+
+
 @pytest.mark.parametrize("victim", ["0", "1"])
 def test_killing_one_ends_the_other(work, victim):
   process = start(work, "killed" + victim, 2, 8, "--num_train_steps=1000000",

@@ -188,6 +188,17 @@ def test_answer_span(tmp_path):
       our_outputs(config, weights, heads.span_logits),
       (theirs.start_logits, theirs.end_logits)):
     np.testing.assert_allclose(one, other.numpy(), rtol=0, atol=1e-4)
+  # Back again: theirs has no pooler, and old ones other names.
+  state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+      "LayerNorm.bias", "LayerNorm.beta"): value.numpy()
+           for name, value in model.state_dict().items()}
+  assert not any("pooler" in name for name in state)
+  _, found = convert_to_pytorch.from_pytorch(model.config.to_dict(), state)
+  assert set(found) == set(weights)
+  for name, value in weights.items():
+    np.testing.assert_array_equal(
+        found[name], 0 * value if "pooler" in name else
+        value.astype(np.float32))
 
 
 def test_pytorch_model_bin(tmp_path):

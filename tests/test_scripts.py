@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -289,6 +290,17 @@ def test_bad_input_to_pretraining(work, pretrained):
   expect("does not fit the configuration",
          "--bert_config_file=%s" % (work / "wide.json"),
          "--init_checkpoint=%s" % pretrained[0])
+  cut = work / "cut"
+  shutil.copytree(str(pretrained[0]), str(cut))
+  for data in cut.glob("*.data*"):
+    data.write_bytes(data.read_bytes()[:-1000])
+  expect("cannot be read, it is damaged or not whole",
+         "--init_checkpoint=%s" % cut)
+  expect("the checkpoint to resume from lacks .*loss_scale.*: give those it "
+         "was made with", "--output_dir=%s" % pretrained[0],
+         "--num_train_steps=8", "--precision=fp16")
+  expect("--use_fp16 contradicts --precision=float32", "--use_fp16",
+         "--precision=float32")
   expect("--eval_input_file: .*train.tfrecord is a training file",
          "--eval_input_file=%s" % (work / "train.tfrecord"))
   status, _, log = run("run_pretraining.py", "--do_trian")

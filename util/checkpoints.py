@@ -74,10 +74,12 @@ def init_from_checkpoint(init_checkpoint, is_training):
 
   Raises:
     InputError: a variable of the encoder or of the embeddings (any variable,
-      unless training) is absent or has a different shape.
+      unless training) is absent or has a different shape; or the checkpoint is
+      damaged.
   """
   path = find_checkpoint(init_checkpoint)
-  saved = saved_shapes(path)
+  saved = {name: list(value.shape)
+           for name, value in read_weights(path).items()}
   model = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
   loaded = [name for name in model if saved.get(name) == model[name]]
   new = [name for name in model if name not in saved]

@@ -49,6 +49,9 @@ def broadcast_variables_hook():
 class StopTogetherHook(tf.train.SessionRunHook):
   """Stops all ranks where rank 0 says so, asked every so many steps.
 
+  Steps count from the one that training resumes from, as those of the hook that
+  saves, and evaluates, do.
+
   Args:
     every: int, steps.
     should_stop: function of nothing that returns a bool, called on rank 0.
@@ -63,9 +66,13 @@ class StopTogetherHook(tf.train.SessionRunHook):
     self._decision = _horovod().broadcast(self._mine, 0, name="stop")
     self._step = tf.train.get_global_step()
 
+  def after_create_session(self, session, coord):
+    del coord
+    self._first_step = session.run(self._step)
+
   def after_run(self, run_context, run_values):
     session = run_context.session
-    if session.run(self._step) % self._every:
+    if (session.run(self._step) - self._first_step) % self._every:
       return
     is_first = _horovod().rank() == 0
     if session.run(self._decision, {

@@ -8,6 +8,7 @@ import collections
 import ctypes
 import math
 import os
+import re
 import time
 
 import tensorflow.compat.v1 as tf
@@ -28,27 +29,31 @@ flags.DEFINE_bool("do_eval", False,
                   "else its best one, else --init_checkpoint as it stands.")
 flags.DEFINE_integer("train_batch_size", 32,
                      "Examples per training step; with --use_horovod, of each "
-                     "process.")
+                     "process.", lower_bound=1)
 flags.DEFINE_integer("gradient_accumulation_steps", 1,
                      "Slices that a batch is handled in one after the other: "
-                     "less memory, the same step.")
+                     "less memory, the same step.", lower_bound=1)
 flags.DEFINE_bool("recompute_grads", False,
                   "Whether to compute each layer again in the backward pass "
                   "instead of keeping what it computed: less memory.")
-flags.DEFINE_integer("eval_batch_size", 32, "Examples per evaluation batch.")
+flags.DEFINE_integer("eval_batch_size", 32, "Examples per evaluation batch.",
+                     lower_bound=1)
 flags.DEFINE_enum("optimizer", "adamw", ["adamw", "lamb"], "Optimizer.")
 flags.DEFINE_float("learning_rate", 5e-5, "Peak learning rate.")
 flags.DEFINE_float("poly_power", 1.0,
                    "Power of the learning rate's decay, 1 for linear.")
 flags.DEFINE_float("weight_decay_rate", 0.01, "Weight decay.")
 flags.DEFINE_integer("save_checkpoints_steps", 1000,
-                     "Steps from one checkpoint, and evaluation, to the next.")
+                     "Steps from one checkpoint, and evaluation, to the next.",
+                     lower_bound=1)
 flags.DEFINE_integer("keep_checkpoint_max", 5,
                      "Newest checkpoints to keep in --output_dir.")
 flags.DEFINE_integer("log_steps", 100,
-                     "Steps from one line of progress and summary to the next.")
+                     "Steps from one line of progress and summary to the next.",
+                     lower_bound=1)
 flags.DEFINE_integer("early_stop_evals", None,
-                     "Stop after this many evaluations without improvement.")
+                     "Stop after this many evaluations without improvement.",
+                     lower_bound=1)
 flags.DEFINE_bool("use_horovod", False,
                   "Whether to train with the processes that horovodrun starts.")
 flags.DEFINE_enum("precision", "float32", ["float32", "fp16", "bf16"],
@@ -57,7 +62,8 @@ flags.DEFINE_enum("precision", "float32", ["float32", "fp16", "bf16"],
 flags.DEFINE_bool("use_fp16", False, "The same as --precision=fp16.")
 flags.DEFINE_bool("use_xla", False, "Whether to compile with XLA.")
 flags.DEFINE_integer("random_seed", 12345,
-                     "Seed of initial weights, dropout and reading order.")
+                     "Seed of initial weights, dropout and reading order.",
+                     lower_bound=0, upper_bound=2**31 - 1)
 flags.DEFINE_integer("iterations_per_loop", 1000,
                      "TPU: steps per call of the device.")
 flags.DEFINE_bool("use_tpu", False, "Whether to run on a TPU.")
@@ -85,8 +91,9 @@ def start(options):
                          options.train_batch_size,
                          options.gradient_accumulation_steps))
   if options.use_fp16:
-    if options.precision == "bf16":
-      raise InputError("--use_fp16 contradicts --precision=bf16")
+    if options["precision"].present and options.precision != "fp16":
+      raise InputError("--use_fp16 contradicts --precision=%s" %
+                       options.precision)
     options.precision = "fp16"
   if (options.precision == "bf16" and not options.use_tpu and
       tf.__version__.startswith("1.")):
@@ -174,7 +181,8 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
     evaluator: outputs.Evaluator, or None.
 
   Raises:
-    InputError: the loss is not finite, or a record file is damaged.
+    InputError: the loss is not finite, a record file is damaged, or the model
+      to resume was trained with flags that give it other variables.
   """
   workers = distribution.get_workers(options.use_horovod, options.use_tpu)
   step = checkpoints.start_step(options.output_dir) if not workers.rank else 0
@@ -206,9 +214,18 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
   while step < num_train_steps and not (leaves and should_stop()):
     end = min(step + options.save_checkpoints_steps,
               num_train_steps) if leaves else num_train_steps
-    estimator.train(
-        train_input_fn_at(step), max_steps=end,
-        hooks=_hooks(options, workers, num_train_steps, evaluator, should_stop))
+    hooks = _hooks(options, workers, num_train_steps, evaluator, should_stop)
+    try:
+      estimator.train(train_input_fn_at(step), max_steps=end, hooks=hooks)
+    except tf.errors.NotFoundError as error:
+      lacks = re.search(r"Key (\S+) not found in checkpoint", error.message)
+      if not lacks:
+        raise
+      raise InputError(
+          "%s: the checkpoint to resume from lacks %s, which the flags ask "
+          "for: give those it was made with (--precision, --optimizer, "
+          "--sentence_loss_weight), or a different --output_dir" % (
+              options.output_dir, lacks.group(1))) from error
     step = end
     if leaves:
       evaluator.evaluate(step)
