@@ -195,8 +195,10 @@ def train_and_evaluate(estimator, options, train_input_fn_at, num_train_steps,
   if evaluator:
     evaluator.go_on_from(step)
   if step >= num_train_steps:
-    logging.info("%s: already at step %d of %d, nothing to train",
-                 options.output_dir, step, num_train_steps)
+    logging.info(
+        "%s: already at step %d of %d, nothing to train; for other data or "
+        "settings, choose a different --output_dir", options.output_dir, step,
+        num_train_steps)
     if evaluator:
       evaluator.evaluate(step)
     return
