@@ -1,4 +1,4 @@
-"""Converts a checkpoint to what Hugging Face's transformers load, and back.
+r"""Converts a checkpoint to what Hugging Face's transformers load, and back.
 
     python convert_to_pytorch.py --init_checkpoint=albert_tiny_zh_google \
       --output_dir=for_pytorch

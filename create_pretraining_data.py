@@ -176,7 +176,7 @@ def report(counts, settings):
     rows.append(("n-grams clipped", "%.2f%%" % (
         100.0 * counts["clipped"] / max(1, sum(found)))))
   rows += [
-      ("dropped tokens", "%d, %.3f%%, of documents of a single sentence"
+      ("dropped tokens", "%d, %.3f%%, of documents that cannot be cut"
        % (counts["dropped_tokens"], 100.0 * counts["dropped_tokens"] / (
            settings.dupe_factor * counts["text_tokens"]))),
       ("cut lines", "%d times, after %d characters" % (

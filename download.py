@@ -28,7 +28,8 @@ from util import errors
 from util.errors import InputError
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("item", None, "Model or data set; see ITEMS.")
+flags.DEFINE_string("item", None, "Model or data set, such as albert_tiny or "
+                    "tnews; an unknown one lists all.")
 flags.DEFINE_string("target", None, "Folder for its files.")
 flags.DEFINE_bool("or_starter", False, "Print the folder of the model: "
                   "--target or, if it cannot be downloaded, the starter's.")
@@ -152,7 +153,8 @@ def download(url, folder):
     os.remove(path)  # it had all of a different file, or all of this one
     return download(url, folder)
   with response:
-    if response.status != 206:  # the whole file comes
+    # A file:// address has no status in Python 3.7.
+    if getattr(response, "status", None) != 206:  # the whole file comes
       have = 0
     left = response.headers.get("Content-Length")
     total = have + int(left) if left else None

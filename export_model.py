@@ -1,4 +1,4 @@
-"""Inspects, strips or exports a model: SavedModel, TFLite, ONNX.
+r"""Inspects, strips or exports a model: SavedModel, TFLite, ONNX.
 
     python export_model.py --inspect --init_checkpoint=albert_tiny
     python export_model.py --strip --init_checkpoint=output/lcqmc/best \

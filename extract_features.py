@@ -1,4 +1,4 @@
-"""Turns texts into vectors.
+r"""Turns texts into vectors.
 
     python extract_features.py --init_checkpoint=albert_tiny \
       --input_file=texts.txt --output_file=vectors.npy

@@ -87,7 +87,7 @@ _DEFAULTS = collections.OrderedDict([
 class AlbertConfig:
   """The sizes and choices that define a model.
 
-  Attributes: the keys of the JSON file (see the README's table).
+  Attributes: the keys of the JSON file (docs/pretraining.md has a table).
     `embedding_size` None means no factorization: embeddings are `hidden_size`
     wide and there is no projection. `parameter_sharing` is "all", "attention",
     "ffn" or "none" in albert_zh's layout, where `num_hidden_groups` is None,

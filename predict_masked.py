@@ -100,7 +100,7 @@ def define_flags():
                       "arguments: standard input.")
   flags.DEFINE_string("output_file", None,
                       "What to write; default: standard output.")
-  flags.DEFINE_integer("top_k", 5, "Tokens to tell for each mask.", 1)
+  flags.DEFINE_integer("top_k", 5, "Likeliest tokens to write for a mask.", 1)
 
 
 def main(texts):

@@ -18,11 +18,14 @@ FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)
 
 flags.DEFINE_string("task_name", None, "Task; see docs/tasks.md.")
-flags.DEFINE_string("data_dir", None, "Folder with the task's files.")
+flags.DEFINE_string("data_dir", None,
+                    "Folder with the task's files; see docs/tasks.md.")
 flags.DEFINE_string("text_a_field", None, "Column or JSON key of the text, "
-                    "where it is not the task's own; so for the next two.")
-flags.DEFINE_string("text_b_field", None, "Of the second text of a pair.")
-flags.DEFINE_string("label_field", None, "Of the label.")
+                    "where it is not the task's own.")
+flags.DEFINE_string("text_b_field", None, "Column or JSON key of the second "
+                    "text of a pair, where it is not the task's own.")
+flags.DEFINE_string("label_field", None, "Column or JSON key of the label, "
+                    "where it is not the task's own.")
 flags.DEFINE_list("labels", None, "The labels, for a task that takes them from "
                   "the training file or the fine-tuned model.")
 flags.DEFINE_bool("regression", False,

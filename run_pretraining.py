@@ -24,7 +24,8 @@ flags.DEFINE_integer("max_seq_length", None,
                      "Tokens per record; by default as the description next to "
                      "the records says, or 512.")
 flags.DEFINE_integer("max_predictions_per_seq", None,
-                     "Masked tokens per record; likewise, or 51.")
+                     "Masked tokens per record; by default as the description "
+                     "next to the records says, or 51.")
 flags.DEFINE_integer("num_train_steps", 125000, "Steps of the whole training.",
                      lower_bound=1)
 flags.DEFINE_integer("num_warmup_steps", 12500, "Warm-up steps.", lower_bound=0)

@@ -41,9 +41,9 @@ flags.DEFINE_integer("doc_stride", 128,
                      "Tokens from one window of a passage to the next.")
 flags.DEFINE_integer("n_best_size", 20, "Answers per question to write.")
 flags.DEFINE_integer("start_n_top", heads.BEAM_SIZE[0],
-                     "Beam head: starts to try.")
+                     "--head=beam: likeliest starts to try.")
 flags.DEFINE_integer("end_n_top", heads.BEAM_SIZE[1],
-                     "Beam head: ends to try for each.")
+                     "--head=beam: likeliest ends to try for each start.")
 
 _SPECS = finetuning.SPECS + (
     FeatureSpec("answer_mask", "int", None), FeatureSpec("start", "int", 0),

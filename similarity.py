@@ -1,4 +1,4 @@
-"""Judges whether two sentences mean the same.
+r"""Judges whether two sentences mean the same.
 
     python similarity.py 怎么办理银行卡 银行卡如何办理
     python similarity.py --input_file=pairs.tsv --output_file=scores.tsv
@@ -56,8 +56,10 @@ class BertSim:
     model = engines.load(self._engine, self._model_dir, self._options)
     self._labels = model.task.get("labels", [])
     if "1" not in self._labels:
-      raise InputError("%s: the labels %s are not those of a similarity task"
-                       % (self._model_dir, ", ".join(self._labels)))
+      raise InputError(
+          "%s: the labels (%s) are not those of a similarity task: fine-tune "
+          "on pairs labelled 0 and 1, or give --unsupervised" % (
+              self._model_dir, ", ".join(self._labels) or "none"))
     self._predictor = model.classify(
         max_seq_length=model.task["max_seq_length"],
         batch_size=self._batch_size)
@@ -290,6 +292,8 @@ def create_similarity():
 
 def main(sentences):
   check_flags()
+  if sentences and FLAGS.input_file:
+    raise InputError("give two sentences or --input_file, not both")
   if len(sentences) == 2:
     pairs = [tuple(sentences)]
   elif sentences:
@@ -298,7 +302,7 @@ def main(sentences):
   else:
     pairs = read_pairs(FLAGS.input_file)
   similarity = create_similarity()
-  if FLAGS.benchmark:
+  if FLAGS.benchmark and pairs:
     benchmark(similarity, pairs)
   text = ""
   for score, pair in zip(similarity.predict_sentences(pairs), pairs):

@@ -1,4 +1,4 @@
-"""Latency, rate, size and memory of each way to run a fine-tuned classifier.
+r"""Latency, rate, size and memory of each way to run a fine-tuned classifier.
 
     python benchmarks/bench_inference.py --model_dir=output/lcqmc/best \
       --input_file=text.txt

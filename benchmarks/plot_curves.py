@@ -1,4 +1,4 @@
-"""Draws the training curves of one or several runs over their steps, as a PNG.
+r"""Draws the training curves of one or several runs over their steps, as a PNG.
 
     python benchmarks/plot_curves.py --runs=output/a,output/b --names=A,B \
       --output=curves.png

@@ -1,4 +1,4 @@
-"""Prints the masked-LM loss of a model that knows no more than frequencies.
+r"""Prints the masked-LM loss of a model that knows no more than frequencies.
 
     python benchmarks/unigram_entropy.py --input_file=train.tfrecord \
       --eval_input_file=held.tfrecord

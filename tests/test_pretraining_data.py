@@ -274,7 +274,7 @@ def test_records_hold_real_text(segmenter, tokenizer, real_data):
 
 
 def check_records(documents, tokenizer, settings, tolerance):
-  """Reads everything the README says about records back from records."""
+  """Reads back what docs/pretraining.md says about records."""
   whole_words = settings.masking != "token"
   masked = tokens = 0
   kinds = collections.Counter()

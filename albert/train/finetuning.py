@@ -31,10 +31,10 @@ flags.DEFINE_integer("max_train_examples", None,
 flags.DEFINE_float("warmup_proportion", 0.1,
                    "Share of the steps that are warm-up.")
 flags.DEFINE_enum("adversarial", None, ["fgm"],
-                  "Train on moved word embeddings too, by the fast gradient "
-                  "method.")
+                  "Train on perturbed word embeddings too: fgm, the fast "
+                  "gradient method.")
 flags.DEFINE_float("adversarial_epsilon", 1.0,
-                   "How far they are moved, the norm over the table.",
+                   "--adversarial: norm of the perturbation of the table.",
                    lower_bound=0.0)
 flags.DEFINE_alias("predict_batch_size", "eval_batch_size")
 

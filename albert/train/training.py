@@ -22,7 +22,8 @@ from util.progress import hours
 
 flags.adopt_module_key_flags(model_flags)
 flags.DEFINE_string("output_dir", None,
-                    "Folder for checkpoints and results.")
+                    "Folder for checkpoints and results; what was begun in it "
+                    "is resumed.")
 flags.DEFINE_bool("do_train", False, "Whether to train.")
 flags.DEFINE_bool("do_eval", False,
                   "Whether to evaluate: the newest checkpoint of --output_dir, "
