@@ -95,8 +95,10 @@ def load_folder(checkpoint, options=None, max_seq_length=None):
                       options.do_lower_case, files["task.json"], do_lower_case)
     do_lower_case = options.do_lower_case
   if "config.json" not in files:
-    raise InputError("--bert_config_file is required: there is no "
-                     "configuration next to the checkpoint")
+    raise InputError("--bert_config_file is required: " + (
+        "there is no configuration next to %s" % checkpoint if checkpoint else
+        "a model from scratch needs it and --vocab_file, others "
+        "--init_checkpoint"))
   tokenizer = tokenization.create_tokenizer(
       files.get("vocab.txt"), files.get("spm.model"), do_lower_case)
   config = modeling.load_config(files["config.json"], max_seq_length, tokenizer)
