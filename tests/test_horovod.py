@@ -108,8 +108,11 @@ def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
                              rtol=1e-5)
   found = weights(work / (name + "-two"))
   for variable, value in weights(work / (name + "-one")).items():
-    np.testing.assert_allclose(found[variable], value, rtol=1e-5, atol=1e-5,
-                               err_msg=variable)
+    # The gradient of the key bias is zero: what moves it, where other biases
+    # move by 0.2, is rounding error that the optimizer scales up.
+    np.testing.assert_allclose(
+        found[variable], value, rtol=1e-5, err_msg=variable,
+        atol=1e-4 if "key/bias" in variable else 1e-5)
   assert found["global_step"] == 6
   assert log.count("step 6/6") == 1  # rank 0 alone logs
 
