@@ -77,6 +77,13 @@ def test_runs_are_those_of_single_commands(work, swept):
           statistics.stdev(pair))
 
 
+def test_one_seed_has_no_deviation():
+  run = {"eval_accuracy": 0.5, "global_step": 8}
+  assert sweep._table({(rate, 7): run for rate in (0.1, 0.2)}) == [
+      ["learning_rate", "seed", "eval_accuracy", "global_step"],
+      [0.1, 7, 0.5, 8], [0.2, 7, 0.5, 8]]
+
+
 def test_best_is_the_best_seed_of_the_best_rate(work, swept):
   rows = table(swept)
   rate = max(("0.0001", "0.01"), key=lambda rate: float(

@@ -168,16 +168,17 @@ def _by_rate(results):
 
 
 def _table(results):
-  """Returns rows: each run, and mean and deviation of each learning rate."""
+  """Returns rows: each run; mean and deviation of a rate with several seeds."""
   names = sorted(name for name in set().union(*results.values())
                  if name.startswith("eval_"))
   rows = [["learning_rate", "seed"] + names + ["global_step"]]
   for rate, runs in _by_rate(results).items():
     rows += [[rate, seed] + [values[name] for name in names + ["global_step"]]
              for seed, values in runs]
+    if len(runs) == 1:
+      continue
     columns = [[values[name] for _, values in runs] for name in names]
-    # The runs are a sample.
-    deviations = np.std(columns, axis=1, ddof=int(len(runs) > 1)).tolist()
+    deviations = np.std(columns, axis=1, ddof=1).tolist()  # of a sample
     rows += [[rate, "mean"] + np.mean(columns, axis=1).tolist() + [""],
              [rate, "deviation"] + deviations + [""]]
   return rows
