@@ -218,7 +218,7 @@ def test_class_weights(work):
 
 
 def test_files_beside_the_checkpoint(work, fine_tuned):
-  """Configuration and vocabulary need not be named; contradictions are errors."""
+  """Configuration, vocabulary need not be named; contradictions are errors."""
   args = [arg for arg in classify(work, "beside", "--do_eval",
                                   "--init_checkpoint=%s" % (
                                       fine_tuned[0] / "best"))
