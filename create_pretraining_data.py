@@ -50,9 +50,13 @@ def define_flags():
                     "Take whole words from spaces and pieces, not from jieba.")
   flags.DEFINE_string("user_dict", None,
                       "Words of your own for jieba, a file in jieba's format.")
-  flags.DEFINE_enum("masking", None, ["token", "word", "ngram"],
-                    "Mask single tokens, whole words (the default), or runs "
-                    "of whole words.")
+  flags.DEFINE_enum("masking", None, ["token", "word", "ngram", "mixed"],
+                    "Mask single tokens, whole words (the default), runs of "
+                    "whole words, or words partly whole and partly by one of "
+                    "their tokens.")
+  flags.DEFINE_float("whole_word_share", 0.5,
+                     "Share of the words masked whole with --masking=mixed.",
+                     lower_bound=0, upper_bound=1)
   flags.DEFINE_bool("do_whole_word_mask", None,
                     "Alias: true is --masking=word, false --masking=token.")
   flags.DEFINE_integer("ngram", 3,

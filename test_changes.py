@@ -136,8 +136,9 @@ def test_sentence_order():
   settings = create_pretraining_data.create_settings(types.SimpleNamespace(
       max_seq_length=96, max_predictions_per_seq=20, masked_lm_prob=0.15,
       dupe_factor=1, short_seq_prob=0.1, random_seed=12345, masking="ngram",
-      do_whole_word_mask=None, ngram=3, sentence_pair="sop",
-      per_token_replacement=False, legacy_wwm_labels=False), tokenizer)
+      do_whole_word_mask=None, ngram=3, whole_word_share=0.5,
+      sentence_pair="sop", per_token_replacement=False,
+      legacy_wwm_labels=False), tokenizer)
   swapped = []
   for index, document in enumerate(documents):
     text = list(document.ids)

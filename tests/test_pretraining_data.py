@@ -23,8 +23,9 @@ def make_settings(tokenizer, **changes):
   options = dict(
       max_seq_length=64, max_predictions_per_seq=20, masked_lm_prob=0.15,
       dupe_factor=3, short_seq_prob=0.1, random_seed=7, masking="word",
-      ngram=3, sentence_pair="sop", do_whole_word_mask=None,
-      per_token_replacement=False, legacy_wwm_labels=False)
+      ngram=3, whole_word_share=0.5, sentence_pair="sop",
+      do_whole_word_mask=None, per_token_replacement=False,
+      legacy_wwm_labels=False)
   options.update(changes)
   return create_pretraining_data.create_settings(
       types.SimpleNamespace(**options), tokenizer)
@@ -258,7 +259,7 @@ def test_ends_do_not_tell_the_order(laws, tokenizer, length, sentence_pair):
     assert np.mean(sizes) > {64: 0.88, 128: 0.92}[length] * length
 
 
-@pytest.mark.parametrize("masking", ["token", "word", "ngram"])
+@pytest.mark.parametrize("masking", ["token", "word", "ngram", "mixed"])
 def test_records_hold_the_text(documents, tokenizer, masking):
   check_records(documents, tokenizer, make_settings(tokenizer, masking=masking),
                 tolerance=0.015)
@@ -275,7 +276,7 @@ def test_records_hold_real_text(segmenter, tokenizer, real_data):
 
 def check_records(documents, tokenizer, settings, tolerance):
   """Reads back what docs/pretraining.md says about records."""
-  whole_words = settings.masking != "token"
+  whole_words = settings.masking in ("word", "ngram")
   masked = tokens = 0
   kinds = collections.Counter()
   swapped = []
@@ -402,6 +403,26 @@ def test_ngrams_follow_the_papers_distribution(documents, tokenizer):
   assert placed[0] > drawn[0] and placed[2] < drawn[2]
   assert placed @ [1, 2, 3] == counts["masked_words"]
   assert 0 < counts["clipped"] <= drawn[1] + drawn[2]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_mixed_masks_words_whole_or_by_one_token(tokenizer, share):
+  settings = make_settings(tokenizer, masking="mixed", whole_word_share=share)
+  begins = list(range(1, 3000, 3)) + list(range(3001, 4000))
+  ends = list(range(4, 3003, 3)) + list(range(3002, 4001))
+  first, last = map(np.array, pretraining.keep_one_token(
+      begins, ends, settings.whole_word_share, np.random.RandomState(1)))
+  # A thousand words of three tokens: any of the three, each as often.
+  offsets, sizes = first[:1000] - begins[:1000], (last - first)[:1000]
+  assert set(sizes) <= {1, 3}
+  assert abs((sizes == 3).mean() - share) <= 4 * np.sqrt(
+      share * (1 - share) / 1000)
+  assert not offsets[sizes == 3].any()
+  for offset in range(3):
+    found = (offsets[sizes == 1] == offset).mean() if share < 1 else 1 / 3
+    assert abs(found - 1 / 3) < 4 * np.sqrt(2 / 9 / max(1, (sizes == 1).sum()))
+  assert list(first[1000:]) == begins[1000:]
+  assert list(last[1000:]) == ends[1000:]
 
 
 def test_nsp_takes_the_second_half_from_another_document(documents, tokenizer):

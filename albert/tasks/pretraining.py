@@ -18,8 +18,9 @@ Segment = collections.namedtuple("Segment", ["document", "start", "end"])
 Settings = collections.namedtuple("Settings", [
     "max_seq_length", "max_predictions_per_seq", "masked_lm_prob",
     "dupe_factor", "short_seq_prob", "random_seed", "masking", "ngram",
-    "sentence_pair", "per_token_replacement", "legacy_wwm_labels", "cls_id",
-    "sep_id", "mask_id", "replacements", "inner_labels"])
+    "whole_word_share", "sentence_pair", "per_token_replacement",
+    "legacy_wwm_labels", "cls_id", "sep_id", "mask_id", "replacements",
+    "inner_labels"])
 
 # Tokens; a sentence that is not longer stays whole. The shorter the pieces of a
 # text, the less of a record is padding.
@@ -212,6 +213,8 @@ def create_record(first, second, label, settings, rng, counts):
     begins = [i for begin, stop in zip(begins, ends)
               for i in range(begin, stop)]
     ends = [begin + 1 for begin in begins]
+  elif settings.masking == "mixed":
+    begins, ends = keep_one_token(begins, ends, settings.whole_word_share, rng)
   chosen = choose_words(begins, ends, limit, settings, rng, counts)
   masked, positions, labels = mask_words(
       ids, [(begins[word], ends[word]) for word in chosen], settings, rng)
@@ -235,6 +238,25 @@ def create_record(first, second, label, settings, rng, counts):
       "masked_lm_weights": weights,
       "next_sentence_labels": np.array([label]),
   }
+
+
+def keep_one_token(begins, ends, whole_word_share, rng):
+  """Draws what may be masked of each word: all of it, or one of its tokens.
+
+  Args:
+    begins, ends: lists of int, the tokens of each word.
+    whole_word_share: float, how often it is all of the word.
+    rng: np.random.RandomState.
+
+  Returns:
+    (begins, ends), lists of int, of what may be masked.
+  """
+  begins, ends = np.array([begins, ends])
+  drawn = begins + (rng.random_sample(len(begins)) * (ends - begins)).astype(
+      begins.dtype)
+  whole = rng.random_sample(len(begins)) < whole_word_share
+  return (np.where(whole, begins, drawn).tolist(),
+          np.where(whole, ends, drawn + 1).tolist())
 
 
 def choose_words(begins, ends, limit, settings, rng, counts):
