@@ -19,9 +19,13 @@ from absl import flags, logging
 
 import modeling
 import tokenization
-from albert.train import crf, heads, model_flags, predictor
-from util import checkpoints, errors, filesystem, transformers_tokenizer
-from util.errors import InputError
+from albert import errors
+from albert.errors import InputError
+from albert.export import transformers_tokenizer
+from albert.files import checkpoints, filesystem
+from albert.heads import crf, heads
+from albert.predict import predictor
+from albert.train import model_flags
 
 FLAGS = flags.FLAGS
 

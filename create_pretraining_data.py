@@ -20,10 +20,11 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import tokenization
-from albert.tasks import corpus, shards
-from albert.tasks.pretraining import Settings
-from util import errors, filesystem, records
-from util.errors import InputError
+from albert import errors
+from albert.data import corpus, shards
+from albert.data.masking import Settings
+from albert.errors import InputError
+from albert.files import filesystem, records
 
 FLAGS = flags.FLAGS
 
@@ -221,7 +222,7 @@ def run_beam(reader, maker):
     maker: shards.ShardMaker.
   """
   try:
-    from albert.tasks import beam_pipeline  # Beam is an optional extra
+    from albert.data import beam_pipeline  # Beam is an optional extra
   except ImportError as error:
     raise InputError("--beam_runner: %s; pip install -r requirements/beam.txt"
                      % error) from error

@@ -24,8 +24,8 @@ import zlib
 import tqdm
 from absl import flags, logging
 
-from util import errors
-from util.errors import InputError
+from albert import errors
+from albert.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("item", None, "Model or data set, such as albert_tiny or "

@@ -37,16 +37,13 @@ from absl import flags, logging
 
 import modeling
 import tokenization
-from albert.train import (
-  crf,
-  heads,
-  model_flags,
-  onnx_signatures,
-  predictor,
-  tagger,
-)
-from util import checkpoints, errors, filesystem
-from util.errors import InputError
+from albert import errors
+from albert.errors import InputError
+from albert.export import onnx_signatures
+from albert.files import checkpoints, filesystem
+from albert.heads import crf, heads
+from albert.predict import predictor, tagger
+from albert.train import model_flags
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(tokenization)

@@ -13,9 +13,11 @@ import numpy as np
 from absl import flags, logging
 
 import tokenization
-from albert.train import engines, model_flags
-from util import errors, filesystem
-from util.errors import InputError
+from albert import errors
+from albert.errors import InputError
+from albert.files import filesystem
+from albert.predict import engines
+from albert.train import model_flags
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(tokenization)

@@ -16,8 +16,8 @@ import math
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from util import filesystem
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import filesystem
 
 # One mode on TF 1.15 and 2.15, set here because every graph passes through.
 tf.disable_eager_execution()

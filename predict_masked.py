@@ -13,9 +13,10 @@ import numpy as np
 from absl import flags
 
 import tokenization
-from albert.train import engines
-from util import errors, filesystem
-from util.errors import InputError
+from albert import errors
+from albert.errors import InputError
+from albert.files import filesystem
+from albert.predict import engines
 
 FLAGS = flags.FLAGS
 

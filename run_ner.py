@@ -12,11 +12,14 @@ import sys
 import numpy as np
 from absl import flags, logging
 
+from albert import errors
+from albert.errors import InputError
+from albert.files import checkpoints, filesystem, outputs
+from albert.files.records import FeatureSpec
+from albert.heads import crf
+from albert.predict import tagger
 from albert.tasks import metrics, ner
-from albert.train import crf, finetuning, tagger, training
-from util import checkpoints, errors, filesystem, outputs
-from util.errors import InputError
-from util.records import FeatureSpec
+from albert.train import finetuning, training
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)

@@ -6,9 +6,11 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import modeling
-from albert.train import estimators, predictor, training
-from util import checkpoints, errors, filesystem, outputs, records
-from util.errors import InputError
+from albert import errors
+from albert.errors import InputError
+from albert.files import checkpoints, filesystem, outputs, records
+from albert.predict import predictor
+from albert.train import estimators, training
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(training)
@@ -29,10 +31,6 @@ flags.DEFINE_integer("max_predictions_per_seq", None,
 flags.DEFINE_integer("num_train_steps", 125000, "Steps of the whole training.",
                      lower_bound=1)
 flags.DEFINE_integer("num_warmup_steps", 12500, "Warm-up steps.", lower_bound=0)
-flags.DEFINE_string("grow_layers", None,
-                    "Train with fewer layers first: '1:4000,2:8000' is one "
-                    "layer up to step 4000, two up to step 8000, then those of "
-                    "the configuration. Their parameters must be shared.")
 flags.DEFINE_integer("max_eval_steps", None,
                      "Batches to evaluate at most; all by default.",
                      lower_bound=1)
@@ -106,46 +104,6 @@ def loss_totals(features):
 def _hits(logits, labels):
   return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels),
                  tf.float32)
-
-
-def parse_growth(text, config, num_train_steps):
-  """Returns the depths to train with, one after the other.
-
-  The layers share their parameters, so a model of few layers is the start of a
-  deeper one (ALBERT, section 4.3 and its table of depths).
-
-  Args:
-    text: str, the flag --grow_layers, or None.
-    config: AlbertConfig.
-    num_train_steps: int.
-
-  Returns:
-    list of (AlbertConfig, step that training with it ends at).
-
-  Raises:
-    InputError: the text is malformed, steps or depths do not grow, or layers
-      do not share all parameters.
-  """
-  stages = []
-  for part in (text or "").split(",") if text else []:
-    numbers = re.match(r"(\d+):(\d+)$", part.strip())
-    if not numbers:
-      raise InputError("--grow_layers=%s: write LAYERS:STEP,LAYERS:STEP, such "
-                       "as 1:4000,2:8000" % text)
-    stages.append(tuple(map(int, numbers.groups())))
-  if stages and not (config.parameter_sharing == "all" or
-                     config.num_hidden_groups == 1):
-    raise InputError("--grow_layers: the layers of this configuration do not "
-                     "share their parameters")
-  stages.append((config.num_hidden_layers, num_train_steps))
-  for before, after in zip([(0, 0)] + stages, stages):
-    if not (before[0] < after[0] and before[1] < after[1]):
-      raise InputError(
-          "--grow_layers=%s: layers and steps must grow, up to %d layers and "
-          "step %d" % (text, config.num_hidden_layers, num_train_steps))
-  return [(AlbertConfig.from_dict(
-      dict(config.to_dict(), num_hidden_layers=layers)), step)
-          for layers, step in stages]
 
 
 def eval_steps(options, files):

@@ -7,10 +7,12 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
+from albert import errors
+from albert.files import checkpoints, filesystem, outputs
+from albert.files.records import FeatureSpec
+from albert.heads import heads
 from albert.tasks import chid, race, submissions
-from albert.train import estimators, finetuning, heads
-from util import checkpoints, errors, filesystem, outputs
-from util.records import FeatureSpec
+from albert.train import estimators, finetuning
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)

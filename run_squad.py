@@ -9,11 +9,13 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
+from albert import errors
+from albert.errors import InputError
+from albert.files import checkpoints, filesystem, outputs
+from albert.files.records import FeatureSpec
+from albert.heads import heads
 from albert.tasks import metrics, squad, squad_metrics, submissions
-from albert.train import estimators, finetuning, heads, training
-from util import checkpoints, errors, filesystem, outputs
-from util.errors import InputError
-from util.records import FeatureSpec
+from albert.train import estimators, finetuning, training
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(finetuning)

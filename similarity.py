@@ -17,9 +17,10 @@ import numpy as np
 from absl import flags, logging
 
 import tokenization
-from albert.train import engines
-from util import errors, filesystem
-from util.errors import InputError
+from albert import errors
+from albert.errors import InputError
+from albert.files import filesystem
+from albert.predict import engines
 
 FLAGS = flags.FLAGS
 # Whitened, it orders the pairs of LCQMC better than the last one.

@@ -17,8 +17,8 @@ import tensorflow.compat.v1 as tf
 import create_pretraining_data
 import modeling
 import tokenization
-from albert.tasks import corpus, pretraining
-from albert.train import heads
+from albert.data import corpus, masking
+from albert.heads import heads
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 
@@ -142,7 +142,7 @@ def test_sentence_order():
   swapped = []
   for index, document in enumerate(documents):
     text = list(document.ids)
-    for record in pretraining.create_records(
+    for record in masking.create_records(
         [document], index, settings, collections.Counter()):
       first, second = unmask_halves(record, tokenizer)
       label = int(record["next_sentence_labels"][0])

@@ -7,8 +7,8 @@ import unicodedata
 
 from absl import flags
 
-from util import filesystem
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import filesystem
 
 flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
 flags.DEFINE_string("spm_model_file", None,

@@ -50,7 +50,7 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 def make_batch(batch, length):
   """Returns input_ids, input_mask, segment_ids: int32 [batch, length]."""
-  from albert.train import predictor
+  from albert.predict import predictor
   tokenizer = predictor.load_folder(FLAGS.model_dir).tokenizer
   ids = []
   with open(FLAGS.input_file, encoding="utf-8") as reader:
@@ -67,7 +67,8 @@ def open_session(path, inputs, threads):
   """Returns a session, the probabilities in it, and their placeholders."""
   import tensorflow.compat.v1 as tf
 
-  from albert.train import heads, predictor
+  from albert.heads import heads
+  from albert.predict import predictor
   loaded = predictor.load_folder(path)
   placeholders = [tf.placeholder(tf.int32, [None, None]) for _ in inputs]
   model = heads.create_model(loaded.config, False, *placeholders)

@@ -44,9 +44,10 @@ import optimization
 import plain_step
 import profiling
 import run_pretraining
+from albert import errors
+from albert.errors import InputError
+from albert.files import records
 from albert.train import estimators, training
-from util import errors, records
-from util.errors import InputError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(run_pretraining)

@@ -8,7 +8,7 @@ import math
 
 import tensorflow.compat.v1 as tf
 
-from util.errors import InputError
+from albert.errors import InputError
 
 
 def loss(config, features):

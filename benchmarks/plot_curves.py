@@ -17,8 +17,9 @@ from absl import flags, logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from util import errors, filesystem
-from util.errors import InputError
+from albert import errors
+from albert.errors import InputError
+from albert.files import filesystem
 
 FLAGS = flags.FLAGS
 

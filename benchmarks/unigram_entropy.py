@@ -16,8 +16,9 @@ from absl import flags
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from util import errors, records
-from util.errors import InputError
+from albert import errors
+from albert.errors import InputError
+from albert.files import records
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Record files that give frequencies.")

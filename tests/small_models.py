@@ -8,8 +8,8 @@ import reference_albert as reference
 import tensorflow.compat.v1 as tf
 
 import modeling
-from albert.train import heads
-from util import checkpoints
+from albert.files import checkpoints
+from albert.heads import heads
 
 BATCH, SEQ = 3, 7
 INPUT_IDS = np.random.RandomState(11).randint(0, 50, size=[BATCH, SEQ])

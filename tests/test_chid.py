@@ -9,8 +9,8 @@ import scripting
 from scripting import ROOT, VOCAB, fail, results, succeed
 
 import tokenization
+from albert.errors import InputError
 from albert.tasks import chid, race
-from util.errors import InputError
 
 IDIOMS = ["画蛇添足", "雪中送炭", "喜上眉梢", "草木皆兵"]
 ROW = {"groupID": 1, "candidates": IDIOMS,

@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
+from albert import errors
 from albert.tasks import classification, labelling
 from albert.tasks.classification import InputExample
-from util import errors
 
 
 def read(tmp_path, name, content, split="train", suffix="tsv", **kwargs):

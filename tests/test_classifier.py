@@ -17,8 +17,8 @@ import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, results, succeed
 
+from albert.files import checkpoints
 from similarity import BertSim
-from util import checkpoints
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import reference_albert as reference
 import scripting
 from scripting import fail, succeed
 
+from albert.files import checkpoints
 from modeling import AlbertConfig
-from util import checkpoints
 
 pytestmark = pytest.mark.slow
 

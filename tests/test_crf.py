@@ -10,9 +10,11 @@ import tensorflow.compat.v1 as tf
 import tpu_step
 
 import modeling
+from albert.errors import InputError
+from albert.heads import crf
+from albert.predict import tagger
 from albert.tasks import ner
-from albert.train import crf, estimators, finetuning, tagger
-from util.errors import InputError
+from albert.train import estimators, finetuning
 
 LABELS = ner.labels_of(["b", "a"])
 NUM_LABELS, LENGTH = 5, 6

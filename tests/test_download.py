@@ -13,7 +13,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 import download
-from util import errors
+from albert import errors
 
 FILES = ["*ckpt*.index", "vocab.txt"]
 

@@ -17,7 +17,7 @@ from small_models import (
 )
 
 import modeling
-from albert.train import heads
+from albert.heads import heads
 
 
 @pytest.mark.parametrize("name", ["albert_zh", "google_preln"])

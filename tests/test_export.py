@@ -14,9 +14,10 @@ import tensorflow.compat.v1 as tf
 from scripting import VOCAB, fail, run, succeed
 
 import tokenization
-from albert.train import heads, predictor
+from albert.files import checkpoints
+from albert.heads import heads
+from albert.predict import predictor
 from modeling import AlbertConfig
-from util import checkpoints
 
 pytestmark = pytest.mark.slow
 

@@ -12,16 +12,11 @@ import scripting
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from albert.train import (
-  distribution,
-  estimators,
-  finetuning,
-  predictor,
-  training,
-)
+from albert.errors import InputError
+from albert.files import checkpoints
+from albert.predict import predictor
+from albert.train import distribution, estimators, finetuning, training
 from modeling import AlbertConfig
-from util import checkpoints
-from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, quick_python
 
-from util import records
+from albert.files import records
 
 pytestmark = pytest.mark.slow
 

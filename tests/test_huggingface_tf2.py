@@ -16,8 +16,8 @@ import transformers
 import convert_to_pytorch
 import modeling
 import tokenization
-from albert.train import heads
-from util import transformers_tokenizer
+from albert.export import transformers_tokenizer
+from albert.heads import heads
 
 pytestmark = pytest.mark.slow
 

@@ -30,7 +30,7 @@ from small_models import (
 )
 
 import modeling
-from albert.train import heads
+from albert.heads import heads
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
 CONFIG_DIR = os.path.join(os.path.dirname(TESTS), "albert_config")

@@ -9,9 +9,10 @@ import tensorflow.compat.v1 as tf
 from scripting import VOCAB, fail, results, succeed
 
 import tokenization
+from albert.files import checkpoints
+from albert.heads import crf
+from albert.predict import tagger
 from albert.tasks import ner
-from albert.train import crf, tagger
-from util import checkpoints
 
 VOCAB_FILE = VOCAB.split("=")[1]
 

@@ -7,9 +7,9 @@ import pytest
 from scripting import VOCAB
 
 import tokenization
+from albert.errors import InputError
 from albert.tasks import metrics, ner
 from albert.tasks.ner import Entity, Example
-from util.errors import InputError
 
 VOCAB_FILE = VOCAB.split("=")[1]
 LABELS = ner.labels_of(["b", "a"])

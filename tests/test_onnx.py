@@ -13,12 +13,14 @@ import tensorflow.compat.v1 as tf
 from scripting import ROOT, fail, succeed
 
 import tokenization
-from albert.train import crf, engines, heads, onnx_signatures, predictor, tagger
+from albert.errors import InputError
+from albert.export import onnx_signatures
+from albert.files import checkpoints
+from albert.heads import crf, heads
+from albert.predict import engines, predictor, tagger
 from modeling import AlbertConfig
 from predict_masked import MaskedPredictor
 from similarity import BertSim, VectorSim
-from util import checkpoints
-from util.errors import InputError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 from absl.testing import flagsaver
 
+from albert import errors
 from benchmarks import plot_curves
-from util import errors
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HISTORY = """global_step\tloss\tmasked_lm_accuracy\tmasked_lm_loss

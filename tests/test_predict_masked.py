@@ -10,9 +10,9 @@ from small_models import albert_zh_config, google_config, write_folder
 from test_sentencepiece import spm_file  # noqa: F401
 
 import tokenization
+from albert.errors import InputError
+from albert.files import checkpoints
 from predict_masked import MaskedPredictor
-from util import checkpoints
-from util.errors import InputError
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENS = SPECIAL + list("中国的首都是北京上海大") + ["play", "##ing"]

@@ -11,8 +11,9 @@ from absl import flags
 from absl.testing import flagsaver
 
 import run_pretraining
+from albert import errors
+from albert.files import checkpoints, outputs, records
 from albert.train import training
-from util import checkpoints, errors, outputs, records
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 
 import create_pretraining_data
 import tokenization
-from albert.tasks import corpus, pretraining
-from util import records
+from albert.data import corpus, masking
+from albert.files import records
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VOCAB = str(ROOT / "albert_config" / "vocab.txt")
@@ -49,7 +49,7 @@ def documents(segmenter):
 
 def create(documents, index, settings, counts=None):
   counts = collections.Counter() if counts is None else counts
-  return list(pretraining.create_records(documents, index, settings, counts))
+  return list(masking.create_records(documents, index, settings, counts))
 
 
 def original(record):
@@ -121,9 +121,9 @@ def test_ids_are_those_of_the_whole_line(segmenter, tokenizer, real_data):
 
 def pairs_of(documents, index, settings, counts=None):
   """Returns the pairs of a document."""
-  texts = [pretraining.prepare_text(document, settings.max_seq_length - 3)
+  texts = [masking.prepare_text(document, settings.max_seq_length - 3)
            for document in documents]
-  return list(pretraining.create_pairs(
+  return list(masking.create_pairs(
       texts, index, settings, np.random.RandomState(index),
       collections.Counter() if counts is None else counts))
 
@@ -176,13 +176,13 @@ def test_cuts_are_as_coarse_as_the_length_allows():
   document = make_document(short, clauses, long_clause, long_word)
   # 16, 48, 50 and 40 tokens: only the second sentence is longer than 32 tokens
   # and has clauses.
-  assert pretraining.find_cuts(document, 200).tolist() == [
+  assert masking.find_cuts(document, 200).tolist() == [
       0, 16, 32, 48, 64, 114, 154]
   # A clause of more than a third of 120 is cut between words.
-  assert pretraining.find_cuts(document, 120).tolist() == [
+  assert masking.find_cuts(document, 120).tolist() == [
       0, 16, 32, 48] + list(range(64, 115, 2)) + [154]
   # A word of more than half of 60 is cut anywhere.
-  assert pretraining.find_cuts(document, 60).tolist() == [
+  assert masking.find_cuts(document, 60).tolist() == [
       0, 16, 32, 48] + list(range(64, 115, 2)) + list(range(115, 155))
 
 
@@ -191,7 +191,7 @@ def test_pairs_go_from_cut_to_cut(documents, tokenizer):
     settings = make_settings(tokenizer, max_seq_length=length)
     for index, document in enumerate(documents):
       counts = collections.Counter()
-      cuts = pretraining.find_cuts(document, length - 3)
+      cuts = masking.find_cuts(document, length - 3)
       end = 0
       for first, second, label in pairs_of(documents, index, settings, counts):
         one, two = (second, first) if label else (first, second)
@@ -410,7 +410,7 @@ def test_mixed_masks_words_whole_or_by_one_token(tokenizer, share):
   settings = make_settings(tokenizer, masking="mixed", whole_word_share=share)
   begins = list(range(1, 3000, 3)) + list(range(3001, 4000))
   ends = list(range(4, 3003, 3)) + list(range(3002, 4001))
-  first, last = map(np.array, pretraining.keep_one_token(
+  first, last = map(np.array, masking.keep_one_token(
       begins, ends, settings.whole_word_share, np.random.RandomState(1)))
   # A thousand words of three tokens: any of the three, each as often.
   offsets, sizes = first[:1000] - begins[:1000], (last - first)[:1000]
@@ -430,7 +430,7 @@ def test_nsp_takes_the_second_half_from_another_document(documents, tokenizer):
   labels = []
   for index, document in enumerate(documents):
     end = 0
-    cuts = pretraining.find_cuts(document, settings.max_seq_length - 3)
+    cuts = masking.find_cuts(document, settings.max_seq_length - 3)
     for first, second, label in pairs_of(documents, index, settings):
       assert first.document is document
       assert first.start == end or first.start == cuts[-3]

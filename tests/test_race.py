@@ -7,8 +7,8 @@ import pytest
 import scripting
 from scripting import VOCAB, results, succeed
 
+from albert.errors import InputError
 from albert.tasks import race
-from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from scripting import ROOT
 
 import download
 import modeling
-from albert.train import heads
+from albert.heads import heads
 
 pytestmark = pytest.mark.slow
 

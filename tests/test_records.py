@@ -10,8 +10,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tokenization
-from util import errors, records
-from util.records import FeatureSpec
+from albert import errors
+from albert.files import records
+from albert.files.records import FeatureSpec
 
 SPECS = [FeatureSpec("input_ids", "int", None),
          FeatureSpec("pair", "float", 2), FeatureSpec("number", "int", 0)]
@@ -218,7 +219,7 @@ def test_two_readers_read_the_batch_of_one(tmp_path):
 _MANY_SESSIONS = """
 import sys
 import tensorflow.compat.v1 as tf
-from util import records
+from albert.files import records
 tf.disable_eager_execution()
 files = [records.record_file(path) for path in sys.argv[1:]]
 specs = [records.FeatureSpec("input_ids", "int", 64)]

@@ -15,7 +15,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, SIZES, VOCAB, command, fail, results, run, succeed
 
-from util import checkpoints
+from albert.files import checkpoints
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, succeed
 
-from albert.tasks import shards
-from util import filesystem, records
+from albert.data import shards
+from albert.files import filesystem, records
 
 pytestmark = pytest.mark.slow
 

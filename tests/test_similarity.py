@@ -7,8 +7,8 @@ from scripting import fail, succeed
 from small_models import google_config, write_folder
 
 import similarity
+from albert.errors import InputError
 from similarity import VectorSim
-from util.errors import InputError
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(
     "中国的首都是北京上海大")

@@ -7,9 +7,9 @@ import pytest
 import scripting
 
 import tokenization
+from albert.errors import InputError
 from albert.tasks import squad
 from albert.tasks.squad import Passages
-from util.errors import InputError
 
 VOCAB_FILE = str(scripting.ROOT / "albert_config" / "vocab.txt")
 SPACE = "the file's answer has a space at its edge"

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scripting import ROOT, succeed
 
+from albert.errors import InputError
 from albert.tasks import classification
-from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

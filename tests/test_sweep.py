@@ -13,10 +13,10 @@ import scripting
 from absl import flags
 from scripting import ROOT, VOCAB, command, fail, results, succeed
 
-from albert.train import sweep, training  # noqa: F401 (has the flags)
+from albert.errors import InputError
+from albert.files import checkpoints
+from albert.train import sweep, training  # noqa: F401 has the flags
 from similarity import BertSim
-from util import checkpoints
-from util.errors import InputError
 
 pytestmark = pytest.mark.slow
 

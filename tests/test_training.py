@@ -11,8 +11,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import modeling
-from albert.train import heads, training
-from util import checkpoints, errors, outputs
+from albert import errors
+from albert.files import checkpoints, outputs
+from albert.heads import heads
+from albert.train import training
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "embedding_size": 4,
          "num_hidden_layers": 2, "num_attention_heads": 2,

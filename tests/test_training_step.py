@@ -13,7 +13,8 @@ from tensorflow.python.ops import summary_ops_v2
 
 import modeling
 import run_pretraining
-from albert.train import estimators, heads, training
+from albert.heads import heads
+from albert.train import estimators, training
 from benchmarks import plot_curves
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ import re
 import tensorflow.compat.v1 as tf
 
 import tokenization
+from albert.errors import InputError
+from albert.files import filesystem
 from albert.tasks import classification, race
-from util import filesystem
-from util.errors import InputError
 
 _BLANK = re.compile(r"#idiom\d*#")
 _IDIOM_LENGTH = 4  # characters, of almost all idioms

@@ -11,9 +11,9 @@ import os
 import tensorflow.compat.v1 as tf
 from absl import logging
 
+from albert.errors import InputError
+from albert.files import filesystem
 from albert.tasks import metrics
-from util import filesystem
-from util.errors import InputError
 
 # `text_b` is None for a single text, `label` where a test set has none; `id` is
 # what the file calls the example, by default its number from 0.

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from util.errors import InputError
+from albert.errors import InputError
 
 
 def label_ids(examples, labels, where):

@@ -12,9 +12,9 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 import tokenization
+from albert.errors import InputError
+from albert.files import filesystem
 from albert.tasks import windows
-from util import filesystem
-from util.errors import InputError
 
 # `text[start:end]` is of this kind.
 Entity = collections.namedtuple("Entity", ["start", "end", "kind"])

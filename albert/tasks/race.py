@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tokenization
+from albert.errors import InputError
+from albert.files import filesystem
 from albert.tasks import metrics
-from util import filesystem
-from util.errors import InputError
 
 # A question. `part` is what is reported separately: RACE's middle and high,
 # C3's d and m; None for nothing. `answer` is the number of the right choice,

@@ -5,9 +5,9 @@ import collections
 import numpy as np
 from absl import logging
 
+from albert.errors import InputError
+from albert.files import filesystem
 from albert.tasks import windows
-from util import filesystem
-from util.errors import InputError
 
 # A question. `answers`: list of str, empty if the passage has none, None if the
 # file does not say. `start`: where in `context` the first answer begins; None

@@ -1,1 +1,1 @@
-"""The graph around the model: heads, training, several devices, prediction."""
+"""Training: settings, the step, the loop, fine-tuning."""

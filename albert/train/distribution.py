@@ -4,7 +4,7 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
-from util.errors import InputError
+from albert.errors import InputError
 
 # The processes that train together, as one of them sees them.
 #   rank: int, its number; 0 is the one that reads checkpoints, writes all

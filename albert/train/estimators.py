@@ -10,10 +10,11 @@ import tensorflow.compat.v2.summary as summary_v2
 
 import modeling
 import optimization
-from albert.train import distribution, heads
+from albert.files import checkpoints
+from albert.heads import heads
+from albert.train import distribution
 from lamb_optimizer import LAMB
 from optimization import AdamW
-from util import checkpoints
 
 PROGRESS = "progress"  # graph collection of scalars to log
 

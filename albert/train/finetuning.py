@@ -11,10 +11,11 @@ import tqdm
 from absl import flags, logging
 
 import tokenization
-from albert.train import estimators, predictor, sweep, training
-from util import checkpoints, outputs, records
-from util.errors import InputError
-from util.records import FeatureSpec
+from albert.errors import InputError
+from albert.files import checkpoints, outputs, records
+from albert.files.records import FeatureSpec
+from albert.predict import predictor
+from albert.train import estimators, sweep, training
 
 flags.adopt_module_key_flags(training)
 flags.adopt_module_key_flags(sweep)

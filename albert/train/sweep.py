@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-from util import checkpoints, filesystem, outputs
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import checkpoints, filesystem, outputs
 
 flags.DEFINE_integer("num_seeds", None,
                      "Train so many runs, with --random_seed and the seeds "

@@ -14,11 +14,11 @@ import time
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
+from albert.errors import InputError
+from albert.files import checkpoints, records
+from albert.files.outputs import short
+from albert.progress import hours
 from albert.train import distribution, estimators, model_flags
-from util import checkpoints, records
-from util.errors import InputError
-from util.outputs import short
-from util.progress import hours
 
 flags.adopt_module_key_flags(model_flags)
 flags.DEFINE_string("output_dir", None,

@@ -11,7 +11,7 @@ import os
 import sys
 import types
 
-from util.errors import InputError
+from albert.errors import InputError
 
 _BUFFER_SIZE = 1 << 20  # bytes, of a read from a remote file system
 

@@ -14,8 +14,8 @@ import tensorflow.compat.v1 as tf
 import tqdm
 from absl import logging
 
-from util import filesystem
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import filesystem
 
 # A feature of a record. `dtype` is "int" or "float". `length` is the number of
 # values: an int, None for a length that varies (padded with 0 in a batch), or 0

@@ -6,14 +6,14 @@ import tempfile
 
 import numpy as np
 
-from albert.train import crf, heads
-from util.errors import InputError
+from albert.errors import InputError
+from albert.heads import crf, heads
 
 try:
   import onnx
   from onnxruntime import quantization
 
-  from albert.train.onnx_model import OnnxModel, Output
+  from albert.export.onnx_model import OnnxModel, Output
 except ImportError:  # optional extras
   onnx = None
 

@@ -4,9 +4,9 @@ import os
 import types
 
 import tokenization
-from albert.train.text_predictor import TextPredictor
-from util import filesystem
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import filesystem
+from albert.predict.text_predictor import TextPredictor
 
 NAMES = ("tensorflow", "onnx")
 HELP = ("What predicts. With onnx, which needs no TensorFlow, the model is a "
@@ -41,7 +41,7 @@ def load(engine, folder, options=None):
   """
   if engine == "onnx":
     return OnnxEngine(folder, options)
-  from albert.train import predictor  # the only way to TensorFlow from here
+  from albert.predict import predictor  # the only way to TensorFlow from here
   return predictor.TensorFlowEngine(folder, options)
 
 

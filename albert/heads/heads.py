@@ -3,9 +3,9 @@
 import tensorflow.compat.v1 as tf
 
 import modeling
+from albert.errors import InputError
 from modeling import AlbertModel
 from modeling_google import GoogleAlbertModel
-from util.errors import InputError
 
 # Starts to try, and ends for each, where nothing else is asked for.
 BEAM_SIZE = (5, 5)

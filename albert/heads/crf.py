@@ -10,8 +10,8 @@ Dimensions in comments: B batch, S sequence, L labels.
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from util import checkpoints
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import checkpoints
 
 TRANSITIONS = "crf/transitions"  # float [L, L], from the row to the column
 _FORBIDDEN = -1e4  # fits half precision

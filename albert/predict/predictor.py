@@ -7,10 +7,10 @@ from absl import logging
 
 import modeling
 import tokenization
-from albert.train import heads
-from albert.train.text_predictor import TextPredictor
-from util import checkpoints, filesystem
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import checkpoints, filesystem
+from albert.heads import heads
+from albert.predict.text_predictor import TextPredictor
 
 
 def restored_session(checkpoint, session_config=None):

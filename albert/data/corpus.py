@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tokenization
-from util import filesystem
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import filesystem
 
 # A document's tokens: `ids` int32 [T]; where in [0, T) words begin, `words`
 # int32 [...], 0 first; where in (0, T) clauses and sentences begin, `clauses`

@@ -16,9 +16,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from albert.tasks import pretraining
-from util import filesystem, records
-from util.progress import Progress
+from albert.data import masking
+from albert.files import filesystem, records
+from albert.progress import Progress
 
 BUCKET_BYTES = 1 << 24  # about how much of the records makes a bucket
 
@@ -28,7 +28,7 @@ def count_buckets(text_bytes, settings, num_outputs):
 
   Args:
     text_bytes: int, of all text files.
-    settings: pretraining.Settings.
+    settings: masking.Settings.
     num_outputs: int, record files to write.
   """
   # A token of Chinese has 3 bytes in text, about 5 in a record.
@@ -41,7 +41,7 @@ class ShardMaker:
 
   Args:
     segmenter: corpus.Segmenter.
-    settings: pretraining.Settings.
+    settings: masking.Settings.
     num_buckets: int, into which the records of each shard are divided.
     folder: str, where finished shards are kept.
   """
@@ -75,7 +75,7 @@ class ShardMaker:
     """
     documents = [self._segmenter.document(lines) for lines in texts]
     made = [records.serialize(record, self._specs)
-            for record in pretraining.create_records(
+            for record in masking.create_records(
                 documents, shard_index, self._settings, counts)]
     return made, self._random(1, shard_index).randint(
         self._num_buckets, size=len(made))

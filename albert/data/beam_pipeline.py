@@ -13,8 +13,8 @@ import jieba
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from util import filesystem
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import filesystem
 
 
 class MakeRecords(beam.DoFn):

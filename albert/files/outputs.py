@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from util import checkpoints, filesystem
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import checkpoints, filesystem
 
 # When a checkpoint is better.
 BestRule = collections.namedtuple("BestRule", ["metric", "higher_is_better"])

@@ -3,7 +3,7 @@
 import base64
 import re
 
-from util import filesystem
+from albert.files import filesystem
 
 
 def _protobuf_field(message, number):

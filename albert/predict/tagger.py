@@ -3,9 +3,11 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from albert.errors import InputError
+from albert.heads import crf, heads
+from albert.predict import predictor
 from albert.tasks import ner
-from albert.train import crf, estimators, heads, predictor
-from util.errors import InputError
+from albert.train import estimators
 
 
 def head_builder(labels, use_crf):

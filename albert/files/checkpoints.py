@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from util import filesystem
-from util.errors import InputError
+from albert.errors import InputError
+from albert.files import filesystem
 
 
 def path_beside(checkpoint, patterns):

@@ -1,0 +1,1 @@
+"""Files: of any file system, records, checkpoints, output folders."""

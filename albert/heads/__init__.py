@@ -1,0 +1,1 @@
+"""What is on top of the encoder, one kind of task each."""

@@ -1,0 +1,1 @@
+"""Models that stay warm and predict texts."""

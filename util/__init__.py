@@ -1,1 +1,0 @@
-"""What every other module may use: files, checkpoints, records, messages."""
