@@ -8,6 +8,7 @@ seed alone.
 """
 
 import collections
+import dataclasses
 import fnmatch
 import hashlib
 import json
@@ -20,77 +21,85 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import tokenization
-from albert import errors
+from albert import cli
 from albert.data import corpus, shards
 from albert.data.masking import Settings
 from albert.errors import InputError
 from albert.files import filesystem, records
+from albert.settings import NEEDED, USUAL, from_flags, setting
 
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True)
+class TextSettings:
+  """Which text, and where the records go."""
+  input_file: str = setting(
+      None, "Text files, .gz too: globs, separated by commas.", NEEDED)
+  output_file: str = setting(
+      None, "Record files to write, separated by commas.", NEEDED)
+  output_dir: str = setting(
+      None, "Folder for --num_output_shards record files, instead of "
+      "--output_file.", NEEDED)
+  vocab_file: str = setting(None, "WordPiece vocabulary.", NEEDED)
+  spm_model_file: str = setting(
+      None, "SentencePiece model, instead of --vocab_file.")
+  do_lower_case: bool = setting(True, "Whether to lower-case the text.", USUAL)
+  num_output_shards: int = setting(
+      10, "Record files to write into --output_dir.", USUAL, least=1)
+  num_workers: int = setting(
+      None, "Processes to use; all cores by default. The records are the same "
+      "whatever their number.", least=1)
+  shard_characters: int = setting(
+      500000, "Text that a process handles at a time.", least=1)
+  non_chinese: bool = setting(
+      False, "Take whole words from spaces and pieces, not from jieba.")
+  user_dict: str = setting(
+      None, "Words of your own for jieba, a file in jieba's format.")
+  beam_runner: str = setting(
+      None, "Make the records by Apache Beam with this runner, such as "
+      "FlinkRunner, on a cluster.")
+  beam_options: str = setting("", "Further options of the runner.")
 
 
-def define_flags():
-  """Defines the script's flags; who imports its functions has others."""
-  flags.adopt_module_key_flags(tokenization)
-  flags.DEFINE_string("input_file", None,
-                      "Text files, .gz too: globs, separated by commas.")
-  flags.DEFINE_string("output_file", None,
-                      "Record files to write, separated by commas.")
-  flags.DEFINE_string("output_dir", None,
-                      "Folder for --num_output_shards record files, instead "
-                      "of --output_file.")
-  flags.DEFINE_integer("num_output_shards", 10,
-                       "Record files to write into --output_dir.",
-                       lower_bound=1)
-  flags.DEFINE_integer("num_workers", None,
-                       "Processes to use; all cores by default. The records "
-                       "are the same whatever their number.", lower_bound=1)
-  flags.DEFINE_integer("shard_characters", 500000,
-                       "Text that a process handles at a time.", lower_bound=1)
-  flags.DEFINE_bool("non_chinese", False,
-                    "Take whole words from spaces and pieces, not from jieba.")
-  flags.DEFINE_string("user_dict", None,
-                      "Words of your own for jieba, a file in jieba's format.")
-  flags.DEFINE_enum("masking", None, ["token", "word", "ngram", "mixed"],
-                    "Mask single tokens, whole words (the default), runs of "
-                    "whole words, or words partly whole and partly by one of "
-                    "their tokens.")
-  flags.DEFINE_float("whole_word_share", 0.5,
-                     "Share of the words masked whole with --masking=mixed.",
-                     lower_bound=0, upper_bound=1)
-  flags.DEFINE_bool("do_whole_word_mask", None,
-                    "Alias: true is --masking=word, false --masking=token.")
-  flags.DEFINE_integer("ngram", 3,
-                       "Maximum words in a run with --masking=ngram.")
-  flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"],
-                    "Label 1 is: the halves are swapped (sop), or the second "
-                    "one comes from a different document (nsp).")
-  flags.DEFINE_integer("max_seq_length", 512, "Tokens per record.")
-  flags.DEFINE_integer("max_predictions_per_seq", 51,
-                       "Maximum masked tokens per record.")
-  flags.DEFINE_float("masked_lm_prob", 0.10, "Share of tokens to mask.")
-  flags.DEFINE_integer("dupe_factor", 10,
-                       "Passes over the text, each masked differently.")
-  flags.DEFINE_float("short_seq_prob", 0.1,
-                     "Share of records made shorter than they could be.",
-                     lower_bound=0, upper_bound=1)
-  flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.",
-                       lower_bound=0, upper_bound=2**32 - 1)
-  flags.DEFINE_bool("per_token_replacement", False,
-                    "Draw [MASK] / random / unchanged for each token of a "
-                    "masked word rather than once for the word.")
-  flags.DEFINE_string("beam_runner", None,
-                      "Make the records by Apache Beam with this runner, such "
-                      "as FlinkRunner, on a cluster.")
-  flags.DEFINE_string("beam_options", "", "Further options of the runner.")
-  flags.DEFINE_bool("legacy_wwm_labels", False,
-                    "Make the label of a Chinese character inside a word the "
-                    "id of its '##' form, as the first albert_zh models were "
-                    "trained; only to continue training those.")
+@dataclasses.dataclass(frozen=True)
+class RecordSettings:
+  """How records are made of text."""
+  masking: str = setting(
+      None, "Mask single tokens, whole words (the default), runs of whole "
+      "words, or words partly whole and partly by one of their tokens.", USUAL,
+      choices=["token", "word", "ngram", "mixed"])
+  whole_word_share: float = setting(
+      0.5, "Share of the words masked whole with --masking=mixed.", least=0,
+      most=1)
+  do_whole_word_mask: bool = setting(
+      None, "Alias: true is --masking=word, false --masking=token.")
+  ngram: int = setting(3, "Maximum words in a run with --masking=ngram.")
+  sentence_pair: str = setting(
+      "sop", "Label 1 is: the halves are swapped (sop), or the second one "
+      "comes from a different document (nsp).", choices=["sop", "nsp"])
+  max_seq_length: int = setting(512, "Tokens per record.", USUAL)
+  max_predictions_per_seq: int = setting(
+      51, "Maximum masked tokens per record.", USUAL)
+  masked_lm_prob: float = setting(0.10, "Share of tokens to mask.", USUAL)
+  dupe_factor: int = setting(
+      10, "Passes over the text, each masked differently.", USUAL)
+  short_seq_prob: float = setting(
+      0.1, "Share of records made shorter than they could be.", least=0, most=1)
+  random_seed: int = setting(
+      12345, "Seed of everything random.", least=0, most=2**32 - 1)
+  per_token_replacement: bool = setting(
+      False, "Draw [MASK] / random / unchanged for each token of a masked word "
+      "rather than once for the word.")
+  legacy_wwm_labels: bool = setting(
+      False, "Make the label of a Chinese character inside a word the id of "
+      "its '##' form, as the first albert_zh models were trained; only to "
+      "continue training those.")
+
+
+SETTINGS = (TextSettings, RecordSettings)
 
 
 def create_settings(options, tokenizer):
-  """Returns the Settings of the flags and the tokenizer."""
+  """Returns the Settings of RecordSettings and the tokenizer."""
   if options.max_seq_length < 5:
     raise InputError("--max_seq_length must be at least 5")
   if not 0 < options.masked_lm_prob < 1:
@@ -123,34 +132,34 @@ def create_settings(options, tokenizer):
       replacements=replacements, **values)
 
 
-def create_segmenter(options, tokenizer):
-  """Returns the Segmenter of the flags, with jieba's dictionary loaded."""
-  use_jieba = not (options.non_chinese or options.spm_model_file)
+def create_segmenter(texts, tokenizer):
+  """Returns the Segmenter of TextSettings, with jieba's dictionary loaded."""
+  use_jieba = not (texts.non_chinese or texts.spm_model_file)
   if use_jieba:
     jieba.setLogLevel("WARNING")
     jieba.initialize()
-    if options.user_dict:
-      with filesystem.open_binary(options.user_dict) as reader:
+    if texts.user_dict:
+      with filesystem.open_binary(texts.user_dict) as reader:
         try:
           jieba.load_userdict(reader)
         except ValueError as error:
           raise InputError("--user_dict %s: %s" % (
-              options.user_dict, error)) from error
+              texts.user_dict, error)) from error
   return corpus.Segmenter(tokenizer, use_jieba)
 
 
-def describe(settings, options, tokenizer):
+def describe(settings, texts, tokenizer):
   """Returns a dict that says how records are made, for their JSON file."""
   description = collections.OrderedDict(
       (name, value) for name, value in settings._asdict().items()
       if isinstance(value, (int, float, str)))
   description["vocab_size"] = tokenizer.vocab_size
   for name in ("do_lower_case", "non_chinese", "shard_characters"):
-    description[name] = getattr(options, name)
+    description[name] = getattr(texts, name)
   for name in ("vocab_file", "spm_model_file", "user_dict"):
-    if getattr(options, name):
+    if getattr(texts, name):
       description[name + "_sha256"] = hashlib.sha256(
-          filesystem.read_bytes(getattr(options, name))).hexdigest()
+          filesystem.read_bytes(getattr(texts, name))).hexdigest()
   return description
 
 
@@ -194,19 +203,38 @@ def report(counts, settings):
                     "cannot be learnt from them")
 
 
-def check_outputs(outputs, inputs):
+def check_outputs(texts, outputs, inputs):
   """Refuses to write over the text, or beside the records of other files."""
   for path in outputs:
     if any(filesystem.is_same(path, text) for text in inputs):
       raise InputError("--output_file %s is also an --input_file" % path)
-  if FLAGS.output_dir and filesystem.exists(FLAGS.output_dir):
-    names = fnmatch.filter(tf.io.gfile.listdir(FLAGS.output_dir),
+  if texts.output_dir and filesystem.exists(texts.output_dir):
+    names = fnmatch.filter(tf.io.gfile.listdir(texts.output_dir),
                            "part-*-of-*.tfrecord")
     others = set(names) - set(map(os.path.basename, outputs))
     if others:
       raise InputError(
           "--output_dir %s has the records of another run (%s): remove them, "
-          "or choose a different folder" % (FLAGS.output_dir, min(others)))
+          "or choose a different folder" % (texts.output_dir, min(others)))
+
+
+def vocabulary_copies(texts, outputs):
+  """Returns where the vocabulary is kept next to the records: path -> source.
+
+  Pretraining takes it from there to the folder of the model.
+
+  Raises:
+    InputError: records of a different vocabulary are there.
+  """
+  source = texts.spm_model_file or texts.vocab_file
+  name = "spm.model" if texts.spm_model_file else "vocab.txt"
+  copies = {os.path.join(os.path.dirname(path), name) for path in outputs}
+  for path in copies:
+    if filesystem.exists(path) and (
+        filesystem.read_bytes(path) != filesystem.read_bytes(source)):
+      raise InputError("%s is a different vocabulary than %s: choose a "
+                       "different folder for the records" % (path, source))
+  return {path: source for path in copies}
 
 
 def remove(paths):
@@ -214,12 +242,19 @@ def remove(paths):
     tf.io.gfile.remove(path)
 
 
-def run_beam(reader, maker):
+def copy(sources):
+  for path, source in sources.items():
+    filesystem.write_bytes(path, filesystem.read_bytes(source))
+
+
+def run_beam(texts, reader, maker, random_seed):
   """Makes the records on a cluster.
 
   Args:
+    texts: TextSettings.
     reader: corpus.TextReader.
     maker: shards.ShardMaker.
+    random_seed: int.
   """
   try:
     from albert.data import beam_pipeline  # Beam is an optional extra
@@ -227,30 +262,33 @@ def run_beam(reader, maker):
     raise InputError("--beam_runner: %s; pip install -r requirements/beam.txt"
                      % error) from error
   beam_pipeline.run(
-      FLAGS.beam_runner, FLAGS.beam_options, reader,
-      beam_pipeline.MakeRecords(maker, FLAGS.user_dict), FLAGS.random_seed,
-      FLAGS.output_dir, FLAGS.num_output_shards)
+      texts.beam_runner, texts.beam_options, reader,
+      beam_pipeline.MakeRecords(maker, texts.user_dict), random_seed,
+      texts.output_dir, texts.num_output_shards)
 
 
 def main():
-  errors.require_flags("input_file")
-  if bool(FLAGS.output_file) == bool(FLAGS.output_dir):
+  cli.require_flags(flags.FLAGS, "input_file")
+  texts = from_flags(TextSettings, flags.FLAGS)
+  if bool(texts.output_file) == bool(texts.output_dir):
     raise InputError("give --output_file or --output_dir")
-  if FLAGS.beam_runner and FLAGS.output_file:
+  if texts.beam_runner and texts.output_file:
     raise InputError("--beam_runner needs --output_dir, not --output_file")
-  if FLAGS.output_dir:
-    outputs = [os.path.join(FLAGS.output_dir, "part-%05d-of-%05d.tfrecord" % (
-        i, FLAGS.num_output_shards)) for i in range(FLAGS.num_output_shards)]
-    described = [os.path.join(FLAGS.output_dir, "records.json")]
+  if texts.output_dir:
+    outputs = [os.path.join(texts.output_dir, "part-%05d-of-%05d.tfrecord" % (
+        i, texts.num_output_shards)) for i in range(texts.num_output_shards)]
+    described = [os.path.join(texts.output_dir, "records.json")]
   else:
-    outputs = [path for path in FLAGS.output_file.split(",") if path]
+    outputs = [path for path in texts.output_file.split(",") if path]
     described = [path + ".json" for path in outputs]
-  paths = records.expand_patterns(FLAGS.input_file, "input_file")
-  check_outputs(outputs, paths)
+  paths = records.expand_patterns(texts.input_file, "input_file")
+  check_outputs(texts, outputs, paths)
   tokenizer = tokenization.create_tokenizer(
-      FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
-  settings = create_settings(FLAGS, tokenizer)
-  description = describe(settings, FLAGS, tokenizer)
+      texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
+  settings = create_settings(
+      from_flags(RecordSettings, flags.FLAGS), tokenizer)
+  description = describe(settings, texts, tokenizer)
+  copies = vocabulary_copies(texts, outputs)
 
   stats = [tf.io.gfile.stat(path) for path in paths]
   # Finished shards are kept apart for each text and way to make records.
@@ -260,29 +298,30 @@ def main():
   folder = os.path.join(
       os.path.dirname(outputs[0]),
       "unfinished-" + hashlib.sha256(state.encode()).hexdigest()[:16])
-  reader = corpus.TextReader(paths, FLAGS.shard_characters)
+  reader = corpus.TextReader(paths, texts.shard_characters)
   maker = shards.ShardMaker(
-      create_segmenter(FLAGS, tokenizer), settings, shards.count_buckets(
+      create_segmenter(texts, tokenizer), settings, shards.count_buckets(
           sum(stat.length for stat in stats), settings, len(outputs)), folder)
-  if FLAGS.beam_runner:
+  if texts.beam_runner:
     remove(described)
-    run_beam(reader, maker)
+    run_beam(texts, reader, maker, settings.random_seed)
     try:
       records.check_records(outputs, [])
     except InputError:
       remove(outputs)
       raise
     filesystem.write_json(described[0], description)
+    copy(copies)
     return
 
   for path in [os.path.dirname(path) for path in outputs] + [folder]:
     filesystem.make_folder(path or ".")
-  num_workers = FLAGS.num_workers or os.cpu_count()
+  num_workers = texts.num_workers or os.cpu_count()
   num_shards, counts = shards.make_shards(reader, maker, num_workers)
   if counts["records"] < len(outputs):
     tf.io.gfile.rmtree(folder)
     raise InputError(
-        "--input_file %s: no text to make a record of" % FLAGS.input_file
+        "--input_file %s: no text to make a record of" % texts.input_file
         if not counts["records"] else "%d records are too few for %d files" % (
             counts["records"], len(outputs)))
   remove(described)
@@ -291,6 +330,7 @@ def main():
   counts += reader.counts
   for path in described:
     filesystem.write_json(path, dict(description, counts=counts))
+  copy(copies)
   tf.io.gfile.rmtree(folder)
   report(counts, settings)
   logging.info("made %s", ", ".join(outputs) if len(outputs) < 5 else
@@ -298,5 +338,4 @@ def main():
 
 
 if __name__ == "__main__":
-  define_flags()
-  errors.run(main)
+  cli.run(main, SETTINGS)

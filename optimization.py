@@ -1,4 +1,4 @@
-"""Learning-rate schedule, AdamW, and the step: reduce -> clip -> apply."""
+"""Learning-rate schedule, AdamW, and what a step needs of gradients."""
 
 import tensorflow.compat.v1 as tf
 
@@ -93,75 +93,21 @@ class AdamW(tf.train.Optimizer):
         tf.float32, tf.zeros_initializer(), trainable=False)
 
 
-def create_train_op(loss_fn, optimizer, clip_norm=1.0,
-                    reduce_mean=lambda tensors: tensors, num_slices=1,
-                    adversarial_epsilon=0.0):
-  """Builds one training step.
-
-  Gradients are summed over the slices of the batch, averaged over the replicas,
-  then clipped, then applied: clipping before the average would be a different,
-  per-replica, rule.
+def moved_word_embeddings(gradients, epsilon):
+  """Returns a scope in which word embeddings are moved up their gradient.
 
   Adversarial training by the fast gradient method (Miyato et al.,
-  arXiv:1605.07725) adds, before clipping, the gradients at word embeddings that
-  are moved by `epsilon * g / ||g||`, where `g`, [V, E], is their gradient for
-  the whole batch of all replicas.
+  arXiv:1605.07725) adds the gradients at word embeddings that are moved by
+  `epsilon * g / ||g||`, where `g`, [V, E], is their gradient for the whole
+  batch of all replicas.
 
   Args:
-    loss_fn: function of a slice's number, int or int32 scalar, that returns
-      (loss, values): the slice's share of this replica's scalar loss, which is
-      the sum over the slices, and a list of float tensors to sum likewise.
-    optimizer: tf.train.Optimizer.
-    clip_norm: float, largest global norm of the gradients.
-    reduce_mean: function of a list of tensors that averages each over the
-      replicas.
-    num_slices: int, slices that a batch is handled in, one after the other.
-    adversarial_epsilon: float, how far the variable named `.../word_embeddings`
-      is moved for the adversarial gradients; 0 for none.
-
-  Returns:
-    (train_op, loss, values): the op also advances the global step by one; loss
-    and values are those of the whole batch and of all replicas, where nothing
-    is moved.
+    gradients: dict, name of a variable -> its gradient; one variable is named
+      `.../word_embeddings`.
+    epsilon: float, how far to move them.
   """
-  trained = []  # the variables that get a gradient, once they are made
-
-  def slice_sums(number):
-    with tf.variable_scope(tf.get_variable_scope(), reuse=bool(trained)):
-      loss, values = loss_fn(number)
-    pairs = [pair for pair in optimizer.compute_gradients(
-        loss, trained or tf.trainable_variables()) if pair[0] is not None]
-    trained[:] = [variable for _, variable in pairs]
-    return [loss] + values + [densify(*pair) for pair in pairs]
-
-  def batch_sums():
-    # The first slice makes the variables, which a loop cannot.
-    sums = slice_sums(0)
-    if num_slices > 1:
-      _, sums = tf.while_loop(
-          lambda number, _: number < num_slices,
-          lambda number, sums: (number + 1, [
-              total + x for total, x in zip(sums, slice_sums(number))]),
-          (1, sums), parallel_iterations=1, back_prop=False)
-    sums = reduce_mean(sums)
-    return sums, sums[-len(trained):]
-
-  sums, gradients = batch_sums()
-  if adversarial_epsilon:
-    with _moved_word_embeddings(gradients, trained, adversarial_epsilon):
-      _, adversarial = batch_sums()
-    gradients = [clean + x for clean, x in zip(gradients, adversarial)]
-  gradients, _ = tf.clip_by_global_norm(gradients, clip_norm)
-  train_op = optimizer.apply_gradients(
-      zip(gradients, trained), tf.train.get_or_create_global_step())
-  return train_op, sums[0], sums[1:-len(trained)]
-
-
-def _moved_word_embeddings(gradients, variables, epsilon):
-  """Returns a scope whose `get_variable` moves them up their gradient."""
-  (gradient, table), = [
-      pair for pair in zip(gradients, variables)
-      if pair[1].op.name.endswith("/word_embeddings")]
+  (table, gradient), = [item for item in gradients.items()
+                        if item[0].endswith("/word_embeddings")]
   move = gradient * tf.div_no_nan(epsilon, tf.norm(gradient))
   # A constant to the second gradients. `tf.stop_gradient` is not enough: TF
   # 1.15 would still look for a way through the loop over the slices, and fail.
@@ -169,7 +115,7 @@ def _moved_word_embeddings(gradients, variables, epsilon):
 
   def get_moved(getter, *args, **kwargs):
     variable = getter(*args, **kwargs)
-    return variable + move if variable is table else variable
+    return variable + move if variable.op.name == table else variable
 
   return tf.variable_scope(tf.get_variable_scope(), custom_getter=get_moved)
 

@@ -9,16 +9,18 @@ several masks, each is predicted on its own, the others being masked: their
 first tokens need not go together.
 """
 
+import dataclasses
+
 import numpy as np
 from absl import flags
 
 import tokenization
-from albert import errors
+from albert import cli
 from albert.errors import InputError
 from albert.files import filesystem
+from albert.model_folder import FolderSettings
 from albert.predict import engines
-
-FLAGS = flags.FLAGS
+from albert.settings import NEEDED, USUAL, from_flags, setting
 
 
 class MaskedPredictor:
@@ -28,20 +30,21 @@ class MaskedPredictor:
     model_dir: str, folder with a checkpoint that has masked-LM weights, its
       configuration and its vocabulary, or path of a checkpoint in one.
     batch_size: int, texts per call of the model.
-    options: flags that say what is not in the folder, see
-      `predictor.load_folder`, or None.
-    engine: str, "tensorflow" or "onnx"; see `engines.load`.
+    given: FolderSettings, what is not in the folder, or None.
+    engine: str, "tensorflow" or "onnx"; see engines.py.
 
   Raises:
     InputError: the folder has no such model.
   """
 
   def __init__(self, model_dir="albert_tiny_starter", batch_size=16,
-               options=None, engine="tensorflow"):
-    model = engines.load(engine, model_dir, options)
+               given=None, engine="tensorflow"):
+    model = engines.load(engine, model_dir, given)
     self._tokenizer = model.tokenizer
-    self._max_seq_length = model.config.max_position_embeddings
-    self._predictor = model.masked_lm(batch_size=batch_size)
+    self._max_seq_length = model.folder.config.max_position_embeddings
+    self._predictor = model.predictor(
+        "masked_lm", "logits", max_seq_length=self._max_seq_length,
+        batch_size=batch_size)
 
   def predict(self, texts, top_k=5):
     """Predicts the masks of texts, each given that the others are masked.
@@ -61,7 +64,7 @@ class MaskedPredictor:
     features = [self._encode(number, text)
                 for number, text in enumerate(texts, 1)]
     filled = [None] * len(texts)
-    for i, logits in self._predictor.run(features):
+    for i, (logits,) in self._predictor.run(features):
       filled[i] = [self._likeliest(row, top_k) for row, _ in zip(
           logits, features[i][2])]  # without the padding
     return filled
@@ -88,41 +91,43 @@ class MaskedPredictor:
                     (weights[ids] / weights.sum()).tolist()))
 
 
-def define_flags():
-  """Defines the script's flags; who imports MaskedPredictor has others."""
-  flags.adopt_module_key_flags(tokenization)
-  flags.DEFINE_string("model_dir", "albert_tiny_starter",
-                      "Folder with a pretrained model.")
-  flags.DEFINE_enum("engine", "tensorflow", engines.NAMES, engines.HELP)
-  flags.DEFINE_string("bert_config_file", None, "Configuration of the model "
-                      "(JSON); default: the one in --model_dir.")
-  flags.DEFINE_string("input_file", None,
-                      "Texts, one a line; default, if none are given as "
-                      "arguments: standard input.")
-  flags.DEFINE_string("output_file", None,
-                      "What to write; default: standard output.")
-  flags.DEFINE_integer("top_k", 5, "Likeliest tokens to write for a mask.", 1)
+@dataclasses.dataclass(frozen=True)
+class MaskedSettings:
+  """Which texts, how many candidates."""
+  model_dir: str = setting(
+      "albert_tiny_starter", "Folder with a pretrained model.", NEEDED)
+  input_file: str = setting(
+      None, "Texts, one a line; default, if none are given as arguments: "
+      "standard input.", USUAL)
+  output_file: str = setting(
+      None, "What to write; default: standard output.", USUAL)
+  top_k: int = setting(
+      5, "Likeliest tokens to write for a mask.", USUAL, least=1)
+
+
+SETTINGS = (MaskedSettings, engines.EngineSettings, FolderSettings)
 
 
 def main(texts):
-  if texts and FLAGS.input_file:
+  own = from_flags(MaskedSettings, flags.FLAGS)
+  if texts and own.input_file:
     raise InputError("give texts or --input_file, not both")
-  texts = texts or filesystem.read_lines(FLAGS.input_file)
+  texts = texts or filesystem.read_lines(own.input_file)
   if not texts:
-    raise InputError("%s: has no texts" % (FLAGS.input_file or
-                                           "standard input"))
-  filled = MaskedPredictor(FLAGS.model_dir, options=FLAGS,
-                           engine=FLAGS.engine).predict(texts, FLAGS.top_k)
+    raise InputError("%s: has no texts" % (own.input_file or "standard input"))
+  predictor = MaskedPredictor(
+      own.model_dir, given=from_flags(FolderSettings, flags.FLAGS),
+      engine=flags.FLAGS.engine)
   lines = "".join("\t".join([text, str(number)] + [
       "%s %.4f" % choice for choice in choices]) + "\n"
-                  for text, masks in zip(texts, filled)
+                  for text, masks in zip(
+                      texts, predictor.predict(texts, own.top_k))
                   for number, choices in enumerate(masks, 1))
-  if FLAGS.output_file:
-    filesystem.write_text(FLAGS.output_file, lines)
+  if own.output_file:
+    filesystem.write_text(own.output_file, lines)
   else:
     print(lines, end="")
 
 
 if __name__ == "__main__":
-  define_flags()
-  errors.run(main, takes_arguments=True)
+  cli.run(main, SETTINGS, takes_arguments=True)

@@ -1,92 +1,67 @@
 """Fine-tunes ALBERT to extract answers: SQuAD 1.1 and 2.0, CMRC2018, DRCD."""
 
 import collections
+import dataclasses
 import functools
 import json
 import os
+from typing import NamedTuple
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
-from albert import errors
+from albert import cli
 from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
 from albert.files.records import FeatureSpec
-from albert.heads import heads
+from albert.heads import BeamSpans, Spans
+from albert.heads.spans import BEAM_SIZE
+from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import metrics, squad, squad_metrics, submissions
-from albert.train import estimators, finetuning, training
+from albert.train import finetuning
+from albert.train.settings import FINE_TUNING
 
-FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(finetuning)
 
-# How a data set is judged, and whether some questions have no answer.
-Task = collections.namedtuple("Task", ["rule", "has_unanswerable"])
+class Task(NamedTuple):
+  """A data set.
+
+  Attributes:
+    rule: str, how it is judged; see squad_metrics.
+    has_unanswerable: bool, whether some questions have no answer.
+  """
+  rule: str
+  has_unanswerable: bool
+
+
 TASKS = {"squad": Task("squad", False), "squad2": Task("squad", True),
          "cmrc2018": Task("cmrc2018", False), "drcd": Task("drcd", False)}
 
-flags.DEFINE_enum("task_name", None, sorted(TASKS), "Data set.",
-                  case_sensitive=False)
-flags.DEFINE_string("train_file", None, "JSON file, for --do_train.")
-flags.DEFINE_string("dev_file", None, "JSON file, for --do_eval.")
-flags.DEFINE_string("test_file", None, "JSON file, for --do_predict.")
-flags.DEFINE_alias("predict_file", "test_file")
-flags.DEFINE_enum("head", "independent", ["independent", "beam"],
-                  "BERT's head, or ALBERT's: the end given the start, and "
-                  "whether there is an answer.")
-flags.DEFINE_integer("max_seq_length", 384,
-                     "Maximum tokens of a question and a window.")
-flags.DEFINE_integer("max_query_length", 64,
-                     "Maximum tokens of a question; the rest is cut off.")
-flags.DEFINE_integer("max_answer_length", 30, "Maximum tokens of an answer.")
-flags.DEFINE_integer("doc_stride", 128,
-                     "Tokens from one window of a passage to the next.")
-flags.DEFINE_integer("n_best_size", 20, "Answers per question to write.")
-flags.DEFINE_integer("start_n_top", heads.BEAM_SIZE[0],
-                     "--head=beam: likeliest starts to try.")
-flags.DEFINE_integer("end_n_top", heads.BEAM_SIZE[1],
-                     "--head=beam: likeliest ends to try for each start.")
 
-_SPECS = finetuning.SPECS + (
-    FeatureSpec("answer_mask", "int", None), FeatureSpec("start", "int", 0),
-    FeatureSpec("end", "int", 0))
+@dataclasses.dataclass(frozen=True)
+class AnswerSettings:
+  """Which data, which head, how answers are chosen."""
+  task_name: str = setting(None, "Data set.", NEEDED, choices=sorted(TASKS))
+  train_file: str = setting(None, "JSON file, for --do_train.", NEEDED)
+  dev_file: str = setting(None, "JSON file, for --do_eval.", NEEDED)
+  test_file: str = setting(None, "JSON file, for --do_predict.", NEEDED,
+                           alias="predict_file")
+  head: str = setting(
+      Spans.name, "BERT's head, or ALBERT's: the end given the start, and "
+      "whether there is an answer.", USUAL,
+      choices=[Spans.name, BeamSpans.name])
+  max_query_length: int = setting(
+      64, "Maximum tokens of a question; the rest is cut off.")
+  max_answer_length: int = setting(30, "Maximum tokens of an answer.")
+  doc_stride: int = setting(
+      128, "Tokens from one window of a passage to the next.")
+  n_best_size: int = setting(20, "Answers per question to write.")
+  start_n_top: int = setting(
+      BEAM_SIZE[0], "--head=beam: likeliest starts to try.")
+  end_n_top: int = setting(
+      BEAM_SIZE[1], "--head=beam: likeliest ends to try for each start.")
 
 
-def _cross_entropy(logits, labels):
-  return tf.nn.sparse_softmax_cross_entropy_with_logits(
-      logits=logits, labels=labels)
-
-
-def independent_head(model, features):
-  """BERT's head; see estimators.model_fn_builder."""
-  start, end = heads.span_logits(model)
-  losses = (_cross_entropy(start, features["start"]) +
-            _cross_entropy(end, features["end"])) / 2.0
-  return _output(losses, {"start": start, "end": end})
-
-
-def beam_head_builder(has_unanswerable, start_n_top, end_n_top):
-  """Returns ALBERT's head; see estimators.model_fn_builder."""
-
-  def head(model, features):
-    beam = heads.BeamSpan(model, features["answer_mask"])
-    given = beam.end(features["start"][:, tf.newaxis])[:, 0]  # [B, S]
-    losses = (_cross_entropy(beam.start, features["start"]) +
-              _cross_entropy(given, features["end"])) / 2.0
-    if has_unanswerable:
-      losses += 0.5 * tf.nn.sigmoid_cross_entropy_with_logits(
-          logits=beam.unanswerable,
-          labels=tf.cast(tf.equal(features["start"], 0), tf.float32))
-    return _output(losses, beam.likeliest(start_n_top, end_n_top))
-
-  return head
-
-
-def _output(losses, predictions):
-  return estimators.HeadOutput(
-      losses={"example_loss": tf.reduce_sum(losses)},
-      metrics={"example_loss": (losses, tf.ones_like(losses))},
-      predictions=predictions)
+SETTINGS = (AnswerSettings, *FINE_TUNING)
 
 
 def make_features(passages, window):
@@ -184,7 +159,7 @@ def with_nulls(predictions, null_odds, threshold):
           for key, text in predictions.items()}
 
 
-def write_answers(prefix, predictions, best, null_odds):
+def write_answers(output_dir, prefix, predictions, best, null_odds):
   """Writes PREFIXpredictions.json, PREFIXnbest_predictions.json and odds."""
   nbest = {}
   for key, texts in best.items():
@@ -196,104 +171,110 @@ def write_answers(prefix, predictions, best, null_odds):
   for name, content in (("predictions", predictions),
                         ("nbest_predictions", nbest),
                         ("null_odds", null_odds)):
-    path = os.path.join(FLAGS.output_dir, prefix + name + ".json")
+    path = os.path.join(output_dir, prefix + name + ".json")
     filesystem.write_text(path, json.dumps(content, ensure_ascii=False,
-                                        indent=1) + "\n")
+                                           indent=1) + "\n")
     logging.info("wrote %s", path)
 
 
-def read_passages(flag, tokenizer):
-  """Reads the file of a flag."""
-  errors.require_flags(flag)
-  path = FLAGS[flag].value
+def read_passages(own, data, name, tokenizer):
+  """Reads the file of a split; returns squad.Passages."""
+  cli.require_flags(flags.FLAGS, name + "_file")
+  path = getattr(own, name + "_file")
   questions = squad.read_questions(path)
-  if flag == "test_file":
+  if name == "test":
     questions = metrics.without_placeholders(questions, "answers", path)
   else:
     unknown = [q.id for q in questions if q.answers is None]
     if unknown:
       raise InputError("%s: %d question(s) without \"answers\", the first: %s"
                        % (path, len(unknown), unknown[0]))
-  if flag == "train_file":
+  if name == "train":
     lost = [q.id for q in questions if q.answers and q.start is None]
     if lost:
       logging.warning("%s: left out %d question(s) whose answer is not in "
                       "the passage: %s", path, len(lost), ", ".join(lost))
     questions = [q for q in questions if q.start is not None or not q.answers][
-        :FLAGS.max_train_examples]
+        :data.max_train_examples]
   passages = squad.Passages(
-      questions, tokenizer, FLAGS.max_seq_length, FLAGS.doc_stride,
-      FLAGS.max_query_length)
+      questions, tokenizer, data.max_seq_length, own.doc_stride,
+      own.max_query_length)
   logging.info("%s: %d questions, %d windows", path, len(questions),
                len(passages.windows))
   return passages
 
 
 def main():
-  errors.require_flags("task_name", "output_dir")
-  task = TASKS[FLAGS.task_name]
-  workers, model = finetuning.start(FLAGS)
-  training.warn_of_idle_flags(FLAGS, [
-      (["train_file"], FLAGS.do_train, "--do_train", False),
-      (["dev_file"], FLAGS.do_eval, "--do_eval", False),
-      (["test_file"], FLAGS.do_predict, "--do_predict", False),
-      (["start_n_top", "end_n_top"], FLAGS.head == "beam", "--head=beam",
-       False)])
-  passages = {name: read_passages(name + "_file", model.tokenizer)
-              for name in finetuning.wanted_splits(FLAGS, workers)}
-  files = finetuning.prepare_output_dir(
-      FLAGS, workers, model,
-      {"task_name": FLAGS.task_name, "head": FLAGS.head})
-  head = independent_head if FLAGS.head == "independent" else (
-      beam_head_builder(task.has_unanswerable, FLAGS.start_n_top,
-                        FLAGS.end_n_top))
+  cli.require_flags(flags.FLAGS, "task_name", "output_dir")
+  own = from_flags(AnswerSettings, flags.FLAGS)
+  task = TASKS[own.task_name]
+  settings, workers, folder = finetuning.start(flags.FLAGS, default_length=384)
+  run = settings.run
+  cli.warn_of_idle_flags(
+      flags.FLAGS, (["train_file"], run.do_train, "--do_train"),
+      (["dev_file"], run.do_eval, "--do_eval"),
+      (["test_file"], settings.data.do_predict, "--do_predict"),
+      (["start_n_top", "end_n_top"], own.head == BeamSpans.name,
+       "--head=beam"))
+  tokenizer = folder.create_tokenizer()
+  passages = {name: read_passages(own, settings.data, name, tokenizer)
+              for name in finetuning.wanted_splits(settings, workers)}
+  head = Spans() if own.head == Spans.name else BeamSpans(
+      task.has_unanswerable, own.start_n_top, own.end_n_top)
   runner = finetuning.Runner(
-      FLAGS, workers, model.config, head, _SPECS,
-      {name: finetuning.Split(found.windows,
-                              functools.partial(make_features, found))
-       for name, found in passages.items()})
+      settings, workers, dataclasses.replace(
+          folder, task_name=own.task_name, head=head.name, labels=None,
+          pairs=None, more={}, max_seq_length=settings.data.max_seq_length),
+      head, [FeatureSpec("start", "int", 0), FeatureSpec("end", "int", 0)],
+      {name: finetuning.Split(split.windows,
+                              functools.partial(make_features, split),
+                              has_labels=name == "train")
+       for name, split in passages.items()},
+      finetuning.SPECS + (FeatureSpec("answer_mask", "int", None),))
   passages.pop("train", None)  # the runner keeps it until it is written
 
   def predict(name, checkpoint):
     return answer(passages[name], runner.predict(name, checkpoint),
-                  FLAGS.n_best_size, FLAGS.max_answer_length)
+                  own.n_best_size, own.max_answer_length)
 
   def evaluate(checkpoint):
     best, null_odds = predict("dev", checkpoint)
     results, predictions = judge(task, passages["dev"].questions, best,
                                  null_odds)
-    write_answers("dev_", predictions, best, null_odds)
+    write_answers(runner.output_dir, "dev_", predictions, best, null_odds)
     return dict(results, global_step=checkpoints.step_of(checkpoint))
 
   def write_test(name, checkpoint):
     best, null_odds = predict(name, checkpoint)
     predictions = {key: texts[0][0] for key, texts in best.items()}
     if task.has_unanswerable:
-      predictions = with_nulls(predictions, null_odds,
-                               null_threshold(checkpoint))
-    write_answers("", predictions, best, null_odds)
+      predictions = with_nulls(predictions, null_odds, null_threshold(
+          checkpoint, settings))
+    write_answers(runner.output_dir, "", predictions, best, null_odds)
     questions = passages[name].questions
     filesystem.write_text(
-        os.path.join(FLAGS.output_dir, FLAGS.task_name + "_predict.json"),
+        os.path.join(runner.output_dir, own.task_name + "_predict.json"),
         submissions.clue_object(predictions, predictions.values()))
     outputs.write_test_scores(
-        FLAGS.output_dir, name, [q.answers for q in questions],
+        runner.output_dir, name, [q.answers for q in questions],
         lambda rows: (score(task, [questions[i] for i in rows], predictions),
                       None))
 
-  runner.run(evaluate, "eval_f1", files, write_test)
+  runner.run(evaluate, "eval_f1", write_test, task_settings=own)
 
 
-def null_threshold(checkpoint):
+def null_threshold(checkpoint, settings):
   """Returns what was found on dev for a checkpoint, else 0.
 
   Args:
     checkpoint: str, or None for --init_checkpoint, which this run may have
       evaluated.
+    settings: TrainSettings.
   """
   folders = [os.path.dirname(checkpoint)] if checkpoint else (
-      [FLAGS.output_dir] * FLAGS.do_eval +
-      [os.path.dirname(checkpoints.find_checkpoint(FLAGS.init_checkpoint))])
+      [settings.run.output_dir] * settings.run.do_eval +
+      [os.path.dirname(checkpoints.find_checkpoint(
+          settings.model.init_checkpoint))])
   for folder in folders:
     results = outputs.read_results(os.path.join(folder, "eval_results.txt"))
     if "null_threshold" in results and (not checkpoint or (
@@ -304,4 +285,4 @@ def null_threshold(checkpoint):
 
 
 if __name__ == "__main__":
-  errors.run(main)
+  cli.run(main, SETTINGS)

@@ -11,18 +11,19 @@ the cosine, between -1 and 1, of the two sentences' vectors; like pairs score
 above unlike ones, but where to draw the line depends on the sentences.
 """
 
+import dataclasses
 import time
 
 import numpy as np
 from absl import flags, logging
 
-import tokenization
-from albert import errors
+from albert import cli
 from albert.errors import InputError
 from albert.files import filesystem
+from albert.model_folder import FolderSettings
 from albert.predict import engines
+from albert.settings import NEEDED, USUAL, from_flags, setting
 
-FLAGS = flags.FLAGS
 # Whitened, it orders the pairs of LCQMC better than the last one.
 DEFAULT_LAYER = 1
 
@@ -35,16 +36,15 @@ class BertSim:
       vocabulary, such as the `best` folder of a fine-tuning run with the
       labels "0" (different) and "1" (same meaning).
     batch_size: int, pairs per call of the model.
-    options: flags that say what is not in the folder, see
-      `predictor.load_folder`, or None.
-    engine: str, "tensorflow" or "onnx"; see `engines.load`.
+    given: FolderSettings, what is not in the folder, or None.
+    engine: str, "tensorflow" or "onnx"; see engines.py.
   """
 
   def __init__(self, model_dir="output/lcqmc/best", batch_size=64,
-               options=None, engine="tensorflow"):
+               given=None, engine="tensorflow"):
     self._model_dir = model_dir
     self._batch_size = batch_size
-    self._options = options
+    self._given = given
     self._engine = engine
     self._predictor = None
 
@@ -54,16 +54,15 @@ class BertSim:
     Raises:
       InputError: the folder has no such model.
     """
-    model = engines.load(self._engine, self._model_dir, self._options)
-    self._labels = model.task.get("labels", [])
+    model = engines.load(self._engine, self._model_dir, self._given)
+    self._labels = model.folder.labels or []
     if "1" not in self._labels:
       raise InputError(
           "%s: the labels (%s) are not those of a similarity task: fine-tune "
           "on pairs labelled 0 and 1, or give --unsupervised" % (
               self._model_dir, ", ".join(self._labels) or "none"))
-    self._predictor = model.classify(
-        max_seq_length=model.task["max_seq_length"],
-        batch_size=self._batch_size)
+    self._predictor = model.predictor("classify", "probabilities",
+                                      batch_size=self._batch_size)
 
   def predict_sentences(self, pairs):
     """Scores pairs.
@@ -97,11 +96,10 @@ class VectorSim:
     whiten: bool, also whiten the vectors by those of `reference`; see
       `whitening`.
     whitening_dim: int, dimensions to keep, or None; see `whitening`.
-    layer: int, see `heads.sentence_vectors`.
+    layer: int, see `engines.sentence_vectors`.
     batch_size: int, sentences per call of the model.
-    options: flags that say what is not in the folder, see
-      `predictor.load_folder`, or None.
-    engine: str, "tensorflow" or "onnx"; see `engines.load`.
+    given: FolderSettings, what is not in the folder, or None.
+    engine: str, "tensorflow" or "onnx"; see engines.py.
 
   Raises:
     InputError: the folder has no such model, or the reference does not do.
@@ -109,12 +107,12 @@ class VectorSim:
 
   def __init__(self, model_dir="albert_tiny_starter", reference=None,
                whiten=False, whitening_dim=None, layer=DEFAULT_LAYER,
-               batch_size=64, options=None, engine="tensorflow"):
-    model = engines.load(engine, model_dir, options)
-    self._predictor = model.sentence_vectors("mean", layer,
-                                             batch_size=batch_size)
+               batch_size=64, given=None, engine="tensorflow"):
+    model = engines.load(engine, model_dir, given)
+    self._predictor = engines.sentence_vectors(
+        model, "mean", layer, max_seq_length=512, batch_size=batch_size)
     self._mean = None
-    self._matrix = np.identity(model.config.hidden_size)
+    self._matrix = np.identity(model.folder.config.hidden_size)
     if reference:
       vectors = self._vectors(reference)
       self._mean = vectors.mean(0)
@@ -228,72 +226,72 @@ def benchmark(similarity, pairs):
       len(pairs) / (time.time() - start))
 
 
-def define_flags():
-  """Defines the script's flags; who imports its classes has others."""
-  flags.adopt_module_key_flags(tokenization)
-  flags.DEFINE_string("model_dir", None,
-                      "Folder with a checkpoint that run_classifier.py made; "
-                      "with --unsupervised, with a pretrained one. Default: "
-                      "output/lcqmc/best, or albert_tiny_starter.")
-  flags.DEFINE_enum("engine", "tensorflow", engines.NAMES, engines.HELP)
-  flags.DEFINE_string("bert_config_file", None, "Configuration of the model "
-                      "(JSON); default: the one in --model_dir.")
-  flags.DEFINE_string("input_file", None,
-                      "Pairs, one a line, separated by a tab; default, if no "
-                      "two sentences are given: standard input.")
-  flags.DEFINE_string("output_file", None,
-                      "Score, judgement (not with --unsupervised) and pair, "
-                      "one a line, separated by tabs; default: standard "
-                      "output.")
-  flags.DEFINE_bool("benchmark", False,
-                    "Score the pairs one by one and show how long each takes.")
-  flags.DEFINE_bool("unsupervised", False,
-                    "Score by the cosine of the sentences' vectors, with a "
-                    "model that is not fine-tuned.")
-  flags.DEFINE_string("reference_file", None,
-                      "--unsupervised: sentences, one a line, whose mean is "
-                      "subtracted; default: those of the pairs.")
-  flags.DEFINE_bool("whitening", False,
-                    "--unsupervised: whiten the vectors by --reference_file.")
-  flags.DEFINE_integer("whitening_dim", None,
-                       "--whitening: dimensions to keep; default: all.", 1)
-  flags.DEFINE_integer("layer", DEFAULT_LAYER,
-                       "--unsupervised: which layer's vectors: 1 for the "
-                       "first; 0 for the embeddings, -1 for the last.")
+@dataclasses.dataclass(frozen=True)
+class SimilaritySettings:
+  """Which sentences, and how they are compared."""
+  model_dir: str = setting(
+      None, "Folder with a checkpoint that run_classifier.py made; with "
+      "--unsupervised, with a pretrained one. Default: output/lcqmc/best, or "
+      "albert_tiny_starter.", NEEDED)
+  unsupervised: bool = setting(
+      False, "Score by the cosine of the sentences' vectors, with a model that "
+      "is not fine-tuned.", USUAL)
+  input_file: str = setting(
+      None, "Pairs, one a line, separated by a tab; default, if no two "
+      "sentences are given: standard input.", USUAL)
+  output_file: str = setting(
+      None, "Score, judgement (not with --unsupervised) and pair, one a line, "
+      "separated by tabs; default: standard output.", USUAL)
+  benchmark: bool = setting(
+      False, "Score the pairs one by one and show how long each takes.")
+  reference_file: str = setting(
+      None, "--unsupervised: sentences, one a line, whose mean is subtracted; "
+      "default: those of the pairs.", USUAL)
+  whitening: bool = setting(
+      False, "--unsupervised: whiten the vectors by --reference_file.")
+  whitening_dim: int = setting(
+      None, "--whitening: dimensions to keep; default: all.", least=1)
+  layer: int = setting(
+      DEFAULT_LAYER, "--unsupervised: which layer: 1 for the first; 0 "
+      "for the embeddings, -1 for the last.")
 
 
-def check_flags():
+SETTINGS = (SimilaritySettings, engines.EngineSettings, FolderSettings)
+
+
+def check_flags(values):
   """Raises an InputError for a flag that would have no effect."""
   for need, names in (
       ("unsupervised", ["reference_file", "whitening", "layer"]),
       ("whitening", ["whitening_dim"])):
     for name in names:
-      if FLAGS[name].present and not FLAGS[need].value:
+      if values[name].present and not values[need].value:
         raise InputError("without --%s, there is no effect of --%s" % (
             need, name))
 
 
-def create_similarity():
-  """Returns the BertSim or the VectorSim that the flags ask for."""
-  if not FLAGS.unsupervised:
-    similarity = BertSim(FLAGS.model_dir or "output/lcqmc/best", options=FLAGS,
-                         engine=FLAGS.engine)
+def create_similarity(own, engine, given):
+  """Returns the BertSim or the VectorSim that the settings ask for."""
+  if not own.unsupervised:
+    similarity = BertSim(own.model_dir or "output/lcqmc/best", given=given,
+                         engine=engine)
     similarity.start_model()
     return similarity
   reference = None
-  if FLAGS.reference_file:
-    reference = [line for line in filesystem.read_lines(FLAGS.reference_file)
+  if own.reference_file:
+    reference = [line for line in filesystem.read_lines(own.reference_file)
                  if line.strip()]
     if not reference:
-      raise InputError("%s: has no sentences" % FLAGS.reference_file)
-  return VectorSim(FLAGS.model_dir or "albert_tiny_starter", reference,
-                   FLAGS.whitening, FLAGS.whitening_dim, FLAGS.layer,
-                   options=FLAGS, engine=FLAGS.engine)
+      raise InputError("%s: has no sentences" % own.reference_file)
+  return VectorSim(own.model_dir or "albert_tiny_starter", reference,
+                   own.whitening, own.whitening_dim, own.layer, given=given,
+                   engine=engine)
 
 
 def main(sentences):
-  check_flags()
-  if sentences and FLAGS.input_file:
+  own = from_flags(SimilaritySettings, flags.FLAGS)
+  check_flags(flags.FLAGS)
+  if sentences and own.input_file:
     raise InputError("give two sentences or --input_file, not both")
   if len(sentences) == 2:
     pairs = [tuple(sentences)]
@@ -301,21 +299,21 @@ def main(sentences):
     raise InputError("give two sentences, or none and pairs by --input_file or "
                      "on standard input, one a line, separated by a tab")
   else:
-    pairs = read_pairs(FLAGS.input_file)
-  similarity = create_similarity()
-  if FLAGS.benchmark and pairs:
+    pairs = read_pairs(own.input_file)
+  similarity = create_similarity(
+      own, flags.FLAGS.engine, from_flags(FolderSettings, flags.FLAGS))
+  if own.benchmark and pairs:
     benchmark(similarity, pairs)
   text = ""
   for score, pair in zip(similarity.predict_sentences(pairs), pairs):
-    judgement = () if FLAGS.unsupervised else (
+    judgement = () if own.unsupervised else (
         "same" if score >= 0.5 else "different",)
     text += "\t".join(("%.4f" % score,) + judgement + pair) + "\n"
-  if FLAGS.output_file:
-    filesystem.write_text(FLAGS.output_file, text)
+  if own.output_file:
+    filesystem.write_text(own.output_file, text)
   else:
     print(text, end="")
 
 
 if __name__ == "__main__":
-  define_flags()
-  errors.run(main, takes_arguments=True)
+  cli.run(main, SETTINGS, takes_arguments=True)

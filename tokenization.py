@@ -5,15 +5,8 @@ import functools
 import re
 import unicodedata
 
-from absl import flags
-
 from albert.errors import InputError
 from albert.files import filesystem
-
-flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
-flags.DEFINE_string("spm_model_file", None,
-                    "SentencePiece model, instead of --vocab_file.")
-flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL = re.compile("(%s)" % "|".join(re.escape(t) for t in SPECIAL_TOKENS))

@@ -13,23 +13,6 @@ from albert.errors import InputError
 from albert.files import filesystem
 
 
-def path_beside(checkpoint, patterns):
-  """Returns the first matching file next to a checkpoint, or None.
-
-  Args:
-    checkpoint: str, path of a checkpoint, or of a folder with some, or None.
-    patterns: list of str, globs of file names.
-  """
-  if not checkpoint:
-    return None
-  folder = checkpoint if tf.io.gfile.isdir(checkpoint) else (
-      os.path.dirname(checkpoint) or ".")
-  names = sorted(tf.io.gfile.listdir(folder)) if (
-      tf.io.gfile.isdir(folder)) else []
-  return next((os.path.join(folder, name) for pattern in patterns
-               for name in fnmatch.filter(names, pattern)), None)
-
-
 def find_checkpoint(init_checkpoint):
   """Returns the path of a checkpoint, given that or a folder with some.
 
@@ -44,23 +27,6 @@ def find_checkpoint(init_checkpoint):
     raise InputError("no checkpoint at %s: give the path of one, or of a "
                      "folder with some" % init_checkpoint)
   return path
-
-
-def read_task(init_checkpoint):
-  """Returns the dict of `task.json` next to a checkpoint; empty without it.
-
-  Raises:
-    InputError: it is not JSON, or has not as many labels as the classifier.
-  """
-  path = path_beside(init_checkpoint, ["task.json"])
-  task = filesystem.read_json(path) if path else {}
-  classes = saved_shapes(find_checkpoint(init_checkpoint)).get(
-      "output_weights", [0])[0]
-  labels = task.get("labels")
-  if labels and len(labels) != classes:
-    raise InputError("%s has %d labels, the classifier %d" % (
-        path, len(labels), classes))
-  return task
 
 
 def init_from_checkpoint(init_checkpoint, is_training):
@@ -78,8 +44,7 @@ def init_from_checkpoint(init_checkpoint, is_training):
       damaged.
   """
   path = find_checkpoint(init_checkpoint)
-  saved = {name: list(value.shape)
-           for name, value in read_weights(path).items()}
+  saved = saved_shapes(path)
   model = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
   loaded = [name for name in model if saved.get(name) == model[name]]
   new = [name for name in model if name not in saved]
@@ -176,6 +141,24 @@ def name_newest(folder, *names):
       os.path.join(folder, "checkpoint"),
       'model_checkpoint_path: "%s"\n' % names[-1] + "".join(
           'all_model_checkpoint_paths: "%s"\n' % name for name in names))
+
+
+def restored_session(checkpoint, session_config=None):
+  """Returns a session whose variables, the default graph's, are a checkpoint's.
+
+  Args:
+    checkpoint: str.
+    session_config: tf.ConfigProto, or None.
+
+  Raises:
+    InputError: the checkpoint is of a different model, or damaged.
+  """
+  check_fits(checkpoint, {v.op.name: v.shape.as_list()
+                          for v in tf.global_variables()})
+  session = tf.Session(config=session_config)
+  with reading(checkpoint):
+    tf.train.Saver().restore(session, checkpoint)
+  return session
 
 
 def check_fits(checkpoint, wanted):
@@ -298,8 +281,8 @@ def start_step(output_dir):
   return step_of(latest_checkpoint(output_dir))
 
 
-def require_model(options):
+def require_model(init_checkpoint, output_dir):
   """Raises an InputError where there are no weights to evaluate or predict."""
-  if not (options.init_checkpoint or newest_or_best(options.output_dir)):
+  if not (init_checkpoint or newest_or_best(output_dir)):
     raise InputError("%s has no checkpoint: train first, or give "
-                     "--init_checkpoint" % options.output_dir)
+                     "--init_checkpoint" % output_dir)

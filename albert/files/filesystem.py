@@ -5,6 +5,8 @@ written without TensorFlow.
 """
 
 import contextlib
+import fnmatch
+import hashlib
 import io
 import json
 import os
@@ -18,7 +20,8 @@ _BUFFER_SIZE = 1 << 20  # bytes, of a read from a remote file system
 
 # What is used of tf.io.gfile, for local files.
 _LOCAL = types.SimpleNamespace(
-    GFile=open, exists=os.path.exists, remove=os.remove,
+    GFile=open, exists=os.path.exists, isdir=os.path.isdir,
+    listdir=os.listdir, remove=os.remove,
     rename=lambda source, target, overwrite: os.replace(source, target))
 
 
@@ -66,6 +69,22 @@ def exists(path):
   return _gfile(path).exists(path)
 
 
+def find_beside(path, patterns):
+  """Returns the first matching file next to a checkpoint, or None.
+
+  Args:
+    path: str, path of a checkpoint, or of a folder with some, or None.
+    patterns: list of str, globs of file names.
+  """
+  if not path:
+    return None
+  gfile = _gfile(path)
+  folder = path if gfile.isdir(path) else os.path.dirname(path) or "."
+  names = sorted(gfile.listdir(folder)) if gfile.isdir(folder) else []
+  return next((os.path.join(folder, name) for pattern in patterns
+               for name in fnmatch.filter(names, pattern)), None)
+
+
 def open_binary(path):
   """Opens a file for reading.
 
@@ -95,6 +114,11 @@ def read_bytes(path):
   """Returns the content of a file; raises OSError."""
   with open_binary(path) as reader:
     return reader.read()
+
+
+def sha256(path):
+  """Returns the checksum of a file, hexadecimal; raises OSError."""
+  return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def read_text(path):
@@ -149,7 +173,8 @@ def whole_file(path):
     str, path to write to, which is renamed to `path` at the end.
   """
   gfile = _gfile(path)
-  unfinished = path + ".tmp"
+  # Another process may be writing the same file.
+  unfinished = "%s.%d.tmp" % (path, os.getpid())
   try:
     yield unfinished
     gfile.rename(unfinished, path, overwrite=True)

@@ -1,6 +1,5 @@
 """What an output folder has: descriptions, checkpoints, results."""
 
-import collections
 import csv
 import datetime
 import io
@@ -9,6 +8,7 @@ import os
 import re
 import shlex
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,45 +17,52 @@ from absl import logging
 from albert.errors import InputError
 from albert.files import checkpoints, filesystem
 
-# When a checkpoint is better.
-BestRule = collections.namedtuple("BestRule", ["metric", "higher_is_better"])
+
+class BestRule(NamedTuple):
+  """When a checkpoint is better.
+
+  Attributes:
+    metric: str, name among the results.
+    higher_is_better: bool.
+    first_step: int; checkpoints of earlier steps do not count.
+  """
+  metric: str
+  higher_is_better: bool
+  first_step: int = 0
 
 
-def prepare_output_dir(options, descriptions, files=()):
+def prepare_output_dir(output_dir, contents):
   """Makes the output folder and puts what describes the model into it.
 
   Args:
-    options: flags.
-    descriptions: dict, file name -> dict to write as JSON.
-    files: list of (path, name) to copy there, such as the vocabulary. Where the
-      folder has checkpoints already, they must be of the same content.
+    output_dir: str.
+    contents: dict, name of a file -> bytes. Where the folder has checkpoints
+      already, its files of these names must have the same content.
 
   Raises:
     InputError: the folder has checkpoints of a different description, or a name
       that TensorFlow takes for a pattern.
   """
-  if re.search(r"[][*?]", options.output_dir):
+  if re.search(r"[][*?]", output_dir):
     raise InputError("--output_dir: TensorFlow finds no checkpoint in a folder "
-                     "with one of [ ] * ? in its name: %s" % options.output_dir)
-  filesystem.make_folder(options.output_dir)
-  checkpoints.name_whole_checkpoints(options.output_dir)
-  contents = {name: filesystem.json_text(description).encode("utf-8")
-              for name, description in descriptions.items()}
-  contents.update((name, filesystem.read_bytes(path)) for path, name in files)
-  has_model = checkpoints.newest_or_best(options.output_dir)
+                     "with one of [ ] * ? in its name: %s" % output_dir)
+  filesystem.make_folder(output_dir)
+  checkpoints.name_whole_checkpoints(output_dir)
+  has_model = checkpoints.newest_or_best(output_dir)
   for name, content in contents.items():
-    path = os.path.join(options.output_dir, name)
+    path = os.path.join(output_dir, name)
     if has_model and tf.io.gfile.exists(path) and (
         filesystem.read_bytes(path) != content):
       raise InputError(
           "%s says that the checkpoints there were made otherwise than asked "
           "for now: choose a different --output_dir" % path)
     filesystem.write_bytes(path, content)
-  with tf.io.gfile.GFile(
-      os.path.join(options.output_dir, "command.txt"), "a") as writer:
-    writer.write("%s %s\n" % (
-        datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S"),
-        " ".join(map(shlex.quote, [sys.executable] + sys.argv))))
+  path = os.path.join(output_dir, "command.txt")
+  # TF 1.15 cannot append to what does not exist yet in gs://.
+  before = filesystem.read_text(path) if filesystem.exists(path) else ""
+  filesystem.write_text(path, "%s%s %s\n" % (
+      before, datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S"),
+      " ".join(map(shlex.quote, [sys.executable] + sys.argv))))
 
 
 class Evaluator:
@@ -138,6 +145,8 @@ class Evaluator:
     if not self._early_stop_evals or not history:
       return False
     best = max(history, key=self._score)
+    if self._score(best) == -math.inf:
+      return False
     stop = len(history) - 1 - history.index(best) >= self._early_stop_evals
     if stop:
       logging.info("stopping early: no better %s than %s of step %s in %d "
@@ -148,6 +157,8 @@ class Evaluator:
 
   def _score(self, results):
     """Returns a number that is greater for better results."""
+    if int(results.get("global_step", 0)) < self._rule.first_step:
+      return -math.inf
     # As the history has it, where numbers have fewer digits.
     score = float(str(results.get(self._rule.metric, "")) or "nan")
     if math.isnan(score):

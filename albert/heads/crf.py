@@ -1,4 +1,4 @@
-"""Sequences of labels: what may follow what, a linear-chain CRF, Viterbi.
+"""A linear-chain CRF and the most likely sequence of labels, in TensorFlow.
 
 The CRF: Lafferty et al., "Conditional Random Fields: Probabilistic Models for
 Segmenting and Labeling Sequence Data" (ICML 2001), with the scores of a network
@@ -10,46 +10,21 @@ Dimensions in comments: B batch, S sequence, L labels.
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from albert.errors import InputError
 from albert.files import checkpoints
+from albert.tasks import bio
 
 TRANSITIONS = "crf/transitions"  # float [L, L], from the row to the column
-_FORBIDDEN = -1e4  # fits half precision
-
-
-def forbidden(labels):
-  """Returns what the scheme BIO adds to scores of transitions.
-
-  Args:
-    labels: list of str, L: "O", and "B-" and "I-" with a kind.
-
-  Returns:
-    (float32 [L, L], float32 [L]): -1e4 where the label of the column must not
-    follow that of the row, and where it must not be the first; else 0.
-
-  Raises:
-    InputError: the labels are of a different scheme.
-  """
-  for label in labels:
-    if label != "O" and label[:2] not in ("B-", "I-"):
-      raise InputError("the label %r is not of the scheme BIO, which has O, "
-                       "B-kind and I-kind" % label)
-  follows = [[label[:2] != "I-" or before[1:] == label[1:] for label in labels]
-             for before in labels]
-  starts = [label[:2] != "I-" for label in labels]
-  return tuple(np.where(allowed, 0, _FORBIDDEN).astype(np.float32)
-               for allowed in (follows, starts))
 
 
 def transition_scores(labels):
   """Returns the trained transitions, float [L, L]; variable `crf/transitions`.
 
   Args:
-    labels: list of str, L; see `forbidden`.
+    labels: list of str, L; see `bio.forbidden`.
   """
   return tf.get_variable(
       TRANSITIONS, [len(labels)] * 2,
-      initializer=tf.zeros_initializer()) + forbidden(labels)[0]
+      initializer=tf.zeros_initializer()) + bio.forbidden(labels)[0]
 
 
 def load_transitions(checkpoint, labels):
@@ -57,7 +32,7 @@ def load_transitions(checkpoint, labels):
 
   Where it has none, all those that the scheme allows are equal.
   """
-  scores, _ = forbidden(labels)
+  scores, _ = bio.forbidden(labels)
   if TRANSITIONS in checkpoints.saved_shapes(checkpoint):
     scores = scores + tf.train.load_variable(checkpoint, TRANSITIONS)
   return scores

@@ -1,110 +1,145 @@
-"""What predicts: TensorFlow, or ONNX Runtime where there is no TensorFlow."""
+"""What predicts: TensorFlow, or ONNX Runtime where there is no TensorFlow.
 
+An engine is a model that is loaded once and stays warm. It has the attributes
+  folder: model_folder.ModelFolder;
+  tokenizer: of tokenization.py;
+and the methods
+  predictor(signature, *outputs, max_seq_length=None, batch_size=64), which
+    returns a TextPredictor of these outputs of an exported signature; see
+    export_model.py. Texts have at most `max_seq_length` tokens, by default as
+    many as the folder says;
+  constant(signature, output), which returns an output that is the same whatever
+    the text, an array.
+They raise an InputError where the model has no such weights.
+"""
+
+import dataclasses
 import os
-import types
 
-import tokenization
+import numpy as np
+
+from albert import model_folder
 from albert.errors import InputError
 from albert.files import filesystem
 from albert.predict.text_predictor import TextPredictor
+from albert.settings import USUAL, setting
 
 NAMES = ("tensorflow", "onnx")
-HELP = ("What predicts. With onnx, which needs no TensorFlow, the model is a "
-        "folder that export_model.py --onnx made.")
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# What to say where a model lacks a signature.
+_MISSING = {
+    "classify": "no classifier: fine-tune one with run_classifier.py",
+    "label_tokens": "no model that finds entities: fine-tune one with "
+                    "run_ner.py",
+    "spans": "no model that finds answers: fine-tune one with run_squad.py",
+    "masked_lm": "no masked-LM weights, as is usual after fine-tuning: give a "
+                 "pretrained model"}
 
 
-def load(engine, folder, options=None):
+@dataclasses.dataclass(frozen=True)
+class EngineSettings:
+  """What predicts."""
+  engine: str = setting(
+      "tensorflow", "What predicts. With onnx, which needs no TensorFlow, the "
+      "model is a folder that export_model.py --onnx made.", USUAL,
+      choices=NAMES)
+
+
+def load(engine, path, given=None):
   """Loads a model.
 
   Args:
     engine: str, of NAMES.
-    folder: str, folder with a checkpoint, or path of one; for "onnx", folder
-      that export_model.py --onnx made.
-    options: flags that say what is not in the folder, see
-      `predictor.load_folder`, or None.
-
-  Returns:
-    an object with the attributes
-      config: has the attributes of AlbertConfig;
-      tokenizer: of tokenization.py;
-      task: dict of task.json, empty without one;
-    and the methods, each of which returns a TextPredictor,
-      classify(): float [L], the probabilities of the labels;
-      sentence_vectors(pooling, layer): float [H], see `heads.sentence_vectors`;
-      masked_lm(): float [P, V], logits at the positions that are given to
-        `TextPredictor.run`, list of int, as a further feature.
-    Further arguments are max_seq_length and batch_size; see TextPredictor.
+    path: str, folder with a checkpoint, or path of one; for "onnx", folder that
+      export_model.py --onnx made.
+    given: FolderSettings, what is not in the folder, or None.
 
   Raises:
-    InputError: something is missing, or does not fit the rest. The methods
-      raise it where the model has no such weights.
+    InputError: something is missing, or does not fit the rest.
   """
+  given = given or model_folder.FolderSettings()
   if engine == "onnx":
-    return OnnxEngine(folder, options)
-  from albert.predict import predictor  # the only way to TensorFlow from here
-  return predictor.TensorFlowEngine(folder, options)
+    return OnnxEngine(path, given)
+  from albert.predict import tensorflow_engine  # the way to TensorFlow
+  return tensorflow_engine.TensorFlowEngine(path, given)
+
+
+def sentence_vectors(engine, pooling, layer, **kwargs):
+  """Returns the TextPredictor of one vector for each text, float [H].
+
+  Args:
+    engine: see the module.
+    pooling: "mean" of the tokens' vectors, [CLS] and [SEP] included; "cls", the
+      vector of [CLS]; "pooled", the pooled output, whatever the layer.
+    layer: int, 1 for the first, 0 for the embeddings, -1 for the last.
+    **kwargs: see `predictor` of the module.
+
+  Raises:
+    InputError: the model has no such layer.
+  """
+  last = engine.folder.config.num_hidden_layers
+  if not -last - 1 <= layer <= last:
+    raise InputError("--layer=%d: the model has layers 0 to %d" % (layer, last))
+  output = pooling if pooling == "pooled" else "%s_%d" % (
+      pooling, range(last + 1)[layer])
+  return engine.predictor("sentence_vector", output, **kwargs)
+
+
+def missing(path, signature):
+  """Returns the InputError of a model that lacks a signature."""
+  return InputError("%s has %s" % (path, _MISSING.get(
+      signature, "no weights for %s" % signature)))
 
 
 class OnnxEngine:
-  """Files of export_model.py --onnx in ONNX Runtime, on the CPU; see `load`."""
+  """Files of export_model.py --onnx in ONNX Runtime, on the CPU."""
 
-  def __init__(self, folder, options=None):
-    self._folder = folder
+  def __init__(self, path, given):
     for name in ("bert_config_file", "vocab_file", "spm_model_file",
                  "do_lower_case"):
-      if options is not None and options[name].present:
+      if getattr(given, name) is not None:
         raise InputError("with --engine=onnx, there is no effect of --%s: it "
                          "was given to export_model.py" % name)
-    self.config = types.SimpleNamespace(**dict(
-        {"max_position_embeddings": 512},
-        **filesystem.read_json(self._find("config.json"))))
-    self.task = filesystem.read_json(self._find("task.json"))
-    self.tokenizer = tokenization.create_tokenizer(
-        *[self._find(name) if self._has(name) else None
-          for name in ("vocab.txt", "spm.model")], self.task["do_lower_case"])
+    for name in ("config.json", "task.json"):
+      if not filesystem.exists(os.path.join(path, name)):
+        raise InputError("%s has no %s: give a folder that export_model.py "
+                         "--onnx made" % (path, name))
+    self._path = path
+    self.folder = model_folder.load(given, path)
+    self.tokenizer = self.folder.create_tokenizer()
 
-  def classify(self, **kwargs):
-    """See `load`."""
-    return self._predictor("classify", "probabilities", **kwargs)
+  def predictor(self, signature, *outputs, max_seq_length=None, batch_size=64):
+    """See the module."""
+    session = self._session(signature)
+    names = [tensor.name for tensor in session.get_inputs()]
+    self._check_outputs(session, outputs)
+    return TextPredictor(
+        lambda *inputs: session.run(list(outputs), dict(zip(names, inputs))),
+        self.tokenizer, self.folder.length(max_seq_length), batch_size)
 
-  def sentence_vectors(self, pooling, layer, **kwargs):
-    """See `load`."""
-    last = self.config.num_hidden_layers
-    try:
-      name = "%s_%d" % (pooling, range(last + 1)[layer])
-    except IndexError:
-      raise InputError("--layer=%d: the model has layers 0 to %d" % (
-          layer, last)) from None
-    return self._predictor(
-        "sentence_vector", "pooled" if pooling == "pooled" else name, **kwargs)
+  def constant(self, signature, output):
+    """See the module."""
+    session = self._session(signature)
+    inputs = {tensor.name: np.ones([1, 2], np.int32)
+              for tensor in session.get_inputs()}
+    return session.run([output], inputs)[0]
 
-  def masked_lm(self, **kwargs):
-    """See `load`."""
-    return self._predictor("masked_lm", "logits", **kwargs)
-
-  def _predictor(self, signature, output, max_seq_length=512, batch_size=64):
-    path = self._find(signature + ".onnx")
+  def _session(self, signature):
+    path = os.path.join(self._path, signature + ".onnx")
+    if not filesystem.exists(path):
+      raise missing(self._path, signature)
     try:
       import onnxruntime
     except ImportError as error:
       raise InputError("--engine=onnx: pip install onnxruntime") from error
     try:
-      session = onnxruntime.InferenceSession(
+      return onnxruntime.InferenceSession(
           filesystem.read_bytes(path), providers=["CPUExecutionProvider"])
     except Exception as error:  # it has many of its own
       raise InputError("%s cannot be read: %s" % (path, error)) from error
-    names = [tensor.name for tensor in session.get_inputs()]
-    return TextPredictor(
-        lambda *inputs: session.run([output], dict(zip(names, inputs)))[0],
-        self.tokenizer,
-        min(max_seq_length, self.config.max_position_embeddings), batch_size)
 
-  def _has(self, name):
-    return filesystem.exists(os.path.join(self._folder, name))
-
-  def _find(self, name):
-    if not self._has(name):
-      raise InputError("%s has no %s: give a folder that export_model.py "
-                       "--onnx made of a model with such weights" % (
-                           self._folder, name))
-    return os.path.join(self._folder, name)
+  def _check_outputs(self, session, outputs):
+    there = {tensor.name for tensor in session.get_outputs()}
+    for name in outputs:
+      if name not in there:
+        raise InputError("%s has no output %s" % (self._path, name))

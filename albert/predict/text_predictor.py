@@ -10,7 +10,8 @@ class TextPredictor:
 
   Args:
     call: function of int32 [B, S] input_ids, input_mask, segment_ids, and of
-      int32 [B, ...] for each further feature, that returns an array [B, ...].
+      int32 [B, ...] for each further feature, that returns a list of arrays
+      [B, ...].
     tokenizer: of tokenization.py.
     max_seq_length: int, maximum tokens of a text or pair; longer ones are
       truncated.
@@ -30,13 +31,13 @@ class TextPredictor:
       texts: list of (str, str or None), single texts or pairs.
 
     Returns:
-      float32 array [number of texts, ...], in their order.
+      float32 array [number of texts, ...], in their order, the first output.
     """
-    found = [None] * len(texts)
+    rows = [None] * len(texts)
     for i, values in self.run([tokenization.encode_texts(
         self._tokenizer, a, b, self._max_seq_length) for a, b in texts]):
-      found[i] = values
-    return np.array(found, np.float32)
+      rows[i] = values[0]
+    return np.array(rows, np.float32)
 
   def run(self, features):
     """Predicts texts that are encoded already.
@@ -46,7 +47,7 @@ class TextPredictor:
         and further features. Each is padded with 0 to the longest of a batch.
 
     Yields:
-      (int, array [...]), in any order: index of a text and what was built.
+      (int, tuple of arrays [...]), in any order: index of a text and outputs.
     """
     # Texts of similar length go together, so that there is little padding.
     order = sorted(range(len(features)), key=lambda i: len(features[i][0]))
@@ -54,8 +55,8 @@ class TextPredictor:
       batch = order[start:start + self._batch_size]
       input_ids, segment_ids, *more = zip(*[features[i] for i in batch])
       input_mask = [[1] * len(ids) for ids in input_ids]
-      yield from zip(batch, self._call(*map(
-          _padded, [input_ids, input_mask, segment_ids] + more)))
+      yield from zip(batch, zip(*self._call(*map(
+          _padded, [input_ids, input_mask, segment_ids] + more))))
 
 
 def _padded(rows):

@@ -1,43 +1,21 @@
 """What all fine-tuning scripts share, from features to the best checkpoint."""
 
-import collections
+import dataclasses
 import itertools
 import os
 import random
 import time
+from typing import Callable, List, NamedTuple
 
-import tensorflow.compat.v1 as tf
 import tqdm
-from absl import flags, logging
+from absl import logging
 
-import tokenization
+from albert import cli, model_folder
 from albert.errors import InputError
 from albert.files import checkpoints, outputs, records
 from albert.files.records import FeatureSpec
-from albert.predict import predictor
-from albert.train import estimators, sweep, training
-
-flags.adopt_module_key_flags(training)
-flags.adopt_module_key_flags(sweep)
-flags.adopt_module_key_flags(tokenization)
-flags.DEFINE_bool("do_predict", False,
-                  "Whether to predict the test file with the best checkpoint.")
-flags.DEFINE_bool("pad_to_max", False,
-                  "Pad all examples to --max_seq_length, as on a TPU, instead "
-                  "of batching those of similar length.")
-flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.")
-flags.DEFINE_integer("max_train_examples", None,
-                     "Use only this many training examples, or questions: the "
-                     "first of the files.")
-flags.DEFINE_float("warmup_proportion", 0.1,
-                   "Share of the steps that are warm-up.")
-flags.DEFINE_enum("adversarial", None, ["fgm"],
-                  "Train on perturbed word embeddings too: fgm, the fast "
-                  "gradient method.")
-flags.DEFINE_float("adversarial_epsilon", 1.0,
-                   "--adversarial: norm of the perturbation of the table.",
-                   lower_bound=0.0)
-flags.DEFINE_alias("predict_batch_size", "eval_batch_size")
+from albert.train import loop, step, sweep
+from albert.train import settings as train_settings
 
 # The features of every fine-tuning record; tasks add their own. `number`, the
 # place of an example in its split, is the Runner's.
@@ -46,141 +24,152 @@ SPECS = (FeatureSpec("input_ids", "int", None),
          FeatureSpec("segment_ids", "int", None),
          FeatureSpec("number", "int", 0))
 
-# A list of examples, and the function that makes the features of one: a dict,
-# name -> value or list. Features are made when they are written; in memory,
-# they would take many times the space of the texts.
-Split = collections.namedtuple("Split", ["examples", "make_features"])
+
+class Split(NamedTuple):
+  """The examples of a file.
+
+  Attributes:
+    examples: list.
+    make_features: function that makes the features of an example: a dict, name
+      -> value or list. Features are made when they are written; in memory, they
+      would take many times the space of the texts.
+    has_labels: bool, whether labels are among the features.
+  """
+  examples: List
+  make_features: Callable
+  has_labels: bool = True
 
 
-def start(options):
-  """Sets up the process, the tokenizer and the configuration.
+def start(values, default_length):
+  """Sets up the process and reads the model's folder.
 
   Args:
-    options: flags.
+    values: absl.flags.FlagValues, parsed.
+    default_length: int, `max_seq_length` where neither a flag nor the model to
+      predict with says it.
 
   Returns:
-    (distribution.Workers, predictor.Model): the model that training goes on
-    from, or begins with, or that is evaluated.
+    (TrainSettings, distribution.Workers, model_folder.ModelFolder): the model
+    that training goes on from, or begins with, or that is evaluated.
 
   Raises:
     InputError: a flag is missing, or does not fit the others.
   """
-  if not (options.do_train or options.do_eval or options.do_predict):
+  cli.require_flags(values, "task_name", "output_dir")
+  settings = train_settings.read(values)
+  run, data = settings.run, settings.data
+  if not (run.do_train or run.do_eval or data.do_predict):
     raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
-  sweep.plan(options)  # its errors come first
-  workers = training.start(options)
-  if not options.do_train:
-    checkpoints.require_model(options)
-  training.warn_of_idle_flags(options, [
+  sweep.check_flags(values)
+  sweep.plan(settings)  # its errors come first
+  loop.warn_of_idle_flags(values)
+  cli.warn_of_idle_flags(
+      values,
       (["num_train_epochs", "max_train_examples", "warmup_proportion",
-        "adversarial"], options.do_train, "--do_train", False),
-      (["adversarial_epsilon"], options.adversarial, "--adversarial", False),
-      (["early_stop_evals"], options.do_train and options.do_eval,
+        "adversarial"], run.do_train, "--do_train"),
+      (["adversarial_epsilon"], data.adversarial, "--adversarial"),
+      (["early_stop_evals"], run.do_train and run.do_eval,
        "--do_train and --do_eval", True),
-      (["eval_batch_size"], options.do_eval or options.do_predict,
-       "--do_eval or --do_predict", False)])
-  return workers, predictor.load_folder(
-      checkpoints.newest_or_best(options.output_dir) or
-      options.init_checkpoint, options, options.max_seq_length)
+      (["eval_batch_size"], run.do_eval or data.do_predict,
+       "--do_eval or --do_predict"))
+  workers = loop.start(settings)
+  if not run.do_train:
+    checkpoints.require_model(settings.model.init_checkpoint, run.output_dir)
+  folder = model_folder.load(
+      settings.model, checkpoints.newest_or_best(run.output_dir) or
+      settings.model.init_checkpoint)
+  length = data.max_seq_length or default_length
+  if not (run.do_train or data.max_seq_length):
+    length = folder.max_seq_length or default_length
+  folder.check_length(length)
+  return dataclasses.replace(settings, data=dataclasses.replace(
+      data, max_seq_length=length)), workers, folder
 
 
-def wanted_splits(options, workers, tests=()):
+def wanted_splits(settings, workers, tests=()):
   """Returns the names of the splits that this process reads.
 
   Args:
-    options: flags.
+    settings: TrainSettings.
     workers: distribution.Workers.
     tests: names of the splits to predict that have a file; if there are none,
       it is "test" that is missing.
   """
-  names = ["train"] * options.do_train
+  names = ["train"] * settings.run.do_train
   if not workers.rank:
-    names += ["dev"] * options.do_eval
-    names += list(tests or ["test"]) * options.do_predict
+    names += ["dev"] * settings.run.do_eval
+    names += list(tests or ["test"]) * settings.data.do_predict
   return names
-
-
-def prepare_output_dir(options, workers, model, description):
-  """Puts what describes the model into the output folder, by rank 0.
-
-  Args:
-    options: flags.
-    workers: distribution.Workers.
-    model: predictor.Model.
-    description: dict for `task.json`, to which the tokenizer's is added.
-
-  Returns:
-    names of the files to keep next to the best checkpoint.
-  """
-  tokenizer_file = next(name for name in ("spm.model", "vocab.txt")
-                        if name in model.files)
-  description = dict(description, max_seq_length=options.max_seq_length,
-                     do_lower_case=model.tokenizer.do_lower_case)
-  if not workers.rank:
-    outputs.prepare_output_dir(
-        options, {"config.json": model.config.to_dict(),
-                  "task.json": description},
-        [(model.files[tokenizer_file], tokenizer_file)])
-  return ["config.json", "task.json", tokenizer_file]
 
 
 class Runner:
   """Trains, evaluates and predicts.
 
   Args:
-    options: flags.
+    settings: TrainSettings.
     workers: distribution.Workers.
-    config: AlbertConfig.
-    head: function of (model, features); see estimators.model_fn_builder.
-    specs: list of FeatureSpec.
+    folder: model_folder.ModelFolder, what is trained or used; rank 0 writes it
+      to the output folder.
+    head: heads.base.Head.
+    label_specs: list of FeatureSpec, of the features that are labels.
     splits: dict, name -> Split; see wanted_splits. Every process gets all of
-      "train", which is taken out, and reads its share.
+      "train", which is taken out of it, and reads its share.
+    specs: list of FeatureSpec, of all other features.
+
+  Attributes:
+    output_dir: str, folder of the run.
 
   Raises:
-    InputError: there are fewer training examples than a batch takes.
+    InputError: there are fewer training examples than a batch takes, or the
+      output folder has a different model.
   """
 
-  def __init__(self, options, workers, config, head, specs, splits):
-    self._options = options
+  def __init__(self, settings, workers, folder, head, label_specs, splits,
+               specs=SPECS):
+    self._settings = settings
     self._workers = workers
     self._leads = not workers.rank
-    self._config = config
+    self._folder = folder
+    self._head = _Numbered(head)
     self._specs = list(specs)
+    self._label_specs = list(label_specs)
     self._splits = splits
+    self._train_split = splits.pop("train", None)
     self._num_train_steps = 0
-    if options.do_train:
-      self._train_split = splits.pop("train")
-      examples = self._train_split.examples
-      batch_size = options.train_batch_size * workers.size
-      self._num_train_steps = int(
-          len(examples) * options.num_train_epochs / batch_size)
-      if not self._num_train_steps or len(examples) < workers.size:
-        raise InputError(
-            "%d training examples are less than one batch of %d" % (
-                len(examples), batch_size))
-      logging.info("%d steps of %d examples", self._num_train_steps, batch_size)
+    if self._train_split:
+      self._num_train_steps = self._count_steps()
+    if self._leads:
+      outputs.prepare_output_dir(settings.run.output_dir, folder.contents())
+    self._begin(settings)
 
-    def numbered_head(model, features):
-      output = head(model, features)
-      return output._replace(predictions=dict(
-          output.predictions, number=features["number"]))
+  def _count_steps(self):
+    examples = self._train_split.examples
+    batch_size = self._settings.batch.train_batch_size * self._workers.size
+    steps = int(len(examples) * self._settings.data.num_train_epochs /
+                batch_size)
+    if not steps or len(examples) < self._workers.size:
+      raise InputError(
+          "%d training examples are less than one batch of %d" % (
+              len(examples), batch_size))
+    logging.info("%d steps of %d examples", steps, batch_size)
+    return steps
 
-    self._head = numbered_head
-    self._begin()
-
-  def _begin(self):
+  def _begin(self, settings):
     """Makes what depends on the folder, the seed and the learning rate."""
-    options = self._options
+    self._settings = settings
+    self.output_dir = settings.run.output_dir
     self._paths = {}  # of the record files, once they are written
-    self._estimator = estimators.create_estimator(
-        options, estimators.model_fn_builder(
-            self._config, options, self._head, _loss_totals,
-            self._num_train_steps,
-            int(self._num_train_steps * options.warmup_proportion),
-            options.adversarial_epsilon if options.adversarial else 0.0),
-        options.eval_batch_size)
+    data = settings.data
+    schedule = train_settings.Schedule(
+        self._num_train_steps,
+        int(self._num_train_steps * data.warmup_proportion),
+        data.adversarial_epsilon if data.adversarial else 0.0)
+    self._estimator = loop.create_estimator(
+        settings, self._workers, step.model_fn_builder(
+            self._folder.config, self._head, settings, schedule,
+            self._workers))
 
-  def run(self, evaluate, metric, files, write_test):
+  def run(self, evaluate, metric, write_test, reports=(), task_settings=None):
     """Does what --do_train, --do_eval and --do_predict ask for.
 
     Where several seeds or learning rates are asked for, all of them; see
@@ -189,64 +178,70 @@ class Runner:
     Args:
       evaluate: function of a checkpoint path, or None, that returns results.
       metric: str, name among the results; the greater, the better.
-      files: names of files of the output folder to keep next to the best
-        checkpoint.
       write_test: function of the name of a split to predict and a checkpoint
         path, or None, that predicts it and writes what it finds.
+      reports: names of files of the output folder that `evaluate` writes, to
+        keep next to the best checkpoint.
+      task_settings: dataclass, the script's own settings.
     """
-    if sweep.is_wanted(self._options):
-      def run_once():
-        self._begin()
-        self._run(evaluate, metric, files, write_test)
+    contents = self._folder.contents()
 
-      sweep.run(self._options, self._leads, metric, files, run_once)
+    def run_once(settings):
+      self._begin(settings)
+      self._run(evaluate, metric, [*contents, *reports], write_test)
+
+    if sweep.is_wanted(self._settings):
+      sweep.run(self._settings, self._leads, metric, contents, reports,
+                dataclasses.asdict(task_settings) if task_settings else {},
+                run_once)
     else:
-      self._run(evaluate, metric, files, write_test)
+      run_once(self._settings)
 
   def _run(self, evaluate, metric, files, write_test):
-    options = self._options
-    if options.do_train:
+    run, data = self._settings.run, self._settings.data
+    if run.do_train:
       evaluator = None
-      if options.do_eval and self._leads:
+      if run.do_eval and self._leads:
         evaluator = outputs.Evaluator(
-            options.output_dir, evaluate,
+            run.output_dir, evaluate,
             outputs.BestRule(metric, higher_is_better=True), files,
-            options.early_stop_evals)
+            run.early_stop_evals)
       self._train(evaluator)
-    elif options.do_eval and self._leads:
-      outputs.evaluate_and_write(options.output_dir, evaluate)
-    if options.do_predict and self._leads:
-      best = os.path.join(options.output_dir, "best")
+    elif run.do_eval and self._leads:
+      outputs.evaluate_and_write(run.output_dir, evaluate)
+    if data.do_predict and self._leads:
+      best = os.path.join(run.output_dir, "best")
       checkpoint = (checkpoints.latest_checkpoint(best) or
-                    checkpoints.latest_checkpoint(options.output_dir))
-      logging.info("predicting with %s", checkpoint or options.init_checkpoint)
+                    checkpoints.latest_checkpoint(run.output_dir))
+      logging.info("predicting with %s",
+                   checkpoint or self._settings.model.init_checkpoint)
       for name in self._splits:
         if name != "dev":
           write_test(name, checkpoint)
 
   def _train(self, evaluator):
-    def input_fn_at(step):
+    def input_fn_at(start):
       if "train" not in self._paths:
         self._write_train()
       return self._input_fn(
-          self._paths["train"], is_training=True, drop_remainder=True,
-          seed=self._options.random_seed + step)
+          "train", is_training=True, drop_remainder=True,
+          seed=self._settings.run.random_seed + start)
 
-    training.train_and_evaluate(self._estimator, self._options, input_fn_at,
-                                self._num_train_steps, evaluator)
+    loop.train_and_evaluate(
+        self._settings, self._workers,
+        [(self._estimator, self._num_train_steps)], input_fn_at, evaluator)
 
   def _write_train(self):
     """Writes this process's share of the training examples, shuffled."""
-    examples, make_features = self._train_split
-    if not sweep.is_wanted(self._options):
+    split = self._train_split
+    if not sweep.is_wanted(self._settings):
       self._train_split = None  # from here on, the file is all that is needed
     # Files may have an order, by label or by difficulty, that reaches further
     # than a shuffle buffer.
-    examples = list(examples)
-    random.Random(self._options.random_seed).shuffle(examples)
-    self._paths["train"] = self._write(
-        "train", examples[self._workers.rank::self._workers.size],
-        make_features)
+    examples = list(split.examples)
+    random.Random(self._settings.run.random_seed).shuffle(examples)
+    self._write("train", split._replace(
+        examples=examples[self._workers.rank::self._workers.size]))
 
   def predict(self, name, checkpoint):
     """Predicts a split, in batches of examples of similar length.
@@ -258,50 +253,60 @@ class Runner:
     Returns:
       list of dict, name -> array; in the order of the examples.
     """
-    examples, make_features = self._splits[name]
+    split = self._splits[name]
+    examples = split.examples
+    use_tpu = self._settings.device.use_tpu
     if name not in self._paths:
       # All batches of a TPU are full.
-      padding = -len(examples) % self._options.eval_batch_size if (
-          self._options.use_tpu) else 0
-      self._paths[name] = self._write(
-          name, examples + examples[-1:] * padding, make_features)
-    input_fn = self._input_fn(self._paths[name], is_training=False,
-                              drop_remainder=self._options.use_tpu)
-    found, started = {}, None
+      padding = -len(examples) % self._settings.batch.eval_batch_size if (
+          use_tpu) else 0
+      self._write(name, split._replace(
+          examples=examples + examples[-1:] * padding))
+    input_fn = self._input_fn(name, is_training=False, drop_remainder=use_tpu)
+    predictions, started = {}, None
     for prediction in self._estimator.predict(
         input_fn, checkpoint_path=checkpoint):
       started = started or time.time()  # the model is built and loaded
-      found[int(prediction["number"])] = prediction
+      predictions[int(prediction["number"])] = prediction
     logging.info("%d examples predicted, %.1f a second", len(examples),
                  len(examples) / (time.time() - started))
-    return [found[number] for number in range(len(examples))]
+    return [predictions[number] for number in range(len(examples))]
 
-  def _write(self, name, examples, make_features):
-    """Writes the records of a split; returns the path of the file."""
+  def _write(self, name, split):
+    """Writes the records of a split."""
+    specs = self._specs + self._label_specs * split.has_labels
     num_rows = self._specs[0].rows or 1
     lengths = []
 
     def record(number, example):
-      row = dict(make_features(example), number=number)
+      row = dict(split.make_features(example), number=number)
       lengths.append(len(row["input_ids"]) // num_rows)
-      return records.serialize(row, self._specs)
+      return records.serialize(row, specs)
 
     path = os.path.join(self._estimator.model_dir, name + ".tf_record")
     records.write_records(path, itertools.starmap(
-        record, enumerate(tqdm.tqdm(examples, name, disable=None))))
-    longest = self._options.max_seq_length
+        record, enumerate(tqdm.tqdm(split.examples, name, disable=None))))
+    self._paths[name] = path, specs
+    longest = self._settings.data.max_seq_length
     logging.info("%s: %.1f%% of the examples fill --max_seq_length=%d", name,
                  100.0 * lengths.count(longest) / len(lengths), longest)
-    return path
 
-  def _input_fn(self, path, **kwargs):
-    options = self._options
+  def _input_fn(self, name, **kwargs):
+    path, specs = self._paths[name]
+    data, device = self._settings.data, self._settings.device
     return records.input_fn_builder(
-        [records.record_file(path)], self._specs,
-        max_length=options.max_seq_length,
-        pad_to_max=options.pad_to_max or options.use_tpu, **kwargs)
+        [records.record_file(path)], specs, max_length=data.max_seq_length,
+        pad_to_max=data.pad_to_max or device.use_tpu, **kwargs)
 
 
-def _loss_totals(features):
-  """All losses of fine-tuning are means over the examples."""
-  return {"example_loss": tf.cast(tf.size(features["number"]), tf.float32)}
+class _Numbered:
+  """A head whose predictions have the numbers of the examples."""
+
+  def __init__(self, head):
+    self._head = head
+    self.totals = head.totals
+
+  def apply(self, model, features):
+    output = self._head.apply(model, features)
+    return output._replace(predictions=dict(
+        output.predictions, number=features["number"]))

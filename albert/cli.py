@@ -1,0 +1,98 @@
+"""How every script starts, and how it reports bad input."""
+
+import logging as standard_logging
+import sys
+import textwrap
+
+from absl import app, flags, logging
+
+from albert import settings
+from albert.errors import InputError
+
+
+def run(main, classes, takes_arguments=False, **changes):
+  """Runs `main` as a script; bad input ends it with one line and exit 1.
+
+  Args:
+    main: function of nothing, or of the list of arguments that are not flags.
+    classes: list of settings classes, whose fields are the script's flags.
+    takes_arguments: bool, whether there may be such arguments.
+    **changes: see `settings.define_flags`.
+  """
+
+  def guarded_main(argv):
+    logging.set_verbosity(logging.INFO)
+    logging.get_absl_handler().setFormatter(
+        standard_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    # Silences TensorFlow's deprecation warnings.
+    standard_logging.getLogger("tensorflow").setLevel("ERROR")
+    try:
+      if takes_arguments:
+        main(argv[1:])
+      elif argv[1:]:
+        raise InputError("unexpected argument %r: everything is given as "
+                         "--flag=value" % argv[1])
+      else:
+        main()
+    except (InputError, OSError) as error:
+      if isinstance(error, OSError) and not error.filename:
+        raise
+      sys.exit("ERROR: %s" % error)
+
+  settings.define_flags(*classes, **changes)
+  if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
+    print(help_text(sys.modules["__main__"].__doc__))
+    sys.exit(0)
+  app.run(guarded_main)
+
+
+def help_text(description):
+  """Returns what --help prints: `description`, then the flags by group."""
+  lines = [description.strip()]
+  own = [flag for module in flags.FLAGS.flags_by_module_dict().values()
+         for flag in module if hasattr(flag, "group")]
+  for group in settings.GROUPS:
+    members = [flag for flag in own if flag.group == group]
+    if members:
+      lines += ["", "%s:" % group]
+    for flag in members:
+      lines += textwrap.wrap("--%s  %s%s" % (
+          flag.name, flag.help, _default_of(flag)), 80, initial_indent="  ",
+                             subsequent_indent="      ")
+  return "\n".join(lines)
+
+
+def _default_of(flag):
+  if flag.default is None or flag.default == "":
+    return ""
+  return " (%s)" % str(flag.default_as_str).strip("'")
+
+
+def require_flags(values, *names):
+  """Raises an InputError where a required flag of `values` is missing."""
+  for name in names:
+    if not values[name].value:
+      raise InputError("--%s is required; see --help" % name)
+
+
+def warn_of_idle_flags(values, *rules):
+  """Warns of flags that were given and have no effect.
+
+  Args:
+    values: absl.flags.FlagValues.
+    *rules: (names of flags, whether they do something, what that takes), and
+      True for those that are an error instead, because what was asked for would
+      not happen.
+
+  Raises:
+    InputError: there is such an error.
+  """
+  for names, is_met, need, *is_error in rules:
+    given = ["--" + name for name in names
+             if values[name].present and values[name].value]
+    if given and not is_met:
+      message = "without %s, there is no effect of %s" % (
+          need, ", ".join(given))
+      if is_error:
+        raise InputError(message)
+      logging.warning(message)

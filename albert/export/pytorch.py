@@ -1,0 +1,380 @@
+"""Weights of this project and of Hugging Face's transformers, both ways.
+
+Google's layout becomes an ALBERT of transformers; albert_zh's, which has no
+counterpart there, a BERT.
+"""
+
+import io
+import os
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from absl import logging
+
+import modeling
+from albert import heads
+from albert.errors import InputError
+from albert.export import transformers_tokenizer
+from albert.files import checkpoints, filesystem
+from albert.heads import crf
+from albert.heads.classifier import WEIGHTS
+from albert.model.config import AlbertConfig
+from albert.model.layouts import create_model
+from albert.model_folder import ModelFolder
+
+_ALBERT_BLOCK = {
+    "attention_1/self/query": "attention.query",
+    "attention_1/self/key": "attention.key",
+    "attention_1/self/value": "attention.value",
+    "attention_1/output/dense": "attention.dense",
+    "LayerNorm": "attention.LayerNorm",
+    "ffn_1/intermediate/dense": "ffn",
+    "ffn_1/intermediate/output/dense": "ffn_output",
+    "LayerNorm_1": "full_layer_layer_norm",
+}
+_KINDS = {"kernel": "weight", "gamma": "weight", "beta": "bias",
+          "output_weights": "weight", "output_bias": "bias"}
+_SCOPES = {family: {scope: name for head in heads.ALL
+                    for scope, name in head.pytorch_scopes[family].items()}
+           for family in ("albert", "bert")}
+_POOLER = "bert/pooler/dense/"
+_MAPPING = "albert.encoder.embedding_hidden_mapping_in."
+# Keys of equal name and meaning in both configurations.
+_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers",
+          "num_attention_heads", "intermediate_size",
+          "max_position_embeddings", "type_vocab_size", "initializer_range",
+          "hidden_dropout_prob", "attention_probs_dropout_prob")
+# Keys that only ALBERT has, with transformers' defaults.
+_ALBERT_SIZES = {"embedding_size": 128, "num_hidden_groups": 1,
+                 "inner_group_num": 1}
+
+
+def parameter_name(name, family):
+  """Takes a variable's name to that of a parameter of transformers.
+
+  Args:
+    name: str, in Google's layout for "albert", in plain BERT's for "bert".
+    family: str, "albert" or "bert".
+  """
+  scope, _, kind = name.rpartition("/")
+  if scope in _SCOPES[family]:
+    scope = _SCOPES[family][scope]
+  elif family == "bert":
+    scope = scope.replace("/layer_", "/layer/")
+  elif "/transformer/" in scope:
+    _, _, _, group, inner, part = scope.split("/", 5)
+    scope = "albert/encoder/albert_layer_groups/%s/albert_layers/%s/%s" % (
+        group.replace("group_", ""), inner.replace("inner_group_", ""),
+        _ALBERT_BLOCK[part])
+  elif scope == "bert/pooler/dense":
+    scope = "albert/pooler"
+  elif scope.startswith("bert/"):
+    scope = "al" + scope
+  kind = _KINDS.get(kind, kind)
+  if kind.endswith("_embeddings"):
+    kind += ".weight"
+  return scope.replace("/", ".") + "." + kind
+
+
+def _turn(name, value):
+  """Transposes a kernel: transformers keep it as [out, in]."""
+  return value.T if name.endswith("/kernel") else value
+
+
+def to_plain_bert(config, weights):
+  """Writes weights of albert_zh's layout as those of a BERT.
+
+  Args:
+    config: AlbertConfig.
+    weights: dict, variable name -> array.
+
+  Returns:
+    (AlbertConfig, dict of the same kind)
+  """
+  plain = AlbertConfig(**dict(
+      config.to_dict(), embedding_size=None, parameter_sharing="none"))
+  weights = dict(weights)
+  projection = weights.pop("bert/embeddings/word_embeddings_2", None)
+  if projection is not None:
+    weights["bert/embeddings/word_embeddings"] = np.matmul(
+        weights["bert/embeddings/word_embeddings"], projection)
+  found = {name: value for name, value in weights.items()
+           if not name.startswith("bert/encoder/")}
+  for layer in range(config.num_hidden_layers):
+    for source, target in zip(
+        *(modeling.AlbertModel.layer_scopes(c, layer)[0]
+          for c in (config, plain))):
+      source, target = ["bert/encoder/%s/" % s for s in (source, target)]
+      found.update((target + name[len(source):], value)
+                   for name, value in weights.items()
+                   if name.startswith(source))
+  return plain, found
+
+
+def to_pytorch(config, weights, found=None):
+  """Converts weights to the parameters of transformers.
+
+  Args:
+    config: AlbertConfig.
+    weights: dict, variable name -> array.
+    found: dict, signature -> Head, those on top of the encoder; None for none.
+
+  Returns:
+    (dict for their `config.json`, dict of parameter name -> array)
+
+  Raises:
+    InputError: transformers have no such model.
+  """
+  if config.ln_type == "preln":
+    raise InputError("ln_type preln cannot be converted: the models of "
+                     "transformers normalize after each block, not before")
+  if crf.TRANSITIONS in weights:
+    raise InputError("a CRF cannot be converted: the models of transformers "
+                     "label each token by itself; fine-tune without --crf")
+  suffix = next(filter(None, (
+      head.pytorch_suffix for head in (found or {}).values())), "Model")
+  if suffix == heads.TokenLabels.pytorch_suffix:  # theirs has no pooler
+    weights = {name: value for name, value in weights.items()
+               if not name.startswith(_POOLER)}
+  is_albert = config.layout == "google"
+  if not is_albert:
+    logging.info("albert_zh's layout becomes a BERT: the projection multiplied "
+                 "into the word embeddings, each layer written out")
+    config, weights = to_plain_bert(config, weights)
+  family = "albert" if is_albert else "bert"
+  state = {parameter_name(name, family): np.ascontiguousarray(_turn(name, value))
+           for name, value in weights.items()}
+  if is_albert and config.embedding_width == config.hidden_size:
+    # Google's layout then has no mapping, transformers always have one.
+    state[_MAPPING + "weight"] = np.eye(config.hidden_size, dtype=np.float32)
+    state[_MAPPING + "bias"] = np.zeros(config.hidden_size, np.float32)
+  theirs = {key: getattr(config, key)
+            for key in _SIZES + (tuple(_ALBERT_SIZES) if is_albert else ())}
+  if is_albert:
+    theirs["embedding_size"] = config.embedding_width
+  if WEIGHTS in weights:
+    theirs["num_labels"] = len(weights[WEIGHTS])
+  theirs.update(
+      model_type=family,
+      architectures=[("Albert" if is_albert else "Bert") + suffix],
+      hidden_act={"gelu": "gelu_new"}.get(config.hidden_act, config.hidden_act),
+      classifier_dropout_prob=0.1, classifier_dropout=0.1, layer_norm_eps=1e-12)
+  return theirs, state
+
+
+def from_pytorch(theirs, state):
+  """Converts parameters of transformers to weights.
+
+  Args:
+    theirs: dict of their `config.json`.
+    state: dict, parameter name -> array.
+
+  Returns:
+    (AlbertConfig, dict of variable name -> array)
+
+  Raises:
+    InputError: it is a different kind of model, or lacks a parameter.
+  """
+  is_albert = theirs.get("model_type") == "albert"
+  if not is_albert and theirs.get("model_type") != "bert":
+    raise InputError("a model of the type %s: albert and bert can be converted"
+                     % theirs.get("model_type"))
+  if theirs.get("layer_norm_eps", 1e-12) != 1e-12:
+    raise InputError("layer_norm_eps is %g: 1e-12 is all that is computed here"
+                     % theirs["layer_norm_eps"])
+  if theirs.get("hidden_act") == "gelu":
+    logging.warning("their gelu is computed here by its tanh approximation, "
+                    "which differs by up to 0.0005")
+  values = {key: theirs[key] for key in _SIZES + ("hidden_act",)
+            if key in theirs}
+  if is_albert:
+    values.update((key, theirs.get(key, default))
+                  for key, default in _ALBERT_SIZES.items())
+  config = AlbertConfig(**values)
+  # transformers leave the prefix out where there is the encoder only.
+  state = {**{"%s.%s" % (theirs["model_type"], name): value
+              for name, value in state.items()}, **state}
+  # As the first BERTs of PyTorch had it.
+  state = {name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+      "LayerNorm.beta", "LayerNorm.bias"): value
+           for name, value in state.items()}
+  if is_albert and config.embedding_width == config.hidden_size and (
+      _MAPPING + "weight" in state and not np.array_equal(
+          state[_MAPPING + "weight"], np.eye(config.hidden_size))):
+    raise InputError("it maps embeddings that are as wide as the layers, which "
+                     "Google's layout does not")
+  labels = state.get("classifier.weight")
+  reads_pooler = (labels is not None and not labels_tokens(theirs)) or (
+      parameter_name(modeling.SENTENCE_ORDER + "/output_weights",
+                     theirs["model_type"]) in state)
+  weights, missing = {}, []
+  for name, shape in known_variables(
+      config, labels is not None and len(labels)):
+    parameter = parameter_name(name, theirs["model_type"])
+    if parameter in state:
+      weights[name] = _turn(name, state[parameter]).astype(np.float32)
+      if list(weights[name].shape) != shape:
+        raise InputError("%s is %s, where the configuration asks for %s" % (
+            parameter, list(state[parameter].shape), shape))
+    elif name.startswith("bert/e"):  # embeddings, encoder
+      raise InputError("it lacks %s" % parameter)
+    elif name.startswith(_POOLER) and not reads_pooler:
+      logging.info("%s is not there; nothing reads it, zeros take its place",
+                   parameter)
+      weights[name] = np.zeros(shape, np.float32)
+    else:
+      missing.append(parameter)
+  logging.info("%d parameters converted; not there: %s", len(weights),
+               ", ".join(missing) or "none")
+  return config, weights
+
+
+def labels_tokens(theirs):
+  """Returns whether their `config.json` is of a model that labels tokens."""
+  return (theirs.get("architectures") or [""])[0].endswith(
+      heads.TokenLabels.pytorch_suffix)
+
+
+def known_variables(config, num_labels):
+  """Yields (name, shape) of the encoder and of all that may be on top."""
+  with tf.Graph().as_default():
+    inputs = {"input_ids": tf.zeros([1, 2], tf.int32),
+              "masked_lm_positions": tf.zeros([1, 1], tf.int32)}
+    model = create_model(config, False, inputs["input_ids"])
+    for head in (heads.MaskedLm(), heads.SentenceOrder(), heads.Spans()):
+      head.outputs(model, dict(
+          inputs, masked_lm_positions=inputs["input_ids"]))
+    if num_labels:
+      heads.Classifier(num_labels).outputs(model, inputs)
+    for variable in tf.global_variables():
+      yield variable.op.name, variable.shape.as_list()
+
+
+def write_folder(folder, target):
+  """Writes a model as transformers read it.
+
+  Args:
+    folder: ModelFolder.
+    target: str, the folder to write into.
+
+  Raises:
+    InputError: transformers have no counterpart of it.
+  """
+  config, checkpoint = folder.config, folder.checkpoint
+  tokenizer = folder.create_tokenizer()
+  saved = checkpoints.saved_shapes(checkpoint)
+  found = heads.restore(saved, folder)
+  known = dict(known_variables(config, saved.get(WEIGHTS, [0])[0]))
+  checkpoints.check_fits(checkpoint, {
+      name: shape for name, shape in known.items()
+      if name in saved or name.startswith("bert/")})
+  unknown = sorted(set(saved) - set(known) - {crf.TRANSITIONS})
+  if unknown:
+    raise InputError("%s: transformers have no counterpart of %s" % (
+        checkpoint, ", ".join(unknown)))
+  theirs, state = to_pytorch(config, checkpoints.read_weights(checkpoint),
+                             found)
+  if folder.labels:
+    theirs["id2label"] = {str(i): label
+                          for i, label in enumerate(folder.labels)}
+    theirs["label2id"] = {label: i for i, label in enumerate(folder.labels)}
+  theirs.update(pad_token_id=tokenizer.pad_id, bos_token_id=tokenizer.cls_id,
+                eos_token_id=tokenizer.sep_id)
+  settings = transformers_tokenizer.tokenizer_settings(
+      "Albert" if folder.is_sentencepiece else "Bert", tokenizer.do_lower_case,
+      config.max_position_embeddings)
+  files = {"config.json": theirs, "tokenizer_config.json": settings}
+  name = "spiece.model" if folder.is_sentencepiece else "vocab.txt"
+  filesystem.write_bytes(os.path.join(target, name),
+                         filesystem.read_bytes(folder.tokenizer_file))
+  if folder.is_sentencepiece:
+    files["tokenizer.json"] = transformers_tokenizer.unigram_tokenizer(
+        folder.tokenizer_file, tokenizer.do_lower_case)
+  for name, content in files.items():
+    filesystem.write_json(os.path.join(target, name), content)
+  filesystem.write_bytes(
+      os.path.join(target, "model.safetensors"),
+      safetensors_numpy().save(state, metadata={"format": "pt"}))
+
+
+def read_folder(source, target, do_lower_case=None):
+  """Writes a model of transformers as a folder of this project.
+
+  Args:
+    source: str, their folder.
+    target: str, the folder to write into.
+    do_lower_case: bool, where their folder does not say it; None for true.
+
+  Raises:
+    InputError: it cannot be read, or is not such a model.
+  """
+  theirs, state = read_pytorch_folder(source)
+  try:
+    config, weights = from_pytorch(theirs, state)
+  except InputError as error:
+    raise InputError("%s: %s" % (source, error)) from error
+  path = os.path.join(source, "tokenizer_config.json")
+  settings = filesystem.read_json(path) if filesystem.exists(path) else {}
+  files = [os.path.join(source, name) for name in ("spiece.model", "vocab.txt")]
+  more = {}
+  if WEIGHTS in weights and "id2label" in theirs:
+    labels = theirs["id2label"]
+    if len(labels) != len(weights[WEIGHTS]):
+      raise InputError("%s has %d labels, the classifier %d" % (
+          source, len(labels), len(weights[WEIGHTS])))
+    more = dict(labels=[labels[key] for key in sorted(labels, key=int)],
+                max_seq_length=config.max_position_embeddings)
+    if labels_tokens(theirs):
+      more.update(head=heads.TokenLabels.name,
+                  more={"crf": False, "by_character": False})
+  ModelFolder(
+      config, next(filter(filesystem.exists, files), None),
+      do_lower_case=settings.get(
+          "do_lower_case", do_lower_case is not False), **more).write(target)
+  checkpoints.write_checkpoint(target, "model.ckpt", weights)
+
+
+def safetensors_numpy():
+  """Returns the module `safetensors.numpy`, which only this script needs."""
+  try:
+    import safetensors.numpy
+  except ImportError as error:
+    raise InputError("safetensors is not installed: pip install -r "
+                     "requirements/pytorch.txt") from error
+  return safetensors.numpy
+
+
+def read_pytorch_folder(path):
+  """Returns (dict of config.json, dict of parameter name -> array)."""
+  config, weights, pickled = [os.path.join(path, name) for name in (
+      "config.json", "model.safetensors", "pytorch_model.bin")]
+  if not tf.io.gfile.exists(config):
+    raise InputError("%s has no config.json" % path)
+  theirs = filesystem.read_json(config)
+  if not isinstance(theirs, dict):
+    raise InputError("%s: not a model's configuration" % config)
+  if tf.io.gfile.exists(weights):
+    read = safetensors_numpy().load
+  elif tf.io.gfile.exists(pickled):
+    weights, read = pickled, _read_pickled
+  else:
+    raise InputError("%s has neither model.safetensors nor pytorch_model.bin"
+                     % path)
+  try:
+    return theirs, read(filesystem.read_bytes(weights))
+  except InputError:
+    raise
+  except Exception as error:  # each library has its own
+    raise InputError("%s cannot be read as weights: %s" % (
+        weights, str(error).split("\n")[0])) from error
+
+
+def _read_pickled(content):
+  try:
+    import torch
+  except ImportError as error:
+    raise InputError("pytorch_model.bin needs PyTorch: pip install torch"
+                    ) from error
+  state = torch.load(io.BytesIO(content), map_location="cpu",
+                     weights_only=True)
+  return {name: value.detach().float().numpy() for name, value in state.items()}

@@ -1,0 +1,151 @@
+"""Labels of texts and pairs, and numbers; choices among answers."""
+
+import tensorflow.compat.v1 as tf
+
+import modeling
+from albert.errors import InputError
+from albert.heads import base
+
+WEIGHTS = "output_weights"  # and output_bias, as in BERT's classifiers
+PYTORCH_SCOPES = {"albert": {"": "classifier"}, "bert": {"": "classifier"}}
+
+
+def label_logits(model, x, num_labels):
+  """Takes [M, H] to [M, L]; in training a tenth of it is dropped, as in BERT.
+
+  Variables `output_weights` [L, H] and `output_bias` [L].
+  """
+  return modeling.row_logits(model.dropout(x, 0.1, salt=-2), num_labels,
+                             model.config, scope="")
+
+
+class Classifier(base.Head):
+  """One label for each text.
+
+  Args:
+    num_labels: int, L.
+    class_weights: list of float, of the labels in the training loss, or None.
+  """
+  name = "classifier"
+  marker = WEIGHTS
+  signature = "classify"
+  pytorch_suffix = "ForSequenceClassification"
+  pytorch_scopes = PYTORCH_SCOPES
+
+  def __init__(self, num_labels, class_weights=None):
+    self.num_labels = num_labels
+    self._class_weights = class_weights
+
+  @classmethod
+  def restore(cls, saved, folder):
+    if folder.head not in (None, cls.name) or cls.marker not in saved:
+      return None
+    num_labels = saved[cls.marker][0]
+    if folder.labels and len(folder.labels) != num_labels:
+      raise InputError("%s has %d labels, the classifier %d" % (
+          folder.where, len(folder.labels), num_labels))
+    return cls(num_labels) if num_labels > 1 else None
+
+  @classmethod
+  def describe(cls, saved):
+    return "classifier of %d label(s)" % saved[cls.marker][0]
+
+  def positions(self, inputs):
+    return base.first_token(inputs)
+
+  def logits(self, model):
+    """Returns float [B, L]."""
+    return label_logits(model, model.get_pooled_output(), self.num_labels)
+
+  def outputs(self, model, inputs):
+    return {"probabilities": tf.nn.softmax(self.logits(model))}
+
+  def apply(self, model, features):
+    logits = self.logits(model)
+    predictions = {"logits": logits}
+    if "label_ids" not in features:
+      return base.HeadOutput(predictions)
+    labels = features["label_ids"]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        labels=labels, logits=logits)  # [B]
+    output = base.example_losses(losses, predictions,
+                                 accuracy=base.hits(logits, labels))
+    if self._class_weights is None:
+      return output
+    weights = tf.gather(tf.constant(self._class_weights, tf.float32), labels)
+    return output._replace(
+        losses={"example_loss": tf.reduce_sum(losses * weights)})
+
+
+class Regression(base.Head):
+  """A number for each text, by squared error."""
+  name = "regression"
+  marker = WEIGHTS
+  signature = "classify"
+  pytorch_suffix = "ForSequenceClassification"
+  pytorch_scopes = PYTORCH_SCOPES
+
+  @classmethod
+  def restore(cls, saved, folder):
+    is_one = saved.get(cls.marker, [0])[0] == 1
+    return cls() if is_one and folder.head in (None, cls.name) else None
+
+  def positions(self, inputs):
+    return base.first_token(inputs)
+
+  def outputs(self, model, inputs):
+    return {"score": self._scores(model)}
+
+  def apply(self, model, features):
+    scores = self._scores(model)
+    predictions = {"logits": tf.expand_dims(scores, 1)}
+    if "label_ids" not in features:
+      return base.HeadOutput(predictions)
+    return base.example_losses(tf.square(scores - features["label_ids"]),
+                               predictions)
+
+  def _scores(self, model):
+    return tf.reshape(label_logits(model, model.get_pooled_output(), 1), [-1])
+
+
+class Choices(base.Head):
+  """One of several answers, each of which is a sequence of its own.
+
+  Args:
+    num_choices: int, C, most answers that a question has.
+  """
+  name = "choices"
+  marker = WEIGHTS
+  signature = "classify"
+  pytorch_suffix = "ForMultipleChoice"
+  pytorch_scopes = PYTORCH_SCOPES
+
+  def __init__(self, num_choices):
+    self._num_choices = num_choices
+
+  @classmethod
+  def restore(cls, saved, folder):
+    is_one = saved.get(cls.marker, [0])[0] == 1
+    return cls(1) if is_one and folder.head == cls.name else None
+
+  def positions(self, inputs):
+    return base.first_token(inputs)
+
+  def outputs(self, model, inputs):
+    return {"score": tf.reshape(
+        label_logits(model, model.get_pooled_output(), 1), [-1])}
+
+  def apply(self, model, features):
+    logits = tf.reshape(label_logits(model, model.get_pooled_output(), 1),
+                        [-1, self._num_choices])
+    # An absent choice is never above one that is there.
+    logits = tf.where(
+        tf.sequence_mask(features["num_choices"], self._num_choices), logits,
+        tf.fill(tf.shape(logits), -1e9))
+    predictions = {"log_probabilities": tf.nn.log_softmax(logits)}
+    if "label" not in features:
+      return base.HeadOutput(predictions)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        labels=features["label"], logits=logits)
+    return base.example_losses(
+        losses, predictions, accuracy=base.hits(logits, features["label"]))

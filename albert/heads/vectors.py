@@ -1,0 +1,51 @@
+"""What the encoder itself gives: vectors of tokens and of texts."""
+
+import tensorflow.compat.v1 as tf
+
+from albert.heads import base
+
+_MARKER = "bert/pooler/dense/kernel"
+
+
+class Encode(base.Head):
+  """The last layer and the pooled output."""
+  name = signature = "encode"
+  marker = _MARKER
+
+  def outputs(self, model, inputs):
+    return {"sequence_output": model.get_sequence_output(),
+            "pooled_output": model.get_pooled_output()}
+
+
+class SentenceVector(base.Head):
+  """One vector for each text: `vector`, and others by pooling and layer."""
+  name = signature = "sentence_vector"
+  marker = _MARKER
+
+  def outputs(self, model, inputs):
+    vectors = {"vector": sentence_vectors(model),
+               "pooled": model.get_pooled_output()}
+    for layer in range(1 + model.config.num_hidden_layers):
+      for pooling in ("mean", "cls"):
+        vectors["%s_%d" % (pooling, layer)] = sentence_vectors(
+            model, pooling, layer)
+    return vectors
+
+
+def sentence_vectors(model, pooling="mean", layer=-1):
+  """Returns one vector for each text, float [B, H].
+
+  Args:
+    model: AlbertModel.
+    pooling: "mean" of the tokens' vectors, [CLS] and [SEP] included; "cls", the
+      vector of [CLS]; "pooled", the pooled output, whatever the layer.
+    layer: int, 1 for the first, 0 for the embeddings, -1 for the last.
+  """
+  if pooling == "pooled":
+    return model.get_pooled_output()
+  layers = [model.get_embedding_output()] + model.get_all_encoder_layers()
+  x = layers[layer]  # [B, S, H]
+  if pooling == "cls":
+    return x[:, 0]
+  weights = tf.expand_dims(tf.cast(model.input_mask, tf.float32), -1)
+  return tf.reduce_sum(x * weights, 1) / tf.reduce_sum(weights, 1)

@@ -1,0 +1,1 @@
+"""The model beside modeling.py: configuration, layouts, faster kernels."""

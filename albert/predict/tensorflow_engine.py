@@ -1,0 +1,46 @@
+"""A checkpoint in a TensorFlow session that stays warm; see engines.py."""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from albert import heads, model_folder
+from albert.files import checkpoints
+from albert.heads.signatures import build_signature
+from albert.predict import engines
+from albert.predict.text_predictor import TextPredictor
+
+
+class TensorFlowEngine:
+  """A checkpoint and what can be predicted with it."""
+
+  def __init__(self, path, given):
+    self.folder = model_folder.load(given, path)
+    self.tokenizer = self.folder.create_tokenizer()
+    self._path = path
+    self._checkpoint = self.folder.checkpoint
+    self._heads = heads.restore(
+        checkpoints.saved_shapes(self._checkpoint), self.folder)
+
+  def predictor(self, signature, *outputs, max_seq_length=None, batch_size=64):
+    """See engines.py."""
+    return TextPredictor(
+        self._call(signature, outputs), self.tokenizer,
+        self.folder.length(max_seq_length), batch_size)
+
+  def constant(self, signature, output):
+    """See engines.py."""
+    call = self._call(signature, [output])
+    return call(*[np.ones([1, 2], np.int32)] * 3)[0]
+
+  def _call(self, signature, outputs):
+    if signature not in self._heads:
+      raise engines.missing(self._path, signature)
+    with tf.Graph().as_default():
+      built = build_signature(self.folder.config, self._heads[signature])
+      for name in outputs:
+        if name not in built.outputs:
+          raise engines.InputError("%s has no output %s" % (self._path, name))
+      session = checkpoints.restored_session(self._checkpoint)
+      return session.make_callable(
+          [built.outputs[name] for name in outputs],
+          list(built.inputs.values()))

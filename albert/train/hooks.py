@@ -1,0 +1,136 @@
+"""What runs beside the steps of training: progress, evaluation, checkpoints."""
+
+import collections
+import math
+import time
+
+import tensorflow.compat.v1 as tf
+from absl import logging
+
+from albert.errors import InputError
+from albert.files import checkpoints
+from albert.files.outputs import short
+from albert.progress import hours
+from albert.train import distribution
+from albert.train.step import PROGRESS
+
+
+def create(settings, workers, num_train_steps, evaluator, should_stop):
+  """Returns the hooks of training, in the order they run.
+
+  Args:
+    settings: TrainSettings.
+    workers: distribution.Workers.
+    num_train_steps: int, of the whole training.
+    evaluator: outputs.Evaluator, or None.
+    should_stop: function of nothing that returns a bool, for rank 0.
+  """
+  run, device = settings.run, settings.device
+  progress = ProgressHook(num_train_steps, run.log_steps,
+                          settings.batch.train_batch_size * workers.size,
+                          run.output_dir)
+  hooks = [progress]
+  if device.use_tpu:  # its estimator saves by itself
+    return hooks
+  if not workers.rank:
+    hooks.append(tf.train.CheckpointSaverHook(
+        run.output_dir, save_steps=run.save_checkpoints_steps,
+        listeners=[_EvaluationListener(evaluator, progress)] if evaluator
+        else None))
+  if device.use_horovod:
+    hooks.insert(0, distribution.broadcast_variables_hook())
+    hooks.append(distribution.StopTogetherHook(
+        run.save_checkpoints_steps, should_stop))
+  return hooks
+
+
+def _not_finite(loss, step, output_dir):
+  return InputError(
+      "the loss is %s at step %d; the newest checkpoint with finite weights is "
+      "%s: remove newer ones, and training goes on from it; try a lower "
+      "--learning_rate or other data" % (
+          loss, step, checkpoints.newest_finite_checkpoint(output_dir)))
+
+
+class ProgressHook(tf.train.SessionRunHook):
+  """Logs step, means over the last steps, rate and time left.
+
+  Ends training with an InputError before a loss that is not finite can reach a
+  checkpoint.
+  """
+
+  def __init__(self, num_train_steps, every, examples_per_step, output_dir):
+    self._num_train_steps = num_train_steps
+    self._every = every
+    self._examples_per_step = examples_per_step
+    self._output_dir = output_dir
+
+  def begin(self):
+    self._scalars = collections.OrderedDict(
+        (scalar.op.name.split("/")[-1], scalar)
+        for scalar in tf.get_collection(PROGRESS))
+    self._global_step = tf.train.get_global_step()
+    if "global_step" not in self._scalars:
+      # On a TPU: what is known when its loop ends, not what the host has heard.
+      self._scalars["loss"] = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
+      with tf.control_dependencies([self._scalars["loss"]]):
+        self._scalars["global_step"] = self._global_step.read_value()
+
+  def after_create_session(self, session, coord):
+    del coord
+    self._step = session.run(self._global_step)
+    self._start_interval()
+
+  def exclude(self, seconds):
+    """Leaves time that was not spent on training out of the rate."""
+    self._since += seconds
+
+  def _start_interval(self):
+    self._since = time.time()
+    self._first_step = self._step
+    self._count = 0
+    self._sums = collections.Counter()
+
+  def before_run(self, run_context):
+    return tf.train.SessionRunArgs(self._scalars)
+
+  def after_run(self, run_context, run_values):
+    values = run_values.results
+    if not math.isfinite(values["loss"]):
+      raise _not_finite(values["loss"], self._step + 1, self._output_dir)
+    step = values.pop("global_step")
+    if step == self._step:
+      logging.info("step %d skipped: gradients too large for half precision",
+                   step + 1)
+      return
+    self._step = step
+    self._count += 1
+    self._sums.update(values)
+    # A TPU takes many steps at once.
+    if (step // self._every == self._first_step // self._every and
+        step != self._num_train_steps):
+      return
+    seconds = (time.time() - self._since) / (step - self._first_step)
+    means = ["%s %s" % (name, short(self._sums[name] / self._count))
+             for name in self._scalars if name in self._sums]
+    logging.info("step %d/%d | %s | %.1f examples/s | %s left",
+                 step, self._num_train_steps, " | ".join(means),
+                 self._examples_per_step / seconds,
+                 hours(seconds * (self._num_train_steps - step)))
+    self._start_interval()
+
+
+class _EvaluationListener(tf.train.CheckpointSaverListener):
+  """Calls the evaluator when a checkpoint has been saved."""
+
+  def __init__(self, evaluator, progress):
+    self._evaluator = evaluator
+    self._progress = progress
+
+  def after_save(self, session, global_step_value):
+    if not global_step_value:
+      return False
+    start = time.time()
+    self._evaluator.evaluate(int(global_step_value))
+    self._progress.exclude(time.time() - start)
+    return self._evaluator.should_stop()

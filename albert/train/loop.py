@@ -1,0 +1,223 @@
+"""The loop of all training: set-up, resuming, evaluation, progress."""
+
+import atexit
+import ctypes
+import os
+import re
+import shutil
+import tempfile
+
+import tensorflow.compat.v1 as tf
+from absl import logging
+
+from albert import cli
+from albert.errors import InputError
+from albert.files import checkpoints, records
+from albert.train import distribution, hooks
+
+
+def start(settings):
+  """Sets this process up for training or evaluation.
+
+  Args:
+    settings: TrainSettings.
+
+  Returns:
+    distribution.Workers.
+
+  Raises:
+    InputError: the settings ask for what is not to be had here.
+  """
+  device = settings.device
+  workers = distribution.get_workers(device.use_horovod, device.use_tpu)
+  if workers.rank:
+    logging.set_verbosity(logging.ERROR)
+  if (device.precision == "bf16" and not device.use_tpu and
+      tf.__version__.startswith("1.")):
+    raise InputError("--precision=bf16 needs a TPU or TensorFlow 2.15, not %s"
+                     % tf.__version__)
+  prepare_process(device)
+  return workers
+
+
+def prepare_process(device):
+  """Sets what TensorFlow and glibc read of the process."""
+  keep_freed_memory()
+  if device.use_xla:  # read when the first session starts
+    os.environ["TF_XLA_FLAGS"] = (
+        os.environ.get("TF_XLA_FLAGS", "") + " --tf_xla_cpu_global_jit")
+
+
+def warn_of_idle_flags(values):
+  """Warns of flags of all training scripts that have no effect.
+
+  Args:
+    values: absl.flags.FlagValues.
+
+  Raises:
+    InputError: see `cli.warn_of_idle_flags`.
+  """
+  cli.warn_of_idle_flags(
+      values,
+      (["train_batch_size", "gradient_accumulation_steps", "recompute_grads",
+        "optimizer", "learning_rate", "poly_power", "weight_decay_rate",
+        "precision", "save_checkpoints_steps", "keep_checkpoint_max",
+        "use_horovod"], values.do_train, "--do_train"),
+      (["tpu_name"], values.use_tpu, "--use_tpu", True),
+      (["tpu_zone", "gcp_project", "num_tpu_cores", "iterations_per_loop"],
+       values.use_tpu, "--use_tpu"),
+      # Elsewhere it scales the loss, and computes in single precision.
+      (["use_fp16", "precision"],
+       not (values.use_fp16 or values.precision == "fp16") or
+       tf.config.experimental.list_physical_devices("GPU"), "a GPU"))
+
+
+def keep_freed_memory():
+  """Makes glibc keep what is freed, where this is glibc.
+
+  It gives each large tensor back to the system, and the next one of its size
+  costs page faults that take longer than most operations.
+  """
+  try:
+    mallopt = ctypes.CDLL(None).mallopt
+  except (AttributeError, OSError, TypeError):
+    return
+  mallopt(-4, 0)  # M_MMAP_MAX
+  mallopt(-1, -1)  # M_TRIM_THRESHOLD
+
+
+def create_estimator(settings, workers, model_fn):
+  """Returns a TPUEstimator, which also runs on a CPU or a GPU.
+
+  Args:
+    settings: TrainSettings.
+    workers: distribution.Workers.
+    model_fn: see `step.model_fn_builder`.
+  """
+  run, device = settings.run, settings.device
+  output_dir = run.output_dir
+  if workers.rank:
+    output_dir = tempfile.mkdtemp(prefix="albert-rank-%d-" % workers.rank)
+    atexit.register(shutil.rmtree, output_dir, ignore_errors=True)
+  session_config = tf.ConfigProto(allow_soft_placement=True)
+  session_config.gpu_options.allow_growth = True
+  if (device.use_horovod and
+      tf.config.experimental.list_physical_devices("GPU")):
+    session_config.gpu_options.visible_device_list = str(workers.local_rank)
+  if device.use_xla:
+    session_config.graph_options.optimizer_options.global_jit_level = (
+        tf.OptimizerOptions.ON_1)
+  cluster = None
+  if device.use_tpu and device.tpu_name:
+    cluster = tf.distribute.cluster_resolver.TPUClusterResolver(
+        device.tpu_name, zone=device.tpu_zone, project=device.gcp_project)
+  run_config = tf.estimator.tpu.RunConfig(
+      cluster=cluster,
+      master=device.master,
+      model_dir=output_dir,
+      session_config=None if device.use_tpu else session_config,
+      tf_random_seed=run.random_seed,
+      save_checkpoints_steps=(
+          None if workers.rank else run.save_checkpoints_steps),
+      keep_checkpoint_max=run.keep_checkpoint_max,
+      save_summary_steps=0 if workers.rank else run.log_steps,
+      log_step_count_steps=None,
+      tpu_config=tf.estimator.tpu.TPUConfig(
+          iterations_per_loop=min(device.iterations_per_loop,
+                                  run.save_checkpoints_steps),
+          num_shards=device.num_tpu_cores,
+          per_host_input_for_training=(
+              tf.estimator.tpu.InputPipelineConfig.PER_HOST_V2)))
+  return tf.estimator.tpu.TPUEstimator(
+      use_tpu=device.use_tpu,
+      model_fn=model_fn,
+      config=run_config,
+      train_batch_size=settings.batch.train_batch_size,
+      eval_batch_size=settings.batch.eval_batch_size,
+      predict_batch_size=settings.batch.eval_batch_size)
+
+
+@records.naming_damage()
+def train_and_evaluate(settings, workers, stages, train_input_fn_at,
+                       evaluator=None):
+  """Trains to the end of the last stage; evaluates at every saved checkpoint.
+
+  Resumes from the newest checkpoint of the output folder, if there is one.
+
+  Args:
+    settings: TrainSettings.
+    workers: distribution.Workers.
+    stages: list of (TPUEstimator, step that training with it ends at); most
+      trainings have one.
+    train_input_fn_at: function of the step that reading begins at, which
+      returns an `input_fn`: different steps give different orders.
+    evaluator: outputs.Evaluator, or None.
+
+  Raises:
+    InputError: the loss is not finite, a record file is damaged, or the model
+      to resume was trained with flags that give it other variables.
+  """
+  run, device = settings.run, settings.device
+  last_step = stages[-1][1]
+  step = checkpoints.start_step(run.output_dir) if not workers.rank else 0
+  if device.use_horovod:
+    step = distribution.broadcast(step)
+  if workers.rank:
+    evaluator = None
+  else:
+    checkpoints.remove_unfinished_checkpoints(run.output_dir)
+  if evaluator:
+    evaluator.go_on_from(step)
+  if step >= last_step:
+    logging.info(
+        "%s: already at step %d of %d, nothing to train; for other data or "
+        "settings, choose a different --output_dir", run.output_dir, step,
+        last_step)
+    if evaluator:
+      evaluator.evaluate(step)
+    return
+  if step:
+    logging.info("resuming from step %d of %s", step, run.output_dir)
+  should_stop = evaluator.should_stop if evaluator else lambda: False
+
+  def all_should_stop():
+    return distribution.broadcast(int(should_stop())) if (
+        device.use_horovod) else should_stop()
+
+  # One program at a time runs on a TPU: leave training to evaluate, and only
+  # then.
+  leaves = bool(device.use_tpu and evaluator)
+  for estimator, stage_end in stages:
+    while step < stage_end and not all_should_stop():
+      end = min(step + run.save_checkpoints_steps,
+                stage_end) if leaves else stage_end
+      used = hooks.create(settings, workers, last_step, evaluator, should_stop)
+      try:
+        estimator.train(train_input_fn_at(step), max_steps=end, hooks=used)
+      except tf.errors.NotFoundError as error:
+        lacks = re.search(r"Key (\S+) not found in checkpoint", error.message)
+        if not lacks:
+          raise
+        raise InputError(
+            "%s: the checkpoint to resume from lacks %s, which the flags ask "
+            "for: give those it was made with (--precision, --optimizer, "
+            "--sentence_loss_weight), or a different --output_dir" % (
+                run.output_dir, lacks.group(1))) from error
+      if leaves:
+        evaluator.evaluate(end)
+      step = end
+
+
+def export_saved_model(estimator, export_dir):
+  """Exports the newest checkpoint's predictions as a SavedModel."""
+  def serving_input_fn():
+    features = {name: tf.placeholder(tf.int32, [None, None], name)
+                for name in ("input_ids", "input_mask", "segment_ids")}
+    return tf.estimator.export.ServingInputReceiver(features, features)
+
+  path = estimator.export_saved_model(
+      export_dir, serving_input_fn,
+      checkpoint_path=checkpoints.latest_checkpoint(estimator.model_dir))
+  logging.info("exported to %s", tf.compat.as_str_any(path))
+
+

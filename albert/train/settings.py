@@ -1,0 +1,175 @@
+"""What training is told: what to do, batches, optimizer, devices."""
+
+import dataclasses
+
+from albert.errors import InputError
+from albert.model_folder import ModelSettings
+from albert.settings import NEEDED, TPU, USUAL, from_flags, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings:
+  """What to do and where, and what is written meanwhile."""
+  output_dir: str = setting(
+      None, "Folder for checkpoints and results; what was begun in it is "
+      "resumed.", NEEDED)
+  do_train: bool = setting(False, "Whether to train.", NEEDED)
+  do_eval: bool = setting(
+      False, "Whether to evaluate: the newest checkpoint of --output_dir, else "
+      "its best one, else --init_checkpoint as it stands.", NEEDED)
+  random_seed: int = setting(
+      12345, "Seed of initial weights, dropout and reading order.", USUAL,
+      least=0, most=2**31 - 1)
+  save_checkpoints_steps: int = setting(
+      1000, "Steps from one checkpoint, and evaluation, to the next.", USUAL,
+      least=1)
+  keep_checkpoint_max: int = setting(
+      5, "Newest checkpoints to keep in --output_dir.")
+  log_steps: int = setting(
+      100, "Steps from one line of progress and summary to the next.", least=1)
+  early_stop_evals: int = setting(
+      None, "Stop after this many evaluations without improvement.", USUAL,
+      least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSettings:
+  """How many examples at a time."""
+  train_batch_size: int = setting(
+      32, "Examples per training step; with --use_horovod, of each process.",
+      USUAL, least=1)
+  gradient_accumulation_steps: int = setting(
+      1, "Slices that a batch is handled in one after the other: less memory, "
+      "the same step.", least=1)
+  eval_batch_size: int = setting(
+      32, "Examples per evaluation batch.", least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerSettings:
+  """How weights are updated."""
+  optimizer: str = setting("adamw", "Optimizer.", choices=["adamw", "lamb"])
+  learning_rate: float = setting(5e-5, "Peak learning rate.", USUAL)
+  poly_power: float = setting(
+      1.0, "Power of the learning rate's decay, 1 for linear.")
+  weight_decay_rate: float = setting(0.01, "Weight decay.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """How the learning rate changes.
+
+  Attributes:
+    num_train_steps: int, of the whole training.
+    num_warmup_steps: int, at its beginning.
+    adversarial_epsilon: float; see `step.model_fn_builder`.
+  """
+  num_train_steps: int = 0
+  num_warmup_steps: int = 0
+  adversarial_epsilon: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceSettings:
+  """What computes, and with how many bits."""
+  use_horovod: bool = setting(
+      False, "Whether to train with the processes that horovodrun starts.")
+  precision: str = setting(
+      "float32", "Training in mixed precision: fp16 with loss scaling, for "
+      "GPUs; bf16 in matrix multiplications, for TPUs and TF 2.15.",
+      choices=["float32", "fp16", "bf16"])
+  use_fp16: bool = setting(False, "The same as --precision=fp16.")
+  use_xla: bool = setting(False, "Whether to compile with XLA.")
+  recompute_grads: bool = setting(
+      False, "Whether to compute each layer again in the backward pass instead "
+      "of keeping what it computed: less memory.")
+  use_tpu: bool = setting(False, "Whether to run on a TPU.", TPU)
+  tpu_name: str = setting(None, "Name or grpc address.", TPU)
+  tpu_zone: str = setting(None, "Zone, if not detected.", TPU)
+  gcp_project: str = setting(None, "Project, if not detected.", TPU)
+  master: str = setting(None, "TensorFlow master's address.", TPU)
+  num_tpu_cores: int = setting(8, "Number of cores.", TPU)
+  iterations_per_loop: int = setting(
+      1000, "Steps per call of the device.", TPU)
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSettings:
+  """What fine-tuning does with the examples of a task."""
+  do_predict: bool = setting(
+      False, "Whether to predict the test file with the best checkpoint.",
+      NEEDED)
+  max_seq_length: int = setting(
+      None, "Maximum tokens of an example; longer ones are truncated. Default: "
+      "what the model was fine-tuned with.", USUAL, least=1)
+  num_train_epochs: float = setting(
+      3.0, "Passes over the training set.", USUAL)
+  warmup_proportion: float = setting(
+      0.1, "Share of the steps that are warm-up.")
+  max_train_examples: int = setting(
+      None, "Use only this many training examples, or questions: the first of "
+      "the files.")
+  pad_to_max: bool = setting(
+      False, "Pad all examples to --max_seq_length, as on a TPU, instead of "
+      "batching those of similar length.")
+  adversarial: str = setting(
+      None, "Train on perturbed word embeddings too: fgm, the fast gradient "
+      "method.", choices=["fgm"])
+  adversarial_epsilon: float = setting(
+      1.0, "--adversarial: norm of the perturbation of the table.", least=0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepSettings:
+  """Several runs of one fine-tuning."""
+  num_seeds: int = setting(
+      None, "Train so many runs, with --random_seed and the seeds after it; "
+      "report mean and deviation.", least=1)
+  seeds: list = setting(None, "Seeds of the runs, instead of --num_seeds.")
+  learning_rates: list = setting(
+      None, "Learning rates to try, each with all seeds; the best one on dev "
+      "counts.")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainSettings:
+  """All that training is told; pretraining has neither `data` nor `sweep`."""
+  model: ModelSettings
+  run: RunSettings
+  batch: BatchSettings
+  optimizer: OptimizerSettings
+  device: DeviceSettings
+  data: DataSettings = None
+  sweep: SweepSettings = None
+
+
+PRETRAINING = (RunSettings, ModelSettings, BatchSettings, OptimizerSettings,
+               DeviceSettings)
+FINE_TUNING = PRETRAINING + (DataSettings, SweepSettings)
+
+
+def read(values):
+  """Returns the TrainSettings that flags give.
+
+  Args:
+    values: absl.flags.FlagValues, parsed.
+
+  Raises:
+    InputError: flags contradict one another.
+  """
+  settings = TrainSettings(**{
+      field.name: from_flags(field.type, values)
+      for field in dataclasses.fields(TrainSettings)
+      if dataclasses.fields(field.type)[0].name in values})
+  batch, device = settings.batch, settings.device
+  if batch.train_batch_size % batch.gradient_accumulation_steps:
+    raise InputError("--train_batch_size %d is not a multiple of "
+                     "--gradient_accumulation_steps %d" % (
+                         batch.train_batch_size,
+                         batch.gradient_accumulation_steps))
+  if device.use_fp16:
+    if values["precision"].present and device.precision != "fp16":
+      raise InputError("--use_fp16 contradicts --precision=%s" %
+                       device.precision)
+    device = dataclasses.replace(device, precision="fp16")
+  return dataclasses.replace(settings, device=device)

@@ -1,0 +1,270 @@
+"""The graph of a step: features, model, head, losses, gradients, update.
+
+Who calls whom, from a command to the loss:
+
+    run_pretraining.py, run_classifier.py, ...   main
+    loop.train_and_evaluate       resumes; one call of the Estimator
+      Estimator.train             calls input_fn and model_fn once, then runs
+                                  the graph that they make at each step
+        model_fn                  this file
+          _train_spec
+            slice_sums            model, head, loss and gradients of a slice
+              Head.apply          albert/heads/
+
+and while it runs, in the order of the hooks of loop.py: variables are broadcast
+from rank 0 (Horovod), progress is logged, a checkpoint is saved every
+--save_checkpoints_steps and then evaluated by files.outputs.Evaluator, all
+ranks stop together (Horovod). On a TPU the Estimator runs many steps a call and
+saves by itself, so training is left to evaluate.
+
+What differs between devices is `workers.reduce_mean`: it returns what it is
+given on a CPU or a GPU, averages over Horovod's processes, or over a TPU's
+cores. Gradients are summed over the slices of a batch, averaged over workers,
+then clipped, then applied.
+"""
+
+import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2.summary as summary_v2
+
+import modeling
+import optimization
+from albert.files import checkpoints
+from albert.model import kernels
+from albert.model.layouts import create_model
+from lamb_optimizer import LAMB
+from optimization import AdamW
+
+PROGRESS = "progress"  # graph collection of scalars to log
+_CLIP_NORM = 1.0  # largest global norm of the gradients
+
+
+def model_fn_builder(config, head, settings, schedule, workers):
+  """Makes the `model_fn` of any job.
+
+  Args:
+    config: AlbertConfig.
+    head: heads.base.Head.
+    settings: TrainSettings.
+    schedule: Schedule.
+    workers: distribution.Workers.
+
+  Returns:
+    `model_fn` for TPUEstimator.
+  """
+
+  def model_fn(features, labels, mode, params):
+    del labels, params
+    if mode == tf.estimator.ModeKeys.TRAIN:
+      return _train_spec(config, head, settings, schedule, workers, features)
+    output = head.apply(build_model(config, features, settings.device, False),
+                        features)
+    scaffold_fn = _initialize(settings, checkpoints.newest_or_best, False)
+    if mode == tf.estimator.ModeKeys.PREDICT:
+      return tf.estimator.tpu.TPUEstimatorSpec(
+          mode, predictions=output.predictions, scaffold_fn=scaffold_fn)
+    names = list(output.metrics)
+
+    def metric_fn(*tensors):
+      return {name: tf.metrics.mean(values, weights)
+              for name, values, weights in zip(
+                  names, tensors[::2], tensors[1::2])}
+
+    return tf.estimator.tpu.TPUEstimatorSpec(
+        mode, loss=_total_loss(output.losses, head.totals(features)),
+        scaffold_fn=scaffold_fn, eval_metrics=(metric_fn, [
+            tensor for name in names for tensor in output.metrics[name]]))
+
+  return model_fn
+
+
+def build_model(config, features, device, is_training):
+  """Returns the AlbertModel of a batch.
+
+  Args:
+    config: AlbertConfig.
+    features: dict with input_ids, input_mask and segment_ids, int [B, S], or
+      [B, C, S] where an example has C sequences.
+    device: DeviceSettings.
+    is_training: bool.
+  """
+  rows = []
+  for name in ("input_ids", "input_mask", "segment_ids"):
+    x = features[name]
+    if x.shape.ndims == 3:
+      batch, choices, length = modeling.get_shape_list(x, 3, name)
+      x = tf.reshape(x, [batch * choices, length])
+    rows.append(x)
+  used = kernels.for_training(
+      rows[0].shape.as_list()[1], device.precision == "bf16",
+      device.recompute_grads, _is_cpu(device)) if is_training else (
+          modeling.PLAIN)
+  return create_model(config, is_training, *rows,
+                      use_one_hot_embeddings=device.use_tpu, kernels=used)
+
+
+def _is_cpu(device):
+  return not device.use_tpu and not (
+      tf.config.experimental.list_physical_devices("GPU"))
+
+
+def _train_spec(config, head, settings, schedule, workers, features):
+  """Returns the TPUEstimatorSpec of a training step."""
+  num_slices = settings.batch.gradient_accumulation_steps
+  totals = _reduce_means(head.totals(features), workers)
+  optimizer, rate = _create_optimizer(settings, schedule)
+
+  def slice_sums(number, variables=None):
+    """Returns what the slices of a batch are summed up of, as a dict."""
+    part = _slice(features, number, num_slices)
+    with tf.variable_scope(tf.get_variable_scope(), reuse=bool(variables)):
+      model = build_model(config, part, settings.device, is_training=True)
+      output = head.apply(model, part)
+    loss = _total_loss(output.losses, totals)
+    pairs = optimizer.compute_gradients(
+        loss, variables or tf.trainable_variables())
+    return {
+        "loss": loss,
+        "metrics": {name: {"value": tf.reduce_sum(values * weights),
+                           "weight": tf.reduce_sum(weights)}
+                    for name, (values, weights) in output.metrics.items()},
+        "gradients": {variable.op.name: optimization.densify(gradient, variable)
+                      for gradient, variable in pairs if gradient is not None}}
+
+  def batch_sums(variables=None):
+    # The first slice makes the variables, which a loop cannot.
+    sums = slice_sums(0, variables)
+    if num_slices > 1:
+      trained = _trained(sums)
+      _, sums = tf.while_loop(
+          lambda number, _: number < num_slices,
+          lambda number, sums: (number + 1, tf.nest.map_structure(
+              tf.add, sums, slice_sums(number, trained))),
+          (1, sums), parallel_iterations=1, back_prop=False)
+    return _reduce_means(sums, workers)
+
+  sums = batch_sums()
+  gradients = sums["gradients"]
+  if schedule.adversarial_epsilon:
+    with optimization.moved_word_embeddings(
+        gradients, schedule.adversarial_epsilon):
+      adversarial = batch_sums(_trained(sums))["gradients"]
+    gradients = {name: gradient + adversarial[name]
+                 for name, gradient in gradients.items()}
+  clipped, _ = tf.clip_by_global_norm(list(gradients.values()), _CLIP_NORM)
+  train_op = optimizer.apply_gradients(
+      zip(clipped, _trained(sums)), tf.train.get_or_create_global_step())
+  scalars = {"loss": sums["loss"]}
+  for name, metric in sums["metrics"].items():
+    scalars[name] = tf.div_no_nan(metric["value"], metric["weight"])
+  scalars["learning_rate"] = rate
+  scaffold_fn = None if workers.rank else _initialize(
+      settings, checkpoints.latest_checkpoint, True)
+  if settings.device.use_tpu:
+    return tf.estimator.tpu.TPUEstimatorSpec(
+        tf.estimator.ModeKeys.TRAIN, loss=sums["loss"], train_op=train_op,
+        scaffold_fn=scaffold_fn, host_call=_host_call(scalars, settings.run))
+  for name, scalar in scalars.items():
+    tf.summary.scalar(name, scalar)
+  with tf.control_dependencies([train_op]):
+    scalars["global_step"] = tf.train.get_global_step().read_value()
+  for name, scalar in scalars.items():
+    tf.add_to_collection(
+        PROGRESS, tf.identity(scalar, name="progress/" + name))
+  return tf.estimator.tpu.TPUEstimatorSpec(
+      tf.estimator.ModeKeys.TRAIN, loss=sums["loss"], train_op=train_op)
+
+
+def _create_optimizer(settings, schedule):
+  """Returns the optimizer and its learning rate, a float scalar."""
+  step = tf.train.get_or_create_global_step()
+  if settings.device.use_xla:
+    # The tensor that hooks read the step from is a conditional that TF 1.15
+    # compiles to a constant, with which training would never end.
+    tf.get_collection_ref("global_step_read_op_cache")[:] = [
+        step.read_value() + 0]
+  rate = optimization.create_learning_rate(
+      settings.optimizer.learning_rate, schedule.num_train_steps,
+      schedule.num_warmup_steps, step, settings.optimizer.poly_power)
+  optimizer = {"adamw": AdamW, "lamb": LAMB}[settings.optimizer.optimizer](
+      rate, settings.optimizer.weight_decay_rate)
+  if settings.device.precision == "fp16":
+    optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(
+        optimizer)
+  return optimizer, rate
+
+
+def _initialize(settings, find_newer, is_training):
+  """Initialises from a checkpoint; on a TPU by the function returned."""
+  init_checkpoint = settings.model.init_checkpoint
+  # A checkpoint of the output folder is restored by the estimator.
+  if not init_checkpoint or find_newer(settings.run.output_dir):
+    return None
+
+  def scaffold_fn():
+    checkpoints.init_from_checkpoint(init_checkpoint, is_training)
+    return tf.train.Scaffold()
+
+  if settings.device.use_tpu:
+    return scaffold_fn
+  scaffold_fn()
+  return None
+
+
+def _trained(sums):
+  """Returns the variables that have a gradient, in its order."""
+  variables = {v.op.name: v for v in tf.trainable_variables()}
+  return [variables[name] for name in sums["gradients"]]
+
+
+def _reduce_means(structure, workers):
+  """Averages the tensors of a nested dict over the workers."""
+  return tf.nest.pack_sequence_as(
+      structure, workers.reduce_mean(tf.nest.flatten(structure)))
+
+
+def _slice(features, number, num_slices):
+  """Returns slice `number` of the batch, a dict like `features`."""
+  if num_slices == 1:
+    return features
+
+  def take(x):
+    taken = tf.gather(tf.reshape(x, tf.concat(
+        [[num_slices, -1], tf.shape(x)[1:]], 0)), number)
+    batch_size, *rest = x.shape.as_list()
+    taken.set_shape([batch_size and batch_size // num_slices] + rest)
+    return taken
+
+  return {name: take(x) for name, x in features.items()}
+
+
+def _total_loss(losses, totals):
+  return tf.add_n([tf.div_no_nan(loss, totals[name])
+                   for name, loss in losses.items()])
+
+
+def _host_call(scalars, run):
+  """Returns a TPU's host call, which writes scalars and keeps them to log."""
+  def write(step, *values):
+    step = tf.reduce_max(step)
+    # The host gets one value from each replica; all are the same.
+    values = [tf.reduce_mean(value) for value in values]
+    writer = summary_v2.create_file_writer(run.output_dir)
+    with writer.as_default(), summary_v2.record_if(
+        tf.equal(step % run.log_steps, 0)):
+      for name, value in zip(scalars, values):
+        summary_v2.scalar(name, value, step)
+    return tf.summary.all_v2_summary_ops() + [
+        _keep(name, value) for name, value in zip(scalars, values)]
+
+  step = tf.train.get_global_step()
+  return write, [tf.reshape(x, [1]) for x in [step] + list(scalars.values())]
+
+
+def _keep(name, value):
+  """Keeps a scalar on the host; returns the op that does."""
+  kept = tf.get_variable(
+      "host_call/" + name, [], initializer=tf.zeros_initializer(),
+      trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES])
+  tf.add_to_collection(
+      PROGRESS, tf.identity(kept.read_value(), name="progress/" + name))
+  return kept.assign(value)
