@@ -142,7 +142,8 @@ def to_pytorch(config, weights, found=None):
                  "into the word embeddings, each layer written out")
     config, weights = to_plain_bert(config, weights)
   family = "albert" if is_albert else "bert"
-  state = {parameter_name(name, family): np.ascontiguousarray(_turn(name, value))
+  state = {parameter_name(name, family):
+           np.ascontiguousarray(_turn(name, value))
            for name, value in weights.items()}
   if is_albert and config.embedding_width == config.hidden_size:
     # Google's layout then has no mapping, transformers always have one.

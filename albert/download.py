@@ -1,13 +1,13 @@
 """Downloads released models and data sets.
 
-    python download.py --item=tnews --target=data/tnews
+    python -m albert.download --item=tnews --target=data/tnews
 
 What is there already is left as it is. Without a network, the message says
 which files to put where.
 """
 
-import collections
 import contextlib
+import dataclasses
 import fnmatch
 import functools
 import hashlib
@@ -20,31 +20,49 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
+from typing import NamedTuple
 
 import tqdm
 from absl import flags, logging
 
-from albert import errors
+from albert import cli
 from albert.errors import InputError
+from albert.settings import NEEDED, from_flags, setting
 
-FLAGS = flags.FLAGS
-flags.DEFINE_string("item", None, "Model or data set, such as albert_tiny or "
-                    "tnews; an unknown one lists all.")
-flags.DEFINE_string("target", None, "Folder for its files.")
-flags.DEFINE_bool("or_starter", False, "Print the folder of the model: "
-                  "--target or, if it cannot be downloaded, the starter's.")
+
+@dataclasses.dataclass(frozen=True)
+class DownloadSettings:
+  """What to download."""
+  item: str = setting(
+      None, "Model or data set, such as albert_tiny or tnews; an unknown one "
+      "lists all.", NEEDED)
+  target: str = setting(None, "Folder for its files.", NEEDED)
+  or_starter: bool = setting(
+      False, "Print the folder of the model: --target or, if it cannot be "
+      "downloaded, the starter's.", NEEDED)
+
 
 STARTER = "albert_tiny_starter"
 
-# Something to download.
-#   files: names of the files it has, or globs.
-#   urls: addresses to try in turn: of an archive (zip or tar), or, with {} for
-#     the name, of one file each.
-#   variable: environment variable with addresses to try instead of these,
-#     separated by spaces; {item} in them stands for `name`.
-#   sha256: of the archive, where known.
-Item = collections.namedtuple(
-    "Item", ["name", "files", "urls", "variable", "sha256"])
+
+class Item(NamedTuple):
+  """Something to download.
+
+  Attributes:
+    name: str.
+    files: list of names of the files it has, or globs.
+    urls: list of addresses to try in turn: of an archive (zip or tar), or, with
+      {} for the name, of one file each.
+    variable: str, environment variable with addresses to try instead of these,
+      separated by spaces; {item} in them stands for `name`.
+    sha256: str, of the archive, or None where it is not known.
+  """
+  name: str
+  files: list
+  urls: list
+  variable: str
+  sha256: str
+
 
 MODELS = "https://storage.googleapis.com/albert_zh/%s.zip"
 GOOGLE = "https://storage.googleapis.com/albert_models/%s.tar.gz"
@@ -226,23 +244,24 @@ def unpack(archive, target, files):
 
 
 def main():
-  errors.require_flags("item", "target")
-  if FLAGS.item not in ITEMS:
+  cli.require_flags(flags.FLAGS, "item", "target")
+  own = from_flags(DownloadSettings, flags.FLAGS)
+  if own.item not in ITEMS:
     raise InputError("--item: unknown %r; known are %s" % (
-        FLAGS.item, ", ".join(sorted(ITEMS))))
+        own.item, ", ".join(sorted(ITEMS))))
   try:
-    fetch(ITEMS[FLAGS.item], FLAGS.target)
+    fetch(ITEMS[own.item], own.target)
   except InputError as error:
-    if not FLAGS.or_starter:
+    if not own.or_starter:
       raise
     logging.warning("%s; %s, a small model made with this project, stands in "
                     "for it", error, STARTER)
     print(STARTER)
     return
-  logging.info("%s has %s", FLAGS.target, ", ".join(ITEMS[FLAGS.item].files))
-  if FLAGS.or_starter:
-    print(FLAGS.target)
+  logging.info("%s has %s", own.target, ", ".join(ITEMS[own.item].files))
+  if own.or_starter:
+    print(own.target)
 
 
 if __name__ == "__main__":
-  errors.run(main)
+  cli.run(main, [DownloadSettings])
