@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import tokenization  # noqa: E402
 from albert.train import finetuning  # noqa: E402
-from util import errors  # noqa: E402
+from albert import errors  # noqa: E402
 
 
 class Runner:

@@ -12,7 +12,7 @@ from absl.testing import flagsaver
 from albert import errors
 from benchmarks import plot_curves
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 HISTORY = """global_step\tloss\tmasked_lm_accuracy\tmasked_lm_loss
 10\t7.5\t0.25\t6.75
 20\t7.0\t0.5\t6.25

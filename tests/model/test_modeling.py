@@ -32,7 +32,7 @@ from small_models import (
 import modeling
 from albert.heads import heads
 
-TESTS = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIG_DIR = os.path.join(os.path.dirname(TESTS), "albert_config")
 CONFIG_NAMES = ["albert_config_%s.json" % name for name in (
     "tiny", "base", "large", "xlarge", "xxlarge", "tiny_google",

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 pytestmark = pytest.mark.slow
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def make(output_dir, *args):

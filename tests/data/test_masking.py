@@ -14,7 +14,7 @@ import tokenization
 from albert.data import corpus, masking
 from albert.files import records
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCAB = str(ROOT / "albert_config" / "vocab.txt")
 TEXT = str(ROOT / "data" / "text_train.txt")
 
