@@ -1,6 +1,6 @@
 """Downloads released models and data sets.
 
-    python -m albert.files.download --item=tnews --target=data/tnews
+    python -m albert.download --item=tnews --target=data/tnews
 
 What is there already is left as it is. Without a network, the message says
 which files to put where.
