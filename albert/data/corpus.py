@@ -8,6 +8,7 @@ import itertools
 import math
 import re
 import zlib
+from typing import NamedTuple
 
 import jieba
 import jieba.finalseg
@@ -18,11 +19,21 @@ import tokenization
 from albert.errors import InputError
 from albert.files import filesystem
 
-# A document's tokens: `ids` int32 [T]; where in [0, T) words begin, `words`
-# int32 [...], 0 first; where in (0, T) clauses and sentences begin, `clauses`
-# and `sentences` int32. Every sentence begins a clause.
-Document = collections.namedtuple(
-    "Document", ["ids", "words", "clauses", "sentences"])
+
+class Document(NamedTuple):
+  """A document's tokens, T of them.
+
+  Attributes:
+    ids: int32 [T].
+    words: int32 [...], where in [0, T) words begin, 0 first.
+    clauses, sentences: int32 [...], where in (0, T) clauses and sentences
+      begin. Every sentence begins a clause.
+  """
+  ids: np.ndarray
+  words: np.ndarray
+  clauses: np.ndarray
+  sentences: np.ndarray
+
 
 # What ends a clause, with closing marks; not as in 3.5, node.js, http://.
 _CLAUSE_END = re.compile(
@@ -107,12 +118,12 @@ class WordCutter:
     elif self._weights.get(run):
       words += run
     else:
-      found = self._recognized.get(run)
-      if found is None:
+      parts = self._recognized.get(run)
+      if parts is None:
         if len(self._recognized) >= _CACHE_SIZE:
           self._recognized.clear()
-        found = self._recognized[run] = list(jieba.finalseg.cut(run))
-      words += found
+        parts = self._recognized[run] = list(jieba.finalseg.cut(run))
+      words += parts
 
 
 class Segmenter:

@@ -168,10 +168,10 @@ def check_fits(checkpoint, wanted):
     checkpoint: str.
     wanted: dict, variable name -> shape.
   """
-  for name, found, shape in misfits(saved_shapes(checkpoint), wanted):
+  for name, saved, shape in misfits(saved_shapes(checkpoint), wanted):
     raise InputError(
         "%s has %s for %s, the model %s: give the configuration that belongs "
-        "to it" % (checkpoint, found, name, shape))
+        "to it" % (checkpoint, saved, name, shape))
 
 
 def misfits(saved, wanted):

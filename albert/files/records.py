@@ -1,6 +1,5 @@
 """One writer, one parser and one `input_fn` for all tfrecord files."""
 
-import collections
 import contextlib
 import functools
 import itertools
@@ -8,6 +7,7 @@ import multiprocessing.pool
 import os
 import re
 import sys
+from typing import NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,21 +17,45 @@ from absl import logging
 from albert.errors import InputError
 from albert.files import filesystem
 
-# A feature of a record. `dtype` is "int" or "float". `length` is the number of
-# values: an int, None for a length that varies (padded with 0 in a batch), or 0
-# for a scalar. `rows`: number of equal-length rows that the values are split
-# into, None if they are not.
-FeatureSpec = collections.namedtuple(
-    "FeatureSpec", ["name", "dtype", "length", "rows"])
-FeatureSpec.__new__.__defaults__ = (None,)
 
-# A record file and its size in bytes.
-RecordFile = collections.namedtuple("RecordFile", ["path", "size"])
+class FeatureSpec(NamedTuple):
+  """A feature of a record.
 
-# What reading a file found: the first record or None, how many there are, their
-# bytes, the file's bytes, and what is wrong with the file, or None.
-_Scan = collections.namedtuple(
-    "_Scan", ["first", "count", "good", "size", "error"])
+  Attributes:
+    name: str.
+    dtype: "int" or "float".
+    length: int, number of values; None for a length that varies (padded with 0
+      in a batch), 0 for a scalar.
+    rows: int, number of equal-length rows that the values are split into, None
+      if they are not.
+  """
+  name: str
+  dtype: str
+  length: Optional[int]
+  rows: Optional[int] = None
+
+
+class RecordFile(NamedTuple):
+  """A record file and its size in bytes."""
+  path: str
+  size: int
+
+
+class _Scan(NamedTuple):
+  """What reading a file found.
+
+  Attributes:
+    first: bytes, the first record, or None.
+    count, good: int, how many records there are, and their bytes.
+    size: int, the file's bytes.
+    error: str, what is wrong with the file, or None.
+  """
+  first: Optional[bytes]
+  count: int
+  good: int
+  size: int
+  error: Optional[str]
+
 
 _THREADS = 32  # most of their time is spent on waiting for a file system
 _READ_RECORDS = 64  # at once, of one file
@@ -66,11 +90,11 @@ def expand_patterns(patterns, flag):
   paths = []
   for pattern in filter(None, (p.strip() for p in patterns.split(","))):
     # A file's own name may have brackets.
-    found = [pattern] if tf.io.gfile.exists(pattern) else (
+    matches = [pattern] if tf.io.gfile.exists(pattern) else (
         tf.io.gfile.glob(pattern))
-    if not found:
+    if not matches:
       raise InputError("--%s: no file matches %s" % (flag, pattern))
-    paths.extend(found)
+    paths.extend(matches)
   if not paths:
     raise InputError("--%s names no file" % flag)
   return sorted(set(paths))
@@ -242,15 +266,15 @@ def _check_record(path, record, specs):
         path, error)) from error
   for spec in specs:
     kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
-    found = len(getattr(features[spec.name], kind).value)
-    if not found and spec.length != 0:
+    length = len(getattr(features[spec.name], kind).value)
+    if not length and spec.length != 0:
       raise InputError("%s: records have no feature %r: are they of a "
                        "different task?" % (path, spec.name))
-    if spec.length and found != spec.length:
+    if spec.length and length != spec.length:
       raise InputError(
           "%s: %r has %d values, but the flags say %d: give the "
           "--max_seq_length and --max_predictions_per_seq that the records "
-          "were made with" % (path, spec.name, found, spec.length))
+          "were made with" % (path, spec.name, length, spec.length))
 
 
 def read_description(path):
@@ -278,18 +302,18 @@ def check_descriptions(paths, expected):
   Raises:
     InputError: a file was made otherwise.
   """
-  found = {}  # key -> (value, where it is from)
+  known = {}  # key -> (value, where it is from)
   for key, value in expected.items():
     if value is not None:
-      found[key] = value, "this run"
+      known[key] = value, "this run"
   for path, description in zip(paths, _in_threads(read_description, paths)):
     for key in expected:
       if key in (description or {}):
-        value, source = found.setdefault(key, (description[key], path))
+        value, source = known.setdefault(key, (description[key], path))
         if value != description[key]:
           raise InputError("%s was made with %s %s, but %s has %s" % (
               path, key, description[key], source, value))
-  return {key: value for key, (value, _) in found.items()}
+  return {key: value for key, (value, _) in known.items()}
 
 
 def _parse(serialized, specs, batched):
@@ -429,12 +453,12 @@ def naming_damage():
   try:
     yield
   except tf.errors.InvalidArgumentError as error:
-    found = re.search(r"assertion failed: \[(.*: damaged after .*)\]",
+    match = re.search(r"assertion failed: \[(.*: damaged after .*)\]",
                       error.message)
-    if not found:
+    if not match:
       raise
     # TensorFlow escapes what it asserts, TF 1.15 all that is not ASCII.
-    damage = found.group(1).encode().decode("unicode_escape")
+    damage = match.group(1).encode().decode("unicode_escape")
     raise InputError(
         "%s: make it again, or leave out its rest with --skip_corrupt_records"
         % damage.encode("latin-1").decode()) from error

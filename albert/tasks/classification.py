@@ -3,10 +3,10 @@
 A new task is one row of TASKS; docs/fine_tuning.md has an example.
 """
 
-import collections
 import json
 import math
 import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 from absl import logging
@@ -15,15 +15,22 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.tasks import metrics
 
-# `text_b` is None for a single text, `label` where a test set has none; `id` is
-# what the file calls the example, by default its number from 0.
-InputExample = collections.namedtuple(
-    "InputExample", ["id", "text_a", "text_b", "label"])
+
+class InputExample(NamedTuple):
+  """A text or a pair of texts.
+
+  Attributes:
+    id: what the file calls it, by default its number from 0.
+    text_a, text_b: str; `text_b` is None for a single text.
+    label: str, None where a test set has none.
+  """
+  id: Any
+  text_a: str
+  text_b: Optional[str]
+  label: Optional[str]
 
 
-class Task(collections.namedtuple("Task", [
-    "text_a", "text_b", "label", "labels", "files", "submissions", "columns",
-    "keep", "rename", "metric"])):
+class Task(NamedTuple):
   """How the files of a task are read.
 
   Attributes:
@@ -44,7 +51,16 @@ class Task(collections.namedtuple("Task", [
       with it is one to predict, but not to learn from.
     metric: of metrics.METRICS; the best checkpoint is the best by it.
   """
-  __slots__ = ()
+  text_a: Any
+  text_b: Any
+  label: Any
+  labels: Optional[List[str]]
+  files: Dict[str, List[str]]
+  submissions: Dict[str, str]
+  columns: Optional[List[str]]
+  keep: Callable
+  rename: Dict[str, Optional[str]]
+  metric: str
 
   @property
   def is_regression(self):
