@@ -13,7 +13,7 @@ from absl import logging
 from albert import cli
 from albert.errors import InputError
 from albert.files import checkpoints, records
-from albert.train import distribution, hooks
+from albert.train import distribution, hooks, interrupts
 
 
 def start(settings):
@@ -193,7 +193,8 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
                 stage_end) if leaves else stage_end
       used = hooks.create(settings, workers, last_step, evaluator, should_stop)
       try:
-        estimator.train(train_input_fn_at(step), max_steps=end, hooks=used)
+        with interrupts.watching(), interrupts.training():
+          estimator.train(train_input_fn_at(step), max_steps=end, hooks=used)
       except tf.errors.NotFoundError as error:
         lacks = re.search(r"Key (\S+) not found in checkpoint", error.message)
         if not lacks:
@@ -203,6 +204,10 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
             "for: give those it was made with (--precision, --optimizer, "
             "--sentence_loss_weight), or a different --output_dir" % (
                 run.output_dir, lacks.group(1))) from error
+      if interrupts.requested():
+        logging.info("ended at step %d with a checkpoint; the same command "
+                     "resumes", checkpoints.start_step(run.output_dir))
+        interrupts.end_if_requested()
       if leaves:
         evaluator.evaluate(end)
       step = end
