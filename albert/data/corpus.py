@@ -42,6 +42,7 @@ _CLAUSE_END = re.compile(
 
 _CACHE_SIZE = 30000  # words; memory must not grow with the text
 LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
+_CHECKED_LINES = 1000  # from one look at how many are not UTF-8 to the next
 _DOCUMENT_COST = 256  # characters; records of a short one are mostly padding
 
 
@@ -284,13 +285,18 @@ class TextReader:
     A line that is too long comes in several, cut after punctuation if it can.
     """
     reader = io.TextIOWrapper(data, encoding="utf-8-sig", errors="count")
-    rest = ""
+    rest, num_lines, num_bad = "", 0, 0
     while True:
       try:
         text = reader.readline(LONGEST_LINE)
       except (OSError, EOFError, zlib.error) as error:
         raise InputError("%s: damaged, or not a text file (%s)" % (
             path, error)) from error
+      num_lines += 1
+      num_bad += "\ufffd" in text
+      if self.counts["invalid_bytes"] and (
+          num_lines % _CHECKED_LINES == 0 or not text):
+        filesystem.check_encoding(path, num_lines, num_bad)
       if len(text) < LONGEST_LINE or text.endswith("\n"):
         line = (rest + text).strip()
         if line or not rest:

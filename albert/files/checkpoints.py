@@ -13,6 +13,9 @@ from albert.errors import InputError
 from albert.files import filesystem
 
 
+STARTER = "albert_tiny_starter"  # a small model that is always there
+
+
 def find_checkpoint(init_checkpoint):
   """Returns the path of a checkpoint, given that or a folder with some.
 
@@ -24,8 +27,9 @@ def find_checkpoint(init_checkpoint):
     # Released models need not be named for a step.
     path = latest_checkpoint(path, "*")
   if not path or not tf.io.gfile.exists(path + ".index"):
-    raise InputError("no checkpoint at %s: give the path of one, or of a "
-                     "folder with some" % init_checkpoint)
+    raise InputError(
+        "no checkpoint at %s: give the path of one, or of a folder with some; "
+        "%s comes with this project" % (init_checkpoint, STARTER))
   return path
 
 
@@ -72,11 +76,21 @@ def init_from_checkpoint(init_checkpoint, is_training):
     raise InputError("%s lacks a variable of the model: %s%s" % (
         path, missing[0], _and_more(missing)))
 
-  logging.info("%s: %d variables loaded", path, len(loaded))
-  for what, names in (("newly initialised", new), ("unused", unused),
+  logging.info("%s: %d variables loaded%s", path, len(loaded), "".join(
+      "; %s: %s" % (what, _some(names)) for what, names in (
+          ("new", new), ("not used", unused), ("of a different shape", wrong))
+      if names))
+  for what, names in (("loaded", loaded), ("newly initialised", new),
+                      ("unused", unused),
                       ("of a different shape, newly initialised", wrong)):
-    logging.info("  %s: %s", what, ", ".join(names) or "none")
+    logging.debug("  %s: %s", what, ", ".join(names) or "none")
   tf.train.init_from_checkpoint(path, {name: name for name in loaded})
+
+
+def _some(names):
+  """Returns the first few names, and how many there are."""
+  return ", ".join(names[:3]) + (
+      ", ... (%d)" % len(names) if len(names) > 3 else "")
 
 
 def _and_more(names):

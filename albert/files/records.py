@@ -36,9 +36,16 @@ class FeatureSpec(NamedTuple):
 
 
 class RecordFile(NamedTuple):
-  """A record file and its size in bytes."""
+  """A record file.
+
+  Attributes:
+    path: str.
+    size: int, bytes.
+    count: int, how many records it has, about.
+  """
   path: str
   size: int
+  count: int = 0
 
 
 class _Scan(NamedTuple):
@@ -90,8 +97,11 @@ def expand_patterns(patterns, flag):
   paths = []
   for pattern in filter(None, (p.strip() for p in patterns.split(","))):
     # A file's own name may have brackets.
-    matches = [pattern] if tf.io.gfile.exists(pattern) else (
-        tf.io.gfile.glob(pattern))
+    try:
+      matches = [pattern] if tf.io.gfile.exists(pattern) else (
+          tf.io.gfile.glob(pattern))
+    except tf.errors.OpError:  # there is no such folder
+      matches = []
     if not matches:
       raise InputError("--%s: no file matches %s" % (flag, pattern))
     paths.extend(matches)
@@ -197,7 +207,8 @@ def check_records(paths, specs, skip_corrupt=False, read_all=False):
       raise InputError("%s: has no records" % path)
     if scan.count:
       _check_record(path, scan.first, specs)
-      files.append(RecordFile(path, scan.size))
+      files.append(RecordFile(
+          path, scan.size, scan.count * scan.size // max(1, scan.good)))
   if not files:
     raise InputError("%s: no readable record in any file" % ", ".join(paths))
   return files

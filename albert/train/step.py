@@ -97,13 +97,14 @@ def build_model(config, features, device, is_training):
     rows.append(x)
   used = kernels.for_training(
       rows[0].shape.as_list()[1], device.precision == "bf16",
-      device.recompute_grads, _is_cpu(device)) if is_training else (
+      device.recompute_grads, is_cpu(device)) if is_training else (
           modeling.PLAIN)
   return create_model(config, is_training, *rows,
                       use_one_hot_embeddings=device.use_tpu, kernels=used)
 
 
-def _is_cpu(device):
+def is_cpu(device):
+  """Returns whether it is a CPU that trains."""
   return not device.use_tpu and not (
       tf.config.experimental.list_physical_devices("GPU"))
 
@@ -133,7 +134,7 @@ def _train_spec(config, head, settings, schedule, workers, features):
 
   # On a CPU a slice can take half a minute.
   may_end = (num_slices > 1 and workers.size == 1 and
-             _is_cpu(settings.device) and not settings.device.use_xla)
+             is_cpu(settings.device) and not settings.device.use_xla)
 
   def goes_on(number, sums):
     del sums
