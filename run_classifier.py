@@ -95,6 +95,26 @@ def read_examples(task, names, known_labels, texts, max_train_examples=None):
   return {name: examples[name] for name in names}, labels
 
 
+def majority_share(examples):
+  """Returns the share of the labelled examples with the most frequent label."""
+  counts = collections.Counter(
+      example.label for example in examples if example.label is not None)
+  return max(counts.values()) / sum(counts.values())
+
+
+def warn_of_majority(output_dir, examples):
+  """Warns where the best checkpoint is no better than one label for all."""
+  best = outputs.read_results(
+      os.path.join(output_dir, "best", "eval_results.txt"))
+  share = majority_share(examples)
+  if best and best["eval_accuracy"] <= share:
+    logging.warning(
+        "the best checkpoint's accuracy, %.4f, is not above %.4f, which the "
+        "most frequent label for all examples has: it has learnt nothing; more "
+        "examples or epochs, or a different --learning_rate, may help",
+        best["eval_accuracy"], share)
+
+
 def report_examples(name, examples, labels):
   """Logs how many examples of each label there are."""
   counts = collections.Counter(
@@ -102,6 +122,9 @@ def report_examples(name, examples, labels):
   logging.info("%s: %d examples%s", name, len(examples), "; labels: " +
                ", ".join("%s %d" % item for item in counts.most_common(20))
                if labels and counts else "")
+  if labels and counts:
+    logging.info("%s: the most frequent label is that of %.4f of the examples",
+                 name, majority_share(examples))
   absent = sorted(set(labels) - set(counts))
   if absent and counts:
     logging.warning("%s has no example of %d label(s): %s", name, len(absent),
@@ -269,6 +292,8 @@ def main():
 
   runner.run(evaluate, "eval_" + metric, write_test,
              ["eval_report.txt"] * bool(labels), texts)
+  if labels and trains and "dev" in examples:
+    warn_of_majority(settings.run.output_dir, examples["dev"])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from absl import logging
 from albert.errors import InputError
 from albert.files import filesystem
 
-
 STARTER = "albert_tiny_starter"  # a small model that is always there
 
 
