@@ -12,8 +12,6 @@ from absl import logging
 from albert.errors import InputError
 from albert.files import filesystem
 
-STARTER = "albert_tiny_starter"  # a small model that is always there
-
 
 def find_checkpoint(init_checkpoint):
   """Returns the path of a checkpoint, given that or a folder with some.
@@ -28,7 +26,7 @@ def find_checkpoint(init_checkpoint):
   if not path or not tf.io.gfile.exists(path + ".index"):
     raise InputError(
         "no checkpoint at %s: give the path of one, or of a folder with some; "
-        "%s comes with this project" % (init_checkpoint, STARTER))
+        "%s comes with this project" % (init_checkpoint, filesystem.STARTER))
   return path
 
 

@@ -15,6 +15,7 @@ import types
 
 from albert.errors import InputError
 
+STARTER = "albert_tiny_starter"  # a small model that is always there
 # What to say of text in a different encoding.
 CONVERT = ("convert the text to UTF-8, for instance from GBK: "
            "iconv -f gbk -t utf-8 OLD >NEW")
