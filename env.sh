@@ -5,8 +5,7 @@
 #   ALBERT_PYTHON        an interpreter; no other one is tried
 #   ALBERT_PLATFORM      tf1 or tf2; the other one is not tried
 #   ALBERT_REQUIREMENTS  one more file, such as requirements/plot.txt
-# Sets PYTHON, ALBERT_PLATFORM and PATH. Status: 69 if no Python fits, 1 if
-# something cannot be installed.
+# Sets PYTHON, ALBERT_PLATFORM and PATH. Status 69: no Python fits.
 if [[ $0 == "${BASH_SOURCE[0]}" ]]; then
   cd "$(dirname "$0")" && source requirements/usage.sh && usage "" "$@"
   refuse "bash $0" "write: source $0"
@@ -40,17 +39,19 @@ albert_python() (
     if type -P flock >/dev/null && ! flock -n 9; then # macOS has no flock
       echo "Waiting for another script that installs" && flock 9
     fi
-    if ready; then exit; fi
-    echo "Installing into $venv (Python $version); takes minutes, once"
     # pip would take what it was interrupted in unpacking for whole.
     [[ -x $venv/bin/python && ! -e $venv/unfinished ]] || rm -rf "$venv"
+    [[ ! -e $venv || -e $venv/lib/python$version ]] ||
+      fail "$venv is not of Python $version: remove it and try again"
+    if ready; then exit; fi
+    echo "Installing into $venv (Python $version); takes minutes, once"
     mkdir -p "$venv" && touch "$venv/unfinished" || exit
     gpu=$(nvidia-smi -L 2>/dev/null | grep GPU)
     cuda=${gpu:+s/^tensorflow-cpu=/tensorflow[and-cuda]=/}
     [[ -x $venv/bin/python ]] || "$python" -m venv "$venv" &&
       # An old pip does not know the tags of current wheels.
-      "$venv/bin/python" -m pip install -q --upgrade pip &&
-      "$venv/bin/python" -m pip install -q -r <(sed "$cuda" "${files[@]}") || {
+      "$venv/bin/python" -m pip install -qq --upgrade pip &&
+      "$venv/bin/python" -m pip install -qq -r <(sed "$cuda" "${files[@]}") || {
       [[ $? -gt 128 ]] || rm "$venv/unfinished" # pip itself gave up
       fail "$venv: cannot install ${files[*]}, for the reason above"
     }
@@ -62,20 +63,19 @@ albert_python() (
   # Horovod is built against the TensorFlow that is there.
   [[ $extra != *horovod* ]] || export PIP_NO_BUILD_ISOLATION=0
 
-  # By names of folders: to import TensorFlow takes seconds.
+  # By the names of folders, as importing TensorFlow takes seconds.
   read -r found python < <(
     "${ALBERT_PYTHON:-$(type -P python || type -P python3)}" -c '
 import os, re, sys
-for folder in filter(os.path.isdir, sys.path):
-  for name in os.listdir(folder):
-    found = re.match(r"tensorflow(_[cg]pu)?-([12])\.15\.", name)
-    if found:
-      sys.exit(print("tf" + found.group(2), sys.executable))' 2>/dev/null)
+names = str([os.listdir(path) for path in sys.path if os.path.isdir(path)])
+found = re.search(r"\btensorflow(_[cg]pu)?-([12])\.15\.", names)
+if found: print("tf" + found.group(2), sys.executable)' 2>/dev/null)
   if [[ -n $found && ${ALBERT_PLATFORM:-$found} == "$found" &&
     $python != "$root"/.venv* ]]; then
-    "$python" -c 'import jieba, sentencepiece, tqdm' && [[ -z $extra ]] ||
-      "$python" -m pip install -q jieba sentencepiece tqdm \
-        ${extra:+-r "$extra"} >&2 || fail "$python: pip fails, as it says above"
+    others="jieba sentencepiece tqdm"
+    [[ -z $extra ]] && "$python" -c "import ${others// /,}" 2>/dev/null ||
+      "$python" -m pip install -qq $others ${extra:+-r "$extra"} >&2 ||
+      fail "$python: cannot install $others $extra, for the reason above"
     echo "$found $python" && exit
   fi
   for platform in ${ALBERT_PLATFORM:-${found:-tf1 tf2}}; do
@@ -88,16 +88,13 @@ for folder in filter(os.path.isdir, sys.path):
     files=("$root/requirements/$platform.txt" ${extra:+"$extra"})
     if [[ -n ${ALBERT_PYTHON-} ]] || ! ready; then
       find_python || continue
-      [[ ! -e $venv/bin/python || -e $venv/lib/python$version ]] ||
-        fail "$venv is not of Python $version: remove it and try again"
       install >&2 || exit
     fi
     echo "$platform $venv/bin/python" && exit
   done
   fail "no Python for ${ALBERT_PLATFORM:-tf1 or tf2}${ALBERT_PYTHON:+: \
-$ALBERT_PYTHON does not fit}. TensorFlow 1.15 (tf1) needs 3.7 on Linux x86_64, \
-2.15 (tf2) needs 3.9 to 3.11, with its venv package. Install one, such as by \
-pyenv install 3.7, or set ALBERT_PYTHON to the path of one" 69
+$ALBERT_PYTHON does not fit}; tf1 needs 3.7 on Linux x86_64, tf2 3.9 to 3.11 \
+with its venv package. Install one or set ALBERT_PYTHON to its path" 69
 )
 
 albert_found=$(albert_python) || return
