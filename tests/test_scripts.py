@@ -182,7 +182,7 @@ def test_training_goes_on_after_kills(work):
         reached = int(going_on.group(1))
       if b"step %d/" % (reached + 3) in line:
         break
-      assert b"ERROR" not in line, line
+      assert b"ERROR:" not in line, line
     time.sleep(rng.random() / 5)
     assert process.poll() is None
     process.send_signal(signal.SIGKILL)
