@@ -35,7 +35,7 @@ albert_python() (
     done
   }
   install() (
-    trap 'exit 130' INT TERM
+    trap 'exit 130' INT TERM # at Ctrl-C, pip ends with 1 as for an error
     if type -P flock >/dev/null && ! flock -n 9; then # macOS has no flock
       echo "Waiting for another script that installs" && flock 9
     fi
