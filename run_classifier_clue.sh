@@ -63,10 +63,10 @@ source ./env.sh
 data=${CLUE_DATA:-data/clue} out=output/clue model=${MODEL_DIR-}
 [[ $size == tiny ]] || out+=_$size
 out=${OUTPUT:-$out}
-[[ -n $model ]] || model=$("$PYTHON" download.py --or_starter \
+[[ -n $model ]] || model=$("$PYTHON" -m albert.download --or_starter \
   --item="$name" --target="$name")
 for task in "${tasks[@]}"; do
-  "$PYTHON" download.py --item="$task" --target="$data/$task"
+  "$PYTHON" -m albert.download --item="$task" --target="$data/$task"
 done
 for task in "${tasks[@]}"; do
   read -r length batch epochs rate <<<"${recipes[$task]}"

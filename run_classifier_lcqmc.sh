@@ -9,9 +9,9 @@ cd "$(dirname "$0")"
 source requirements/usage.sh && usage "-.*" "$@"
 source ./env.sh
 data=${LCQMC_DATA:-data/lcqmc} model=${MODEL_DIR-}
-[[ -n $model ]] || model=$("$PYTHON" download.py --or_starter \
+[[ -n $model ]] || model=$("$PYTHON" -m albert.download --or_starter \
   --item=albert_tiny --target=albert_tiny)
-"$PYTHON" download.py --item=lcqmc --target="$data"
+"$PYTHON" -m albert.download --item=lcqmc --target="$data"
 "$PYTHON" run_classifier.py \
   --task_name=lcqmc \
   --data_dir="$data" \
