@@ -369,9 +369,10 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     seed: int.
     shuffle_buffer: int, number of records to draw the next one from.
     drop_remainder: bool, drop a last batch that is not full.
-    shard: (number of readers, number of this one): no record is read by two.
-      Files are distributed where there are enough, else records. Hosts of a TPU
-      pod distribute them by themselves.
+    shard: (number of readers, number of this one): no record is read by two,
+      and all read equally much. Parts of files are distributed where there are
+      enough files, else records, one to each reader in turn. Hosts of a TPU pod
+      say themselves which reader they are.
     skip_corrupt: bool, leave out the rest of a damaged file and say so on the
       standard error output of the process that reads it; otherwise reading it
       is an error: see `naming_damage`.
@@ -389,18 +390,21 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     readers, reader = shard
     if is_training and "context" in params:  # on a TPU
       _, reader, readers, _ = params["context"].current_input_fn_deployment()
-    own = files[reader::readers] if len(files) >= readers else files
-    dataset = tf.data.Dataset.from_tensor_slices(
-        ([file.path for file in own],
-         np.array([file.size for file in own], np.int64)))
+    by_record = len(files) < readers
+    own = [(file, 0, file.size) for file in files] if by_record else (
+        file_parts(files, readers, reader))
+    dataset = tf.data.Dataset.from_tensor_slices((
+        [file.path for file, _, _ in own],
+        np.array([(file.size, start, end) for file, start, end in own],
+                 np.int64)))
     if is_training:
       dataset = dataset.shuffle(len(own), seed=seed)
     # Every file reads ahead by itself: TF 1.15 crashes where a session ends
     # while an interleave with num_parallel_calls reads.
     dataset = dataset.interleave(
-        lambda *file: _read_file(*file, skip_corrupt=skip_corrupt).prefetch(64),
+        lambda *part: _read_file(*part, skip_corrupt=skip_corrupt).prefetch(64),
         cycle_length=min(len(own), 16))
-    if len(files) < readers:
+    if by_record:
       dataset = dataset.shard(readers, reader)
     if is_training:
       dataset = dataset.shuffle(shuffle_buffer, seed=seed).repeat()
@@ -424,18 +428,44 @@ def input_fn_builder(files, specs, is_training, max_length=None,
   return lambda params: read(params)  # TPUEstimator looks for that name
 
 
-def _read_file(path, size, skip_corrupt):
-  """Returns a dataset of a file's records, which notices damage.
+def file_parts(files, readers, reader):
+  """Returns the parts of files that a reader reads, which are equally large.
+
+  Args:
+    files: list of RecordFile.
+    readers: int, how many there are.
+    reader: int, number of this one.
+
+  Returns:
+    list of (RecordFile, start, end): records that start in there, in bytes.
+  """
+  total = sum(file.size for file in files)
+  first, last = [total * i // readers for i in (reader, reader + 1)]
+  parts, before = [], 0
+  for file in files:
+    start, end = max(first - before, 0), min(last - before, file.size)
+    if start < end:
+      parts.append((file, start, end))
+    before += file.size
+  return parts
+
+
+def _read_file(path, sizes, skip_corrupt):
+  """Returns a dataset of the records of a part, which notices damage.
 
   Args:
     path: string scalar tensor.
-    size: int64 scalar tensor, of the file in bytes.
+    sizes: int64 [3], of the file in bytes, and where the part starts and ends.
     skip_corrupt: bool; see `input_fn_builder`.
   """
+  size, start, end = tf.unstack(sizes)
+
   def check(so_far, batch):
     count, good = so_far
     count += tf.size(batch, out_type=tf.int64)
-    good += tf.reduce_sum(16 + tf.cast(tf.strings.length(batch), tf.int64))
+    lengths = 16 + tf.cast(tf.strings.length(batch), tf.int64)
+    starts = good + tf.cumsum(lengths, exclusive=True)
+    good += tf.reduce_sum(lengths)
     is_whole = tf.logical_or(tf.size(batch) > 0, good >= size)
     damage = tf.strings.join([
         path, ": damaged after ", tf.as_string(count), " records, ",
@@ -448,7 +478,8 @@ def _read_file(path, size, skip_corrupt):
     else:
       report = tf.Assert(is_whole, [damage])
     with tf.control_dependencies([report]):
-      return (count, good), tf.identity(batch)
+      return (count, good), tf.boolean_mask(
+          batch, tf.logical_and(starts >= start, starts < end))
 
   # An error ends the file without a word; the empty batch marks its end.
   return tf.data.TFRecordDataset(path).apply(
