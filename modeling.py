@@ -11,6 +11,7 @@ Dimensions in comments:
 
 import functools
 import math
+import zlib
 from typing import Callable, NamedTuple
 
 import tensorflow.compat.v1 as tf
@@ -95,9 +96,23 @@ def get_shape_list(tensor, expected_rank, name):
           for i, size in enumerate(static)]
 
 
-def initializer(config):
-  """Normal, truncated at two standard deviations of `initializer_range`."""
-  return tf.truncated_normal_initializer(stddev=config.initializer_range)
+def get_weights(name, shape, config):
+  """Returns a variable of the current scope, with random initial values.
+
+  They are normal, truncated at two standard deviations of `initializer_range`,
+  and depend on the graph's seed and the variable's name alone, not on what else
+  is in the graph.
+
+  Args:
+    name: str.
+    shape: list of int.
+    config: AlbertConfig.
+  """
+  scope = tf.get_variable_scope().name
+  seed = zlib.crc32(("%s/%s" % (scope, name)).encode()) % 2**31
+  return tf.get_variable(name, shape, initializer=(
+      tf.truncated_normal_initializer(stddev=config.initializer_range,
+                                      seed=seed)))
 
 
 def activate(x, activation, kernels=PLAIN):
@@ -121,8 +136,7 @@ def dense(x, units, config, scope, activation="linear", kernels=PLAIN):
     float [M, units].
   """
   with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
-    kernel = tf.get_variable("kernel", [x.shape.as_list()[-1], units],
-                             initializer=initializer(config))
+    kernel = get_weights("kernel", [x.shape.as_list()[-1], units], config)
     bias = tf.get_variable("bias", [units],
                            initializer=tf.zeros_initializer())
     return activate(tf.nn.bias_add(kernels.matmul(x, kernel), bias),
@@ -138,8 +152,8 @@ def row_logits(x, num_rows, config, scope):
     float [M, num_rows].
   """
   with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
-    weights = tf.get_variable("output_weights", [num_rows, config.hidden_size],
-                              initializer=initializer(config))
+    weights = get_weights("output_weights", [num_rows, config.hidden_size],
+                          config)
     bias = tf.get_variable("output_bias", [num_rows],
                            initializer=tf.zeros_initializer())
     return tf.nn.bias_add(tf.matmul(x, weights, transpose_b=True), bias)
@@ -374,18 +388,17 @@ class AlbertModel:
       x = self._look_up_words(input_ids)  # [B*S, E]
       self._projection = None
       if config.embedding_size:
-        self._projection = tf.get_variable(
+        self._projection = get_weights(
             "word_embeddings_2", [config.embedding_size, config.hidden_size],
-            initializer=initializer(config))
+            config)
         x = self._kernels.matmul(x, self._projection)
       return self._finish_embedding(x, token_type_ids)
 
   def _look_up_words(self, input_ids):
     """Returns the word embeddings of `input_ids`, [B*S, E]."""
-    self._embedding_table = tf.get_variable(
+    self._embedding_table = get_weights(
         "word_embeddings",
-        [self.config.vocab_size, self.config.embedding_width],
-        initializer=initializer(self.config))
+        [self.config.vocab_size, self.config.embedding_width], self.config)
     ids = tf.reshape(input_ids, [-1])
     if self._use_one_hot_embeddings:
       return tf.matmul(tf.one_hot(ids, self.config.vocab_size),
@@ -396,12 +409,10 @@ class AlbertModel:
     """Adds segments and positions to [B*S, K], normalizes and drops out."""
     config = self.config
     width = x.shape.as_list()[-1]
-    segments = tf.get_variable("token_type_embeddings",
-                               [config.type_vocab_size, width],
-                               initializer=initializer(config))
-    positions = tf.get_variable("position_embeddings",
-                                [config.max_position_embeddings, width],
-                                initializer=initializer(config))
+    segments = get_weights("token_type_embeddings",
+                           [config.type_vocab_size, width], config)
+    positions = get_weights("position_embeddings",
+                            [config.max_position_embeddings, width], config)
     # With so few segments a matrix product is always faster than a gather.
     x += tf.matmul(tf.one_hot(tf.reshape(token_type_ids, [-1]),
                               config.type_vocab_size), segments)

@@ -137,8 +137,7 @@ class BeamScores:
                        config, "answer_class/dense_0", "tanh")
     y = model.dropout(y, 0.1, salt=-3)
     with tf.variable_scope("answer_class/dense_1", reuse=tf.AUTO_REUSE):
-      kernel = tf.get_variable("kernel", [self._hidden, 1],
-                               initializer=modeling.initializer(config))
+      kernel = modeling.get_weights("kernel", [self._hidden, 1], config)
     self.unanswerable = tf.matmul(y, kernel)[:, 0]
 
   def end(self, starts):
