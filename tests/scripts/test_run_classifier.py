@@ -233,13 +233,15 @@ def test_files_beside_the_checkpoint(work, fine_tuned):
   other = work / "other_vocab.txt"
   other.write_bytes((ROOT / "albert_config" / "vocab.txt").read_bytes().replace(
       b"[unused7]", b"[unused0]"))
-  _, log = succeed(*args, "--output_dir=%s" % (work / "contradicted"),
-                   "--bert_config_file=%s" % (work / "dry.json"),
-                   "--vocab_file=%s" % other)
+  args += ["--output_dir=%s" % (work / "contradicted")]
+  _, log = succeed(*args, "--bert_config_file=%s" % (work / "dry.json"))
   assert "attention_probs_dropout_prob 0.0, not 0.1" in log
   assert ("without --do_train, there is no effect of --num_train_epochs, "
           "--max_train_examples\n") in log
-  assert "other_vocab.txt differs from " in log
+  fail("other_vocab.txt is not the vocabulary that the model was made with, "
+       ".*best/vocab.txt", *args, "--vocab_file=%s" % other)
+  fail("--do_lower_case is False, but the model next to .*best was made with "
+       "True", *args, "--nodo_lower_case")
 
 
 def test_other_labels_than_the_checkpoint_knows(work, fine_tuned):
@@ -437,7 +439,7 @@ def test_bad_input(work):
          "--early_stop_evals", "--early_stop_evals=2")
   (work / "other_size.json").write_text(json.dumps(
       dict(scripting.SIZES, vocab_size=30000)))
-  expect("vocabulary has 21128 entries, but .* vocab_size 30000",
+  expect("vocab.txt has 21128 entries, but .* vocab_size 30000",
          "--bert_config_file=%s" % (work / "other_size.json"))
   fail("has no checkpoint: train first", *classify(work, "bad", "--do_predict"))
   fail("no checkpoint at", "similarity.py", "--model_dir=%s" % bad, "a", "b")

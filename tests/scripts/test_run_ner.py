@@ -125,7 +125,7 @@ def test_a_model_that_goes_on_elsewhere(trained, tmp_path):
   for name in ("config.json", "vocab.txt"):
     (tmp_path / name).write_bytes(
         (folder / "out" / "best" / name).read_bytes())
-  fail("model.ckpt-1 has no model that finds entities: train one", *run_ner(
+  fail("%s has no model that finds entities: train one" % tmp_path, *run_ner(
       tmp_path, tmp_path / "out2", "--do_eval", "--task_name=file",
       "--init_checkpoint=%s" % tmp_path))
   fail("has no model that finds entities: fine-tune one", "run_ner.py",
@@ -212,5 +212,5 @@ def test_conversion_to_transformers_and_back(trained, tmp_path):
     np.testing.assert_array_equal(
         back[name], value * 0 if "pooler" in name else value, err_msg=name)
   task = json.loads((tmp_path / "back" / "task.json").read_text())
-  assert task["label_tokens"] and not task["crf"]
+  assert task["head"] == "token_labels" and not task["crf"]
   assert tagger.EntityTagger(str(tmp_path / "back")).predict(["甲"])

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from absl import flags
-from absl.testing import flagsaver
+from scripting import call_main
 
 import run_pretraining
 from albert import errors
 from albert.files import checkpoints, outputs, records
-from albert.train import training
+from albert.train import hooks
+from albert.train.settings import BatchSettings
 
 pytestmark = pytest.mark.slow
 
@@ -46,14 +46,12 @@ def work(tmp_path_factory):
 
 
 def pretrain(work, output_dir, *args):
-  with flagsaver.flagsaver():
-    flags.FLAGS([
-        "run_pretraining.py", "--bert_config_file=%s/config.json" % work,
-        "--input_file=%s/train-*.tfrecord" % work,
-        "--output_dir=%s" % output_dir, "--max_seq_length=16",
-        "--max_predictions_per_seq=4", "--train_batch_size=4",
-        "--eval_batch_size=4", "--log_steps=1", "--num_warmup_steps=1", *args])
-    run_pretraining.main()
+  call_main(
+      run_pretraining, "--bert_config_file=%s/config.json" % work,
+      "--input_file=%s/train-*.tfrecord" % work, "--output_dir=%s" % output_dir,
+      "--max_seq_length=16", "--max_predictions_per_seq=4",
+      "--train_batch_size=4", "--eval_batch_size=4", "--log_steps=1",
+      "--num_warmup_steps=1", *args)
 
 
 def steps_evaluated(folder):
@@ -124,7 +122,7 @@ def test_a_damaged_file_is_named_when_it_is_met(work, capfd):
 
 @pytest.mark.parametrize("args, message", [
     (["--do_train", "--bert_config_file="],
-     "--bert_config_file is required: .* next to --init_checkpoint"),
+     "--bert_config_file is required: a model from scratch needs it"),
     (["--do_train", "--early_stop_evals=2"],
      "without --do_train and --eval_input_file, .* --early_stop_evals"),
     (["--do_eval", "--export_dir=x"], "without --do_train, .* --export_dir"),
@@ -151,11 +149,10 @@ def test_flags_that_do_nothing_are_warned_of(work, caplog, monkeypatch):
 
 
 def test_the_default_rate_is_that_of_the_default_batch():
-  defaults = {name: flags.FLAGS[name].default for name in (
-      "train_batch_size", "learning_rate", "optimizer")}
-  rate = 0.00176 * math.sqrt(defaults["train_batch_size"] / 4096)
-  assert defaults["learning_rate"] == pytest.approx(rate, rel=0.01)
-  assert defaults["optimizer"] == "lamb"
+  rate = 0.00176 * math.sqrt(BatchSettings().train_batch_size / 4096)
+  assert run_pretraining.DEFAULTS["learning_rate"][0] == pytest.approx(
+      rate, rel=0.01)
+  assert run_pretraining.DEFAULTS["optimizer"] == "lamb"
 
 
 def test_training_leaves_a_tpu_only_to_evaluate(work, monkeypatch):
@@ -178,7 +175,7 @@ def test_training_leaves_a_tpu_only_to_evaluate(work, monkeypatch):
   monkeypatch.setattr(estimator, "evaluate", evaluate)
   args = ["--do_train", "--use_tpu", "--num_tpu_cores=1",
           "--num_train_steps=5", "--save_checkpoints_steps=3"]
-  progress = [training.ProgressHook]
+  progress = [hooks.ProgressHook]
   pretrain(work, work / "tpu", *args)
   assert calls == [("train", 5, progress)]
   del calls[:]
