@@ -124,6 +124,31 @@ def test_two_runs_of_a_seed_are_equal(work, fine_tuned):
   assert checkpoints.start_step(str(work / "again")) == 16
 
 
+def test_several_runs_differ_in_seed_and_rate_alone(work):
+  """In one folder, other settings than those of the runs there are errors."""
+  data = work / "same_pairs"
+  shutil.copytree(str(PAIRS), str(data))
+  args = classify(work, "several", "--do_train", "--do_eval",
+                  "--max_train_examples=16")
+  succeed(*args, "--num_seeds=2")
+  table = (work / "several" / "runs.tsv").read_text()
+  for flag, before in (
+      ("--weight_decay_rate=0.1", "0.01"), ("--poly_power=2.0", "1.0"),
+      ("--data_dir=%s" % data, "file://%s" % PAIRS),
+      ("--metric_for_best=f1", "None"), ("--optimizer=lamb", "adamw"),
+      ("--pad_to_max", "False"), ("--class_weights=balanced", "None"),
+      ("--max_train_examples=24", "16")):
+    name, _, value = flag[2:].partition("=")
+    fail("several has runs with --%s=%s, not %s: choose a different "
+         "--output_dir" % (name, before, value or True), *args, "--num_seeds=2",
+         flag)
+  assert (work / "several" / "runs.tsv").read_text() == table
+  # More seeds, and what changes no weights, may come later.
+  succeed(*args, "--num_seeds=3", "--log_steps=1", "--eval_batch_size=7")
+  later = (work / "several" / "runs.tsv").read_text()
+  assert later.splitlines()[:3] == table.splitlines()[:3]
+
+
 def test_padding_changes_no_prediction(work, fine_tuned):
   shutil.copytree(str(fine_tuned[0] / "best"), str(work / "padded"))
   succeed(*classify(work, "padded", "--do_predict", "--pad_to_max",
