@@ -53,6 +53,7 @@ class Head:
     extra_inputs: names of the inputs of `outputs`, int32 [B, P], besides
       input_ids, input_mask and segment_ids.
     onnx_outputs: names of the outputs that ONNX files have; None for all.
+    tensorflow_outputs: the same for SavedModel and TFLite.
   """
   name = None
   title = None
@@ -62,6 +63,7 @@ class Head:
   pytorch_scopes = {"albert": {}, "bert": {}}
   extra_inputs = ()
   onnx_outputs = None
+  tensorflow_outputs = None
 
   @classmethod
   def restore(cls, saved, folder):

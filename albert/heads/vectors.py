@@ -21,6 +21,7 @@ class SentenceVector(base.Head):
   """One vector for each text: `vector`, and others by pooling and layer."""
   name = signature = "sentence_vector"
   marker = _MARKER
+  tensorflow_outputs = ("vector",)
 
   def outputs(self, model, inputs):
     vectors = {"vector": sentence_vectors(model),
