@@ -317,7 +317,8 @@ def test_growth_is_refused_in_one_line(growing):
         SIZES, num_hidden_layers=3, **changes)))
     fail("ERROR: --grow_layers: the layers of this configuration do not share "
          "their parameters", "run_pretraining.py",
-         *grow(growing, "none", "--bert_config_file=%s/unshared.json" % growing))
+         *grow(growing, "none",
+               "--bert_config_file=%s/unshared.json" % growing))
   assert not (growing / "none").exists()
 
 
