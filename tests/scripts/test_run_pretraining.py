@@ -236,7 +236,7 @@ def kill_at(step, *args):
   process = subprocess.Popen(command("run_pretraining.py", *args),
                              stderr=subprocess.PIPE)
   for line in process.stderr:
-    assert b"ERROR" not in line, line
+    assert not line.startswith(b"ERROR"), line
     if b"step %d/" % step in line:
       break
   process.send_signal(signal.SIGKILL)
