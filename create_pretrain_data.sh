@@ -6,16 +6,16 @@
 #   OUTPUT        folder for train/, of 10 files, and heldout/, of one
 #                 (default output/pretrain, where run_pretraining.sh looks)
 #   PRESET        published (default) or two_cores, as for run_pretraining.sh
-# Other flags of create_pretraining_data.py may follow and override.
+# Other flags of create_pretraining_data.py may follow and override, as
+# --flag=value.
 set -euo pipefail
 cd "$(dirname "$0")"
+source requirements/usage.sh && usage "-.*" "$@"
 
 for flag in "$@"; do
   case $flag in
     --input_file* | --output_file* | --output_dir* | --num_output_shards*)
-      echo "ERROR: ${flag%%=*}: text and folder are given as TEXT=..." \
-        "HELDOUT_TEXT=... OUTPUT=... bash create_pretrain_data.sh" >&2
-      exit 2 ;;
+      refuse "${flag%%=*}" "write TEXT=... HELDOUT_TEXT=... OUTPUT=..." ;;
   esac
 done
 case ${PRESET:-published} in
@@ -25,9 +25,7 @@ case ${PRESET:-published} in
   two_cores)
     flags=(--masking=token --max_seq_length=64 --max_predictions_per_seq=25
       --masked_lm_prob=0.4 --short_seq_prob=0 --dupe_factor=1) ;;
-  *)
-    echo "ERROR: PRESET=$PRESET: there are published and two_cores" >&2
-    exit 2 ;;
+  *) refuse "PRESET=$PRESET" "it can be published or two_cores" ;;
 esac
 
 source ./env.sh

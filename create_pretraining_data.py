@@ -182,13 +182,13 @@ def report(counts, settings):
   ]
   if settings.masking == "ngram":
     for kind in ("drawn", "placed"):
-      found = [counts["%s_%d" % (kind, n)]
+      numbers = [counts["%s_%d" % (kind, n)]
                for n in range(1, settings.ngram + 1)]
       rows.append(("n-grams " + kind, ", ".join(
-          "%d: %.2f%%" % (n, 100.0 * count / max(1, sum(found)))
-          for n, count in enumerate(found, 1))))
+          "%d: %.2f%%" % (n, 100.0 * count / max(1, sum(numbers)))
+          for n, count in enumerate(numbers, 1))))
     rows.append(("n-grams clipped", "%.2f%%" % (
-        100.0 * counts["clipped"] / max(1, sum(found)))))
+        100.0 * counts["clipped"] / max(1, sum(numbers)))))
   rows += [
       ("dropped tokens", "%d, %.3f%%, of documents that cannot be cut"
        % (counts["dropped_tokens"], 100.0 * counts["dropped_tokens"] / (

@@ -96,14 +96,14 @@ def repeat_positions(weights, length):
   weights[name] = positions[np.arange(len(positions)) % length]
 
 
-def choose_heads(found, signature):
+def choose_heads(on_top, signature):
   """Returns those of the heads that are asked for: dict, signature -> Head."""
   if not signature:
-    return found
-  if signature not in found:
+    return on_top
+  if signature not in on_top:
     raise InputError("the model has no %s: --signature can be %s" % (
-        signature, ", ".join(sorted(found))))
-  return {signature: found[signature]}
+        signature, ", ".join(sorted(on_top))))
+  return {signature: on_top[signature]}
 
 
 def export(own, folder, target):
@@ -115,23 +115,23 @@ def export(own, folder, target):
     target: str.
   """
   checkpoint = folder.checkpoint
-  found = choose_heads(heads.restore(
+  on_top = choose_heads(heads.restore(
       checkpoints.saved_shapes(checkpoint), folder), own.signature)
   if own.saved_model:
     with tempfile.TemporaryDirectory() as temporary:
       folder.write(temporary)
       tensorflow_files.save_model(
-          folder.config, found, checkpoint, target,
+          folder.config, on_top, checkpoint, target,
           [os.path.join(temporary, name) for name in folder.contents()])
     return
   folder.write(target)
   if own.onnx:
     files = {name + ".onnx": onnx_files.convert(
         folder.config, head, checkpoint, own.int8)
-             for name, head in found.items()}
+             for name, head in on_top.items()}
   else:
     files = {"model.tflite": tensorflow_files.to_tflite(
-        folder.config, next(iter(found.values())), checkpoint, own.batch_size,
+        folder.config, next(iter(on_top.values())), checkpoint, own.batch_size,
         own.max_seq_length, own.max_predictions_per_seq, own.int8)}
   for name, content in files.items():
     filesystem.write_bytes(os.path.join(target, name), content)

@@ -43,6 +43,9 @@ class TextSettings:
   skip_bad_rows: bool = setting(
       False, "Skip and count the bad rows of the training and dev files; in "
       "the test file, they are errors.")
+  plain_results: bool = setting(
+      False, "Write test_results.tsv with probabilities alone, without a "
+      "header, labels and texts.")
   metric_for_best: str = setting(
       None, "What the best checkpoint is best by; default: as the task is "
       "judged.", choices=metrics.METRICS)
@@ -92,6 +95,26 @@ def read_examples(task, names, known_labels, texts, max_train_examples=None):
   return {name: examples[name] for name in names}, labels
 
 
+def majority_share(examples):
+  """Returns the share of the labelled examples with the most frequent label."""
+  counts = collections.Counter(
+      example.label for example in examples if example.label is not None)
+  return max(counts.values()) / sum(counts.values())
+
+
+def warn_of_majority(output_dir, examples):
+  """Warns where the best checkpoint is no better than one label for all."""
+  best = outputs.read_results(
+      os.path.join(output_dir, "best", "eval_results.txt"))
+  share = majority_share(examples)
+  if best and best["eval_accuracy"] <= share:
+    logging.warning(
+        "the best checkpoint's accuracy, %.4f, is not above %.4f, which the "
+        "most frequent label for all examples has: it has learnt nothing; more "
+        "examples or epochs, or a different --learning_rate, may help",
+        best["eval_accuracy"], share)
+
+
 def report_examples(name, examples, labels):
   """Logs how many examples of each label there are."""
   counts = collections.Counter(
@@ -99,6 +122,9 @@ def report_examples(name, examples, labels):
   logging.info("%s: %d examples%s", name, len(examples), "; labels: " +
                ", ".join("%s %d" % item for item in counts.most_common(20))
                if labels and counts else "")
+  if labels and counts:
+    logging.info("%s: the most frequent label is that of %.4f of the examples",
+                 name, majority_share(examples))
   absent = sorted(set(labels) - set(counts))
   if absent and counts:
     logging.warning("%s has no example of %d label(s): %s", name, len(absent),
@@ -127,14 +153,23 @@ def score(logits, targets, labels):
   return dict(results, loss=float(loss), eval_loss=float(loss)), report
 
 
-def write_predictions(output_dir, name, submission, examples, logits, labels):
+def write_predictions(output_dir, name, submission, examples, logits, labels,
+                      plain_results):
   """Writes `NAME_results.tsv` and the submission of a split."""
   values = np.exp(log_softmax(logits)) if labels else logits
   path = os.path.join(output_dir, name + "_results.tsv")
+  rows = [["%.8f" % value for value in row] for row in values]
+  if not plain_results:
+    texts = [[x.text_a] + [x.text_b] * (x.text_b is not None) for x in examples]
+    header = ["label", *labels] if labels else ["score"]
+    rows = [header + ["text_a", "text_b"][:len(texts[0])]] + [
+        [labels[int(np.argmax(value))]] * bool(labels) + row + text
+        for value, row, text in zip(values, rows, texts)]
   filesystem.write_text(path, "".join(
-      "\t".join("%.8f" % value for value in row) + "\n" for row in values))
-  logging.info("%s: %s", path, "probabilities of the labels " + ", ".join(
-      labels) if labels else "numbers")
+      "\t".join(" ".join(cell.split()) for cell in row) + "\n"
+      for row in rows))
+  logging.info("%s: %s of each text", path,
+               "label and probabilities" if labels else "the number")
   path = os.path.join(output_dir, submission)
   word = submissions.glue_columns if submission.endswith(".tsv") else (
       submissions.clue_lines)
@@ -212,7 +247,7 @@ def main():
         "%d labels" % len(labels)))
   are_pairs = check_pairs(folder, examples, trains)
   check_labels(folder, labels, trains)
-  targets = {name: labelling.label_ids(rows, labels, name)
+  targets = {name: labelling.label_ids(rows, labels)
              for name, rows in examples.items()}
   for name, rows in examples.items():
     report_examples(name, rows, labels)
@@ -250,13 +285,15 @@ def main():
     write_predictions(
         runner.output_dir, name,
         task.submissions[name].format(texts.task_name.lower()), examples[name],
-        logits, labels)
+        logits, labels, texts.plain_results)
     outputs.write_test_scores(
         runner.output_dir, name, [example.label for example in examples[name]],
         lambda rows: score(logits[rows], np.array(targets[name])[rows], labels))
 
   runner.run(evaluate, "eval_" + metric, write_test,
              ["eval_report.txt"] * bool(labels), texts)
+  if labels and trains and "dev" in examples:
+    warn_of_majority(settings.run.output_dir, examples["dev"])
 
 
 if __name__ == "__main__":

@@ -1,49 +1,79 @@
 #!/usr/bin/env bash
-# Fine-tunes on CLUE with the published settings, keeps the best checkpoint by
-# the dev set, writes the submission files and one table of dev results:
-#   bash run_classifier_clue.sh                   the whole board
-#   bash run_classifier_clue.sh tnews csl         these
-# The tasks: afqmc tnews iflytek ocnli cmnli wsc (or cluewsc2020) csl cmrc2018
-# chid c3. What is not there is downloaded; albert_tiny_starter stands in for a
-# model that cannot be. Flags of run_classifier.py, run_squad.py (cmrc2018) and
-# run_race.py (chid, c3) may follow.
-#   MODEL_DIR  folder of a checkpoint, instead of albert_tiny
+# Fine-tunes on CLUE, keeps the best checkpoint by the dev set, writes the files
+# to submit and one table of dev results:
+#   bash run_classifier_clue.sh                     the whole board
+#   bash run_classifier_clue.sh tnews csl           these
+#   SIZE=base bash run_classifier_clue.sh cluener   with a larger model
+# The board: afqmc tnews iflytek ocnli cmnli wsc (or cluewsc2020) csl cmrc2018
+# chid c3. One more task: cluener. What is not there is downloaded;
+# albert_tiny_starter stands in for a model that cannot be. Flags of the scripts
+# may follow and override, as --flag=value: run_classifier.py, run_squad.py for
+# cmrc2018, run_race.py for chid and c3, run_ner.py for cluener.
+#   SIZE       tiny (default), small, base, large, xlarge or xxlarge
+#   MODEL_DIR  folder of a checkpoint, instead of the released one of that size
 #   CLUE_DATA  folder with a folder for each task (default data/clue); with a
 #              folder diagnostics, ocnli and cmnli predict test.json in there
-#   OUTPUT     folder for a folder of each task (default output/clue)
-#   TEAM       name in that of the zip file to submit, which has all submission
+#   OUTPUT     folder for a folder of each task (default output/clue for tiny,
+#              output/clue_SIZE for another size)
+#   TEAM       name in that of the zip file to submit, which has the board's
 #              files in OUTPUT: submit_TEAM_DATE.zip (default albert)
 set -euo pipefail
 shopt -s nullglob
 cd "$(dirname "$0")"
 
-declare -A settings=( # length, batch, rate, epochs
-  [afqmc]="128 16 2e-5 3" [tnews]="128 16 2e-5 3" [iflytek]="128 32 2e-5 3"
-  [ocnli]="128 32 2e-5 3" [cmnli]="128 64 3e-5 2" [wsc]="128 16 1e-5 10"
-  [csl]="128 16 1e-5 5" [cmrc2018]="512 32 3e-5 2" [chid]="64 24 2e-5 3"
-  [c3]="512 24 2e-5 8")
-tasks=()
-while [[ $# -gt 0 && $1 != -* ]]; do
-  task=${1/#cluewsc2020/wsc}
-  if [[ -z ${settings[$task]-} ]]; then
-    echo "ERROR: no task $1; there are cluewsc2020 ${!settings[*]}" >&2
-    exit 1
-  fi
-  tasks+=("$task")
-  shift
+# The board's are as CLUE published them. 10/4: for tiny and small 10, else 4.
+declare -A recipes=( # length, batch, epochs, rate of tiny
+  [afqmc]="128 16 3 2e-5"
+  [tnews]="128 16 3 2e-5"
+  [iflytek]="128 32 3 2e-5"
+  [ocnli]="128 32 3 2e-5"
+  [cmnli]="128 64 2 3e-5"
+  [wsc]="128 16 10 1e-5"
+  [csl]="128 16 5 1e-5"
+  [cmrc2018]="512 32 2 3e-5"
+  [chid]="64 24 3 2e-5"
+  [c3]="512 24 8 2e-5"
+  [cluener]="64 32 10/4 1e-4")
+declare -A sizes=( # model, maximum batch, rate
+  [tiny]="albert_tiny 64"
+  [small]="albert_small_zh_google 64 1e-4"
+  [base]="albert_base_zh 32 3e-5"
+  [large]="albert_large_zh 24 2e-5"
+  [xlarge]="albert_xlarge_zh_183k 24 2e-5"
+  [xxlarge]="albert_xxlarge_zh_google 16 1e-5")
+
+names=${!recipes[*]}
+source requirements/usage.sh
+usage "${names// /|}|cluewsc2020|-.*" "$@"
+size=${SIZE:-tiny}
+[[ -n ${sizes[$size]-} ]] || refuse "SIZE=$size" \
+  "it can be tiny, small, base, large, xlarge or xxlarge"
+read -r name max_batch size_rate <<<"${sizes[$size]}"
+tasks=() flags=(--do_train --do_eval)
+for word in "$@"; do
+  case $word in
+    -*) flags+=("$word") ;;
+    *) tasks+=("${word/#cluewsc2020/wsc}") ;;
+  esac
 done
 [[ ${#tasks[@]} -gt 0 ]] ||
   tasks=(afqmc tnews iflytek ocnli cmnli wsc csl cmrc2018 chid c3)
 
 source ./env.sh
-data=${CLUE_DATA:-data/clue} out=${OUTPUT:-output/clue} model=${MODEL_DIR-}
-[[ -n $model ]] || model=$("$PYTHON" download.py --or_starter \
-  --item=albert_tiny --target=albert_tiny)
+data=${CLUE_DATA:-data/clue} out=output/clue model=${MODEL_DIR-}
+[[ $size == tiny ]] || out+=_$size
+out=${OUTPUT:-$out}
+[[ -n $model ]] || model=$("$PYTHON" -m albert.download --or_starter \
+  --item="$name" --target="$name")
 for task in "${tasks[@]}"; do
-  "$PYTHON" download.py --item="$task" --target="$data/$task"
+  "$PYTHON" -m albert.download --item="$task" --target="$data/$task"
 done
 for task in "${tasks[@]}"; do
-  read -r length batch rate epochs <<<"${settings[$task]}"
+  read -r length batch epochs rate <<<"${recipes[$task]}"
+  case $size in
+    tiny | small) epochs=${epochs%/*} ;;
+    *) epochs=${epochs#*/} ;;
+  esac
   command=(run_classifier.py --data_dir="$data/$task")
   tests=("$data/$task"/*test*)
   case $task in
@@ -52,18 +82,22 @@ for task in "${tasks[@]}"; do
         --dev_file="$data/$task/dev.json" --max_answer_length=50
         ${tests[0]:+--test_file="${tests[0]}"}) ;;
     chid | c3) command=(run_race.py --data_dir="$data/$task") ;;
+    # One row of its training set has an entity within another.
+    cluener) command=(run_ner.py --data_dir="$data/$task" --skip_bad_rows) ;;
   esac
-  "$PYTHON" "${command[@]}" --task_name="$task" --do_train --do_eval \
-    ${tests[0]:+--do_predict} \
+  "$PYTHON" "${command[@]}" --task_name="$task" ${tests[0]:+--do_predict} \
     --init_checkpoint="$model" --max_seq_length="$length" \
-    --train_batch_size="$batch" --learning_rate="$rate" \
-    --num_train_epochs="$epochs" --output_dir="$out/$task" "$@"
+    --train_batch_size=$((batch < max_batch ? batch : max_batch)) \
+    --learning_rate="${size_rate:-$rate}" --num_train_epochs="$epochs" \
+    --output_dir="$out/$task" "${flags[@]}"
 done
 
 # By name, so that OCNLI's answers to the diagnostic set replace CMNLI's.
 declare -A submissions=()
 for path in "$out"/*/*_predict.json; do
-  submissions[${path##*/}]=$path
+  if [[ $path != */cluener_predict.json ]]; then # not of the board
+    submissions[${path##*/}]=$path
+  fi
 done
 if [[ ${#submissions[@]} -gt 0 ]]; then
   archive=$out/submit_${TEAM:-albert}_$(date +%Y-%m-%d).zip
@@ -73,7 +107,9 @@ if [[ ${#submissions[@]} -gt 0 ]]; then
 fi
 echo "dev results of the best checkpoints:"
 for task in "${tasks[@]}"; do
+  metric="eval_(accuracy|exact)"
+  [[ $task != cluener ]] || metric=eval_f1
   printf '%-10s%s  %s\n' "$task" \
-    "$(grep -E '^eval_(accuracy|exact) ' "$out/$task/best/eval_results.txt")" \
+    "$(grep -E "^$metric " "$out/$task/best/eval_results.txt")" \
     "$(echo "$out/$task"/*_predict.json)"
 done

@@ -59,6 +59,7 @@ class PretrainingSettings:
 
 
 SETTINGS = (PretrainingSettings, *train_settings.PRETRAINING)
+_MOST_PASSES = 40  # over the records, without a warning
 DEFAULTS = dict(optimizer="lamb", learning_rate=(
     1.56e-4, "Peak learning rate. The default is that of LAMB for the default "
     "batch: the 0.00176 published for 4096 examples, times sqrt(32 / 4096)."))
@@ -174,6 +175,19 @@ def count_eval_steps(own, settings, files):
   return min(batches, own.max_eval_steps or batches)
 
 
+def report_passes(own, settings, num_records, num_processes):
+  """Logs how often the records will be read, and warns if that is too often."""
+  examples = settings.batch.train_batch_size * num_processes
+  passes = own.num_train_steps * examples / num_records
+  logging.info("%d records, %d examples a step: %d steps are %.1f passes",
+               num_records, examples, own.num_train_steps, passes)
+  if passes > _MOST_PASSES:
+    logging.warning(
+        "%.0f passes are so many that the model learns the text by heart: give "
+        "more text, fewer --num_train_steps, or --eval_input_file with "
+        "--early_stop_evals", passes)
+
+
 def main():
   cli.require_flags(flags.FLAGS, "output_dir")
   own = from_flags(PretrainingSettings, flags.FLAGS)
@@ -230,6 +244,10 @@ def main():
     return results
 
   if run.do_train:
+    report_passes(own, settings, sum(file.count for file in made.train),
+                  workers.size)
+    loop.warn_of_slow_training(made.folder.config, settings.device)
+
     def train_input_fn_at(start):
       return records.input_fn_builder(
           made.train, made.specs, is_training=True, drop_remainder=True,

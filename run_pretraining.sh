@@ -14,9 +14,10 @@
 #   BATCH         examples per step, of all devices together (default 4096); the
 #                 published rate is scaled by the square root of BATCH / 4096
 #   DEVICE_BATCH  what fits into one device (default 32); the rest is accumulated
-# Flags are passed on to run_pretraining.py and override.
+# Flags of run_pretraining.py may follow and override, as --flag=value.
 set -euo pipefail
 cd "$(dirname "$0")"
+source requirements/usage.sh && usage "-.*" "$@"
 
 if [[ -n ${INPUT-} ]]; then
   heldout=${HELDOUT-}
@@ -37,9 +38,7 @@ case ${PRESET:-published} in
     flags=(--max_seq_length=64 --max_predictions_per_seq=25 --optimizer=adamw
       --learning_rate=5e-4 --num_train_steps=7000 --num_warmup_steps=500
       --save_checkpoints_steps=500 --max_eval_steps=15) ;;
-  *)
-    echo "ERROR: PRESET=$PRESET: there are published and two_cores" >&2
-    exit 2 ;;
+  *) refuse "PRESET=$PRESET" "it can be published or two_cores" ;;
 esac
 config=${CONFIG:-$config} device_batch=${DEVICE_BATCH:-32}
 
@@ -61,8 +60,7 @@ fi
 
 # The fewest slices that fit, of equal size.
 if ((batch % devices)); then
-  echo "ERROR: BATCH=$batch is not a multiple of the $devices devices" >&2
-  exit 2
+  refuse "BATCH=$batch" "not a multiple of the $devices devices"
 fi
 share=$((batch / devices))
 slices=$(((share + device_batch - 1) / device_batch))

@@ -104,7 +104,7 @@ def answer(passages, predictions, n_best_size, max_answer_length):
     (dict, id -> list of (text, score) that is not empty, the best first; dict,
     id -> how much more speaks for "no answer" than for the best one)
   """
-  found = [{} for _ in passages.questions]
+  scores = [{} for _ in passages.questions]
   null_scores = [np.inf] * len(passages.questions)
   windows_of = collections.defaultdict(list)
   for window in passages.windows:
@@ -119,11 +119,11 @@ def answer(passages, predictions, n_best_size, max_answer_length):
           end - start < max_answer_length and passages.has_most_context(
               window, start, windows_of[number])):
         text = passages.text(window, start, end)
-        found[number][text] = max(found[number].get(text, -np.inf),
+        scores[number][text] = max(scores[number].get(text, -np.inf),
                                   float(score))
   best = {question.id: sorted(texts.items(), key=lambda item: -item[1])[
       :n_best_size] or [("", 0.0)]
-          for question, texts in zip(passages.questions, found)}
+          for question, texts in zip(passages.questions, scores)}
   beam = predictions and "null" in predictions[0]
   return best, {question.id: null if beam else null - best[question.id][0][1]
                 for question, null in zip(passages.questions, null_scores)}
@@ -137,7 +137,7 @@ def judge(task, questions, best, null_odds):
   if task.has_unanswerable:
     each = {key: squad_metrics.scores(task.rule, answers[key], text)
             for key, text in predictions.items()}
-    has_answer = {key: bool(found) for key, found in answers.items()}
+    has_answer = {key: bool(golden) for key, golden in answers.items()}
     for i, name in enumerate(("eval_best_exact", "eval_best_f1")):
       results[name], results[name + "_thresh"] = squad_metrics.best_threshold(
           {key: pair[i] for key, pair in each.items()}, null_odds, has_answer)
@@ -148,9 +148,9 @@ def judge(task, questions, best, null_odds):
 
 def score(task, questions, predictions):
   """Returns a dict of results of predictions, a dict: id -> text."""
-  found = squad_metrics.evaluate(
+  results = squad_metrics.evaluate(
       task.rule, {q.id: q.answers for q in questions}, predictions)
-  return {"eval_" + name: value for name, value in found.items()}
+  return {"eval_" + name: value for name, value in results.items()}
 
 
 def with_nulls(predictions, null_odds, threshold):

@@ -1,29 +1,37 @@
 #!/usr/bin/env bash
-# bash run_tests.sh [--quick] [--platform=tf1|tf2] [pytest arguments ...]
-#
 # Lint, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), as far as
-# there is a Python for them, in up to four processes. --quick leaves out the tests
-# that start scripts, train or read real data. ALBERT_TESTS_STRICT=1: a platform
-# that is missing and a test that is skipped are failures.
+# there is a Python for them, in up to four processes:
+#   bash run_tests.sh [--quick] [--platform=tf1|tf2] [files, flags of pytest]
+# --quick leaves out the tests that start scripts, train or read real data.
+#   ALBERT_REAL_DATA     folder of the real data sets; without it, the tests that
+#                        read them are skipped
+#   ALBERT_TESTS_STRICT  1: a missing platform and a skipped test are failures
 set -euo pipefail
 cd "$(dirname "$0")"
+source requirements/usage.sh && usage ".*" "$@"
 
-quick=() platforms="tf1 tf2"
-if [[ ${1-} == --quick ]]; then
-  quick=(-m "not slow")
-  shift
-fi
-case ${1-} in
-  --platform=tf1 | --platform=tf2) platforms=${1#*=}; shift ;;
-  # pytest runs a file that is named even where it would not collect it.
-  *_tf1.py*) platforms=tf1 ;;
-  *_tf2.py*) platforms=tf2 ;;
-  --platform*) echo "$1: write --platform=tf1 or --platform=tf2" >&2; exit 2 ;;
-esac
+platforms="tf1 tf2" arguments=() last=
+for word in "$@"; do
+  case $word in
+    --quick) arguments+=(-m "not slow") ;;
+    --platform=tf1 | --platform=tf2) platforms=${word#*=} ;;
+    --platform*) refuse "$word" "it can be --platform=tf1 or --platform=tf2" ;;
+    *)
+      # The value of a short flag, as in -k "name or other", or a file.
+      [[ $word == -* || $last == -[kmnpocWr] || -e ${word%%::*} ]] ||
+        refuse "$word"
+      arguments+=("$word") ;;
+  esac
+  case $word in # pytest runs a file that is named even on the other platform
+    *_tf1.py*) platforms=tf1 ;;
+    *_tf2.py*) platforms=tf2 ;;
+  esac
+  last=$word
+done
 
-python_on() (
+python_on() ( # platform, arguments
   export ALBERT_PLATFORM=$1 ALBERT_REQUIREMENTS=requirements/tests-$1.txt
-  source ./env.sh
+  source ./env.sh || exit
   "$PYTHON" "${@:2}"
 )
 
@@ -66,7 +74,7 @@ for platform in $platforms; do
   fi
   echo "== pytest on $platform"
   python_on "$platform" -m pytest -q -o testpaths="tests test_changes.py" \
-    -n "$(workers)" --dist=loadgroup ${quick[@]+"${quick[@]}"} "$@" ||
+    -n "$(workers)" --dist=loadgroup ${arguments[@]+"${arguments[@]}"} ||
     status=$?
   case $status in
     0) tested=1 ;;

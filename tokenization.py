@@ -312,13 +312,13 @@ class SentencePieceTokenizer(_Tokenizer):
       if normalized == written:
         return origins
     # The model has its own normalization, of little else than rare characters.
-    found = []
+    matched = []
     for _, start, end, first, last in difflib.SequenceMatcher(
         None, normalized, written, autojunk=False).get_opcodes():
       for i in range(last - first):
-        found.append(origins[min(start + i, max(end - 1, start),
+        matched.append(origins[min(start + i, max(end - 1, start),
                                  len(origins) - 1)] if origins else (0, 0))
-    return found
+    return matched
 
   def _split_number(self, piece):
     pieces = self._model.EncodeAsPieces(piece.replace(_WORD_START, ""))

@@ -22,7 +22,8 @@ def run(main, classes, takes_arguments=False, **changes):
   """
 
   def guarded_main(argv):
-    logging.set_verbosity(logging.INFO)
+    if flags.FLAGS["verbosity"].using_default_value:
+      logging.set_verbosity(logging.INFO)
     logging.get_absl_handler().setFormatter(
         standard_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     # Silences TensorFlow's deprecation warnings.

@@ -27,6 +27,7 @@ from absl import flags, logging
 
 from albert import cli
 from albert.errors import InputError
+from albert.files.filesystem import STARTER
 from albert.settings import NEEDED, from_flags, setting
 
 
@@ -42,7 +43,6 @@ class DownloadSettings:
       "downloaded, the starter's.", NEEDED)
 
 
-STARTER = "albert_tiny_starter"
 
 
 class Item(NamedTuple):
@@ -64,6 +64,7 @@ class Item(NamedTuple):
   sha256: str
 
 
+MODEL_URL = "ALBERT_MODEL_URL"
 MODELS = "https://storage.googleapis.com/albert_zh/%s.zip"
 GOOGLE = "https://storage.googleapis.com/albert_models/%s.tar.gz"
 CLUE = "https://storage.googleapis.com/cluebenchmark/tasks/%s_public.zip"
@@ -73,7 +74,7 @@ LCQMC = ("https://raw.githubusercontent.com/pengming617/text_matching/master/"
 
 def _model(name, url):
   return Item(name, ["*ckpt*.index", "*ckpt*.data-*"], [url],
-              "ALBERT_MODEL_URL", None)
+              MODEL_URL, None)
 
 
 ITEMS = {name: _model(name, MODELS % name) for name in (
@@ -136,9 +137,14 @@ def fetch(item, target):
             tarfile.TarError, zlib.error, EOFError, ValueError) as error:
       failures.append("%s: %s" % (url, error))
       logging.warning("%s", failures[-1])
-  raise InputError("put %s into %s, or set %s to an address that has them (%s)"
-                   % (", ".join(missing), target, item.variable,
-                      "; ".join(failures)))
+  if not os.listdir(target):
+    os.rmdir(target)
+  raise InputError(
+      "%s cannot be downloaded (%s): put %s into %s, or set %s to an address "
+      "that has them%s" % (
+          item.name, "; ".join(failures), ", ".join(missing), target,
+          item.variable, "; %s comes with this project" % STARTER if (
+              item.variable == MODEL_URL) else ""))
 
 
 def _missing(patterns, folder):
@@ -246,6 +252,11 @@ def unpack(archive, target, files):
 def main():
   cli.require_flags(flags.FLAGS, "item", "target")
   own = from_flags(DownloadSettings, flags.FLAGS)
+  if own.item == STARTER:
+    logging.info("%s is in this project, there is nothing to download", STARTER)
+    if own.or_starter:
+      print(STARTER)
+    return
   if own.item not in ITEMS:
     raise InputError("--item: unknown %r; known are %s" % (
         own.item, ", ".join(sorted(ITEMS))))

@@ -164,7 +164,7 @@ def load(given, path):
   Raises:
     InputError: the configuration is missing, or something does not fit.
   """
-  found = read_task(path)
+  task = read_task(path)
   config_file = find_config(path, given.bert_config_file)
   if not config_file:
     if path:
@@ -175,18 +175,18 @@ def load(given, path):
         "--init_checkpoint"))
   config = AlbertConfig.from_json_file(config_file)
   logging.info("%s: %s", config_file, config.summary())
-  do_lower_case = found.pop("do_lower_case", None)
+  do_lower_case = task.pop("do_lower_case", None)
   if given.do_lower_case is not None:
     if do_lower_case not in (None, given.do_lower_case):
       raise InputError("--do_lower_case is %s, but the model next to %s was "
                        "made with %s" % (given.do_lower_case, path,
                                          do_lower_case))
     do_lower_case = given.do_lower_case
-  values = {key: found.pop(key) for key in _KEYS if key in found}
+  values = {key: task.pop(key) for key in _KEYS if key in task}
   return ModelFolder(
       config=config, path=path, tokenizer_file=_find_tokenizer(path, given),
       do_lower_case=True if do_lower_case is None else do_lower_case,
-      more=found, **values)
+      more=task, **values)
 
 
 def for_records(folder, given, made_with, paths, max_seq_length):
@@ -255,11 +255,11 @@ def find_config(path, given=None):
   Returns:
     str, or None where there is none.
   """
-  found = filesystem.find_beside(path, [
+  beside = filesystem.find_beside(path, [
       "config.json", "albert_config*.json", "bert_config*.json"])
-  if given and found:
-    _warn_of_other_config(given, found)
-  return given or found
+  if given and beside:
+    _warn_of_other_config(given, beside)
+  return given or beside
 
 
 def _find_checkpoint(path):
@@ -269,23 +269,23 @@ def _find_checkpoint(path):
 
 def _find_tokenizer(path, given):
   """Returns a vocabulary or a SentencePiece model, what is given first."""
-  found = filesystem.find_beside(path, ["vocab*.txt"]) or (
+  beside = filesystem.find_beside(path, ["vocab*.txt"]) or (
       filesystem.find_beside(path, ["*.model"]))
   chosen = given.spm_model_file or given.vocab_file
-  if chosen and found and (
-      filesystem.read_bytes(chosen) != filesystem.read_bytes(found)):
+  if chosen and beside and (
+      filesystem.read_bytes(chosen) != filesystem.read_bytes(beside)):
     raise InputError(
         "%s is not the vocabulary that the model was made with, %s: leave the "
-        "flag out" % (chosen, found))
-  return chosen or found
+        "flag out" % (chosen, beside))
+  return chosen or beside
 
 
-def _warn_of_other_config(given, found):
+def _warn_of_other_config(given, beside):
   asked, there = [AlbertConfig.from_json_file(path).to_dict()
-                  for path in (given, found)]
+                  for path in (given, beside)]
   keys = sorted(key for key in set(asked) | set(there)
                 if asked.get(key) != there.get(key))
   if keys:
     logging.warning("%s differs from %s next to the checkpoint: %s", given,
-                    found, ", ".join("%s %s, not %s" % (
+                    beside, ", ".join("%s %s, not %s" % (
                         key, asked.get(key), there.get(key)) for key in keys))

@@ -8,6 +8,7 @@ import itertools
 import math
 import re
 import zlib
+from typing import NamedTuple
 
 import jieba
 import jieba.finalseg
@@ -18,11 +19,21 @@ import tokenization
 from albert.errors import InputError
 from albert.files import filesystem
 
-# A document's tokens: `ids` int32 [T]; where in [0, T) words begin, `words`
-# int32 [...], 0 first; where in (0, T) clauses and sentences begin, `clauses`
-# and `sentences` int32. Every sentence begins a clause.
-Document = collections.namedtuple(
-    "Document", ["ids", "words", "clauses", "sentences"])
+
+class Document(NamedTuple):
+  """A document's tokens, T of them.
+
+  Attributes:
+    ids: int32 [T].
+    words: int32 [...], where in [0, T) words begin, 0 first.
+    clauses, sentences: int32 [...], where in (0, T) clauses and sentences
+      begin. Every sentence begins a clause.
+  """
+  ids: np.ndarray
+  words: np.ndarray
+  clauses: np.ndarray
+  sentences: np.ndarray
+
 
 # What ends a clause, with closing marks; not as in 3.5, node.js, http://.
 _CLAUSE_END = re.compile(
@@ -31,6 +42,7 @@ _CLAUSE_END = re.compile(
 
 _CACHE_SIZE = 30000  # words; memory must not grow with the text
 LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
+_CHECKED_LINES = 1000  # from one look at how many are not UTF-8 to the next
 _DOCUMENT_COST = 256  # characters; records of a short one are mostly padding
 
 
@@ -107,12 +119,12 @@ class WordCutter:
     elif self._weights.get(run):
       words += run
     else:
-      found = self._recognized.get(run)
-      if found is None:
+      parts = self._recognized.get(run)
+      if parts is None:
         if len(self._recognized) >= _CACHE_SIZE:
           self._recognized.clear()
-        found = self._recognized[run] = list(jieba.finalseg.cut(run))
-      words += found
+        parts = self._recognized[run] = list(jieba.finalseg.cut(run))
+      words += parts
 
 
 class Segmenter:
@@ -273,13 +285,18 @@ class TextReader:
     A line that is too long comes in several, cut after punctuation if it can.
     """
     reader = io.TextIOWrapper(data, encoding="utf-8-sig", errors="count")
-    rest = ""
+    rest, num_lines, num_bad = "", 0, 0
     while True:
       try:
         text = reader.readline(LONGEST_LINE)
       except (OSError, EOFError, zlib.error) as error:
         raise InputError("%s: damaged, or not a text file (%s)" % (
             path, error)) from error
+      num_lines += 1
+      num_bad += "\ufffd" in text
+      if self.counts["invalid_bytes"] and (
+          num_lines % _CHECKED_LINES == 0 or not text):
+        filesystem.check_encoding(path, num_lines, num_bad)
       if len(text) < LONGEST_LINE or text.endswith("\n"):
         line = (rest + text).strip()
         if line or not rest:

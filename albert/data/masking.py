@@ -1,26 +1,58 @@
 """Pretraining records: pairs whose order does not leak, and masked words."""
 
-import collections
+from typing import Any, NamedTuple
 
 import numpy as np
 
-# A document and where it may be cut: `cuts` int [C], in order, from 0 to the
-# number of tokens; `weights` float [C], for each cut the sum over the pieces
-# before it (see create_pairs).
-Text = collections.namedtuple("Text", ["document", "cuts", "weights"])
 
-# Part of a document, tokens `start` to `end`.
-Segment = collections.namedtuple("Segment", ["document", "start", "end"])
+class Text(NamedTuple):
+  """A document and where it may be cut.
 
-# How records are made: the flags of the same names, and the vocabulary as
-# arrays: `replacements` int32 [...], ids that may stand in for a masked token;
-# `inner_labels` int32 [V], the label of a token inside a word, mostly its id.
-Settings = collections.namedtuple("Settings", [
-    "max_seq_length", "max_predictions_per_seq", "masked_lm_prob",
-    "dupe_factor", "short_seq_prob", "random_seed", "masking", "ngram",
-    "whole_word_share", "sentence_pair", "per_token_replacement",
-    "legacy_wwm_labels", "cls_id", "sep_id", "mask_id", "replacements",
-    "inner_labels"])
+  Attributes:
+    document: corpus.Document.
+    cuts: int [C], in order, from 0 to the number of tokens.
+    weights: float [C], for each cut the sum over the pieces before it; see
+      create_pairs.
+  """
+  document: Any
+  cuts: np.ndarray
+  weights: np.ndarray
+
+
+class Segment(NamedTuple):
+  """Part of a corpus.Document, tokens `start` to `end`."""
+  document: Any
+  start: int
+  end: int
+
+
+
+class Settings(NamedTuple):
+  """How records are made: the flags of the same names, and the vocabulary.
+
+  Attributes:
+    cls_id, sep_id, mask_id: int.
+    replacements: int32 [...], ids that may stand for a masked token.
+    inner_labels: int32 [V], the label of a token inside a word, mostly its id.
+  """
+  max_seq_length: int
+  max_predictions_per_seq: int
+  masked_lm_prob: float
+  dupe_factor: int
+  short_seq_prob: float
+  random_seed: int
+  masking: str
+  ngram: int
+  whole_word_share: float
+  sentence_pair: str
+  per_token_replacement: bool
+  legacy_wwm_labels: bool
+  cls_id: int
+  sep_id: int
+  mask_id: int
+  replacements: np.ndarray
+  inner_labels: np.ndarray
+
 
 # Tokens; a sentence that is not longer stays whole. The shorter the pieces of a
 # text, the less of a record is padding.

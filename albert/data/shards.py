@@ -185,10 +185,10 @@ def make_shards(reader, maker, num_workers):
   with _pool(maker, num_workers) as pool:
     for texts in reader.shards():
       num_shards += 1
-      found = maker.read_counts(num_shards - 1)
-      if found:
+      before = maker.read_counts(num_shards - 1)
+      if before:
         kept += 1
-        counts.update(found)
+        counts.update(before)
         continue
       running.add(pool.submit(_make, texts, num_shards - 1))
       # One shard waits for each worker; the text stays on the disk.

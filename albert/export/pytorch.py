@@ -98,26 +98,26 @@ def to_plain_bert(config, weights):
   if projection is not None:
     weights["bert/embeddings/word_embeddings"] = np.matmul(
         weights["bert/embeddings/word_embeddings"], projection)
-  found = {name: value for name, value in weights.items()
+  written_out = {name: value for name, value in weights.items()
            if not name.startswith("bert/encoder/")}
   for layer in range(config.num_hidden_layers):
     for source, target in zip(
         *(modeling.AlbertModel.layer_scopes(c, layer)[0]
           for c in (config, plain))):
       source, target = ["bert/encoder/%s/" % s for s in (source, target)]
-      found.update((target + name[len(source):], value)
+      written_out.update((target + name[len(source):], value)
                    for name, value in weights.items()
                    if name.startswith(source))
-  return plain, found
+  return plain, written_out
 
 
-def to_pytorch(config, weights, found=None):
+def to_pytorch(config, weights, on_top=None):
   """Converts weights to the parameters of transformers.
 
   Args:
     config: AlbertConfig.
     weights: dict, variable name -> array.
-    found: dict, signature -> Head, those on top of the encoder; None for none.
+    on_top: dict, signature -> Head, those on top of the encoder; None for none.
 
   Returns:
     (dict for their `config.json`, dict of parameter name -> array)
@@ -132,7 +132,7 @@ def to_pytorch(config, weights, found=None):
     raise InputError("a CRF cannot be converted: the models of transformers "
                      "label each token by itself; fine-tune without --crf")
   suffix = next(filter(None, (
-      head.pytorch_suffix for head in (found or {}).values())), "Model")
+      head.pytorch_suffix for head in (on_top or {}).values())), "Model")
   if suffix == heads.TokenLabels.pytorch_suffix:  # theirs has no pooler
     weights = {name: value for name, value in weights.items()
                if not name.startswith(_POOLER)}
@@ -264,7 +264,7 @@ def write_folder(folder, target):
   config, checkpoint = folder.config, folder.checkpoint
   tokenizer = folder.create_tokenizer()
   saved = checkpoints.saved_shapes(checkpoint)
-  found = heads.restore(saved, folder)
+  on_top = heads.restore(saved, folder)
   known = dict(known_variables(config, saved.get(WEIGHTS, [0])[0]))
   checkpoints.check_fits(checkpoint, {
       name: shape for name, shape in known.items()
@@ -274,7 +274,7 @@ def write_folder(folder, target):
     raise InputError("%s: transformers have no counterpart of %s" % (
         checkpoint, ", ".join(unknown)))
   theirs, state = to_pytorch(config, checkpoints.read_weights(checkpoint),
-                             found)
+                             on_top)
   if folder.labels:
     theirs["id2label"] = {str(i): label
                           for i, label in enumerate(folder.labels)}

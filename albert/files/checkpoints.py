@@ -24,8 +24,9 @@ def find_checkpoint(init_checkpoint):
     # Released models need not be named for a step.
     path = latest_checkpoint(path, "*")
   if not path or not tf.io.gfile.exists(path + ".index"):
-    raise InputError("no checkpoint at %s: give the path of one, or of a "
-                     "folder with some" % init_checkpoint)
+    raise InputError(
+        "no checkpoint at %s: give the path of one, or of a folder with some; "
+        "%s comes with this project" % (init_checkpoint, filesystem.STARTER))
   return path
 
 
@@ -72,11 +73,21 @@ def init_from_checkpoint(init_checkpoint, is_training):
     raise InputError("%s lacks a variable of the model: %s%s" % (
         path, missing[0], _and_more(missing)))
 
-  logging.info("%s: %d variables loaded", path, len(loaded))
-  for what, names in (("newly initialised", new), ("unused", unused),
+  logging.info("%s: %d variables loaded%s", path, len(loaded), "".join(
+      "; %s: %s" % (what, _some(names)) for what, names in (
+          ("new", new), ("not used", unused), ("of a different shape", wrong))
+      if names))
+  for what, names in (("loaded", loaded), ("newly initialised", new),
+                      ("unused", unused),
                       ("of a different shape, newly initialised", wrong)):
-    logging.info("  %s: %s", what, ", ".join(names) or "none")
+    logging.debug("  %s: %s", what, ", ".join(names) or "none")
   tf.train.init_from_checkpoint(path, {name: name for name in loaded})
+
+
+def _some(names):
+  """Returns the first few names, and how many there are."""
+  return ", ".join(names[:3]) + (
+      ", ... (%d)" % len(names) if len(names) > 3 else "")
 
 
 def _and_more(names):
@@ -168,10 +179,10 @@ def check_fits(checkpoint, wanted):
     checkpoint: str.
     wanted: dict, variable name -> shape.
   """
-  for name, found, shape in misfits(saved_shapes(checkpoint), wanted):
+  for name, saved, shape in misfits(saved_shapes(checkpoint), wanted):
     raise InputError(
         "%s has %s for %s, the model %s: give the configuration that belongs "
-        "to it" % (checkpoint, found, name, shape))
+        "to it" % (checkpoint, saved, name, shape))
 
 
 def misfits(saved, wanted):

@@ -15,6 +15,10 @@ import types
 
 from albert.errors import InputError
 
+STARTER = "albert_tiny_starter"  # a small model that is always there
+# What to say of text in a different encoding.
+CONVERT = ("convert the text to UTF-8, for instance from GBK: "
+           "iconv -f gbk -t utf-8 OLD >NEW")
 _BUFFER_SIZE = 1 << 20  # bytes, of a read from a remote file system
 
 
@@ -133,13 +137,15 @@ def read_text(path):
   try:
     return read_bytes(path).decode("utf-8-sig")
   except UnicodeDecodeError as error:
-    raise InputError("%s: not UTF-8 (%s)" % (path, error)) from error
+    raise InputError("%s: not UTF-8 (%s); %s" % (
+        path, error, CONVERT)) from error
 
 
 def read_lines(path):
   """Reads what has one text a line.
 
-  Lines end at "\\n" only; bytes that are not UTF-8 become U+FFFD.
+  Lines end at "\\n" only; bytes that are not UTF-8 become U+FFFD, where these
+  are few.
 
   Args:
     path: str, or None for standard input.
@@ -149,9 +155,30 @@ def read_lines(path):
 
   Raises:
     OSError: it cannot be opened.
+    InputError: it is not UTF-8.
   """
+  lines, count_bad = [], 0
   with open_binary(path) if path else sys.stdin.buffer as reader:
-    return [line.decode("utf-8", "replace").rstrip("\r\n") for line in reader]
+    for line in reader:
+      text = line.decode("utf-8", "replace")
+      count_bad += "\ufffd" in text and text.encode() != line
+      lines.append(text.rstrip("\r\n"))
+  check_encoding(path or "standard input", len(lines), count_bad)
+  return lines
+
+
+def check_encoding(path, num_lines, num_bad):
+  """Raises an InputError where so many lines are bad that it is no UTF-8.
+
+  Args:
+    path: str, what to call the text.
+    num_lines: int.
+    num_bad: int, lines with bytes that are not UTF-8. One, and one in a
+      thousand, may be damage.
+  """
+  if num_bad > 1 + num_lines / 1000:
+    raise InputError("%s: %d of the first %d lines are not UTF-8; %s" % (
+        path, num_bad, num_lines, CONVERT))
 
 
 def read_json(path):

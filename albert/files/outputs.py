@@ -133,6 +133,7 @@ class Evaluator:
     if any(int(row["global_step"]) == step for row in history):
       return
     results = evaluate_and_write(self._output_dir, self._evaluate_fn)
+    _write_summary(os.path.join(self._output_dir, "eval"), results)
     best = read_results(os.path.join(self._best_dir, "eval_results.txt"))
     if self._score(results) > self._score(best):
       keep_best(self._best_dir,
@@ -177,6 +178,15 @@ class Evaluator:
     table = [names] + [[row.get(name, "") for name in names] for row in rows]
     filesystem.write_text(self._history_path, "".join(
         "\t".join(map(str, row)) + "\n" for row in table))
+
+
+def _write_summary(folder, results):
+  """Writes results where TensorBoard finds them."""
+  with tf.Graph().as_default(), tf.summary.FileWriter(folder) as writer:
+    writer.add_summary(tf.Summary(value=[
+        tf.Summary.Value(tag=name, simple_value=value)
+        for name, value in sorted(results.items()) if name != "global_step"]),
+                       int(results["global_step"]))
 
 
 def evaluate_and_write(output_dir, evaluate_fn):

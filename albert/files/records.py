@@ -1,6 +1,5 @@
 """One writer, one parser and one `input_fn` for all tfrecord files."""
 
-import collections
 import contextlib
 import functools
 import itertools
@@ -8,6 +7,7 @@ import multiprocessing.pool
 import os
 import re
 import sys
+from typing import NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,21 +17,52 @@ from absl import logging
 from albert.errors import InputError
 from albert.files import filesystem
 
-# A feature of a record. `dtype` is "int" or "float". `length` is the number of
-# values: an int, None for a length that varies (padded with 0 in a batch), or 0
-# for a scalar. `rows`: number of equal-length rows that the values are split
-# into, None if they are not.
-FeatureSpec = collections.namedtuple(
-    "FeatureSpec", ["name", "dtype", "length", "rows"])
-FeatureSpec.__new__.__defaults__ = (None,)
 
-# A record file and its size in bytes.
-RecordFile = collections.namedtuple("RecordFile", ["path", "size"])
+class FeatureSpec(NamedTuple):
+  """A feature of a record.
 
-# What reading a file found: the first record or None, how many there are, their
-# bytes, the file's bytes, and what is wrong with the file, or None.
-_Scan = collections.namedtuple(
-    "_Scan", ["first", "count", "good", "size", "error"])
+  Attributes:
+    name: str.
+    dtype: "int" or "float".
+    length: int, number of values; None for a length that varies (padded with 0
+      in a batch), 0 for a scalar.
+    rows: int, number of equal-length rows that the values are split into, None
+      if they are not.
+  """
+  name: str
+  dtype: str
+  length: Optional[int]
+  rows: Optional[int] = None
+
+
+class RecordFile(NamedTuple):
+  """A record file.
+
+  Attributes:
+    path: str.
+    size: int, bytes.
+    count: int, how many records it has, about.
+  """
+  path: str
+  size: int
+  count: int = 0
+
+
+class _Scan(NamedTuple):
+  """What reading a file found.
+
+  Attributes:
+    first: bytes, the first record, or None.
+    count, good: int, how many records there are, and their bytes.
+    size: int, the file's bytes.
+    error: str, what is wrong with the file, or None.
+  """
+  first: Optional[bytes]
+  count: int
+  good: int
+  size: int
+  error: Optional[str]
+
 
 _THREADS = 32  # most of their time is spent on waiting for a file system
 _READ_RECORDS = 64  # at once, of one file
@@ -66,11 +97,14 @@ def expand_patterns(patterns, flag):
   paths = []
   for pattern in filter(None, (p.strip() for p in patterns.split(","))):
     # A file's own name may have brackets.
-    found = [pattern] if tf.io.gfile.exists(pattern) else (
-        tf.io.gfile.glob(pattern))
-    if not found:
+    try:
+      matches = [pattern] if tf.io.gfile.exists(pattern) else (
+          tf.io.gfile.glob(pattern))
+    except tf.errors.OpError:  # there is no such folder
+      matches = []
+    if not matches:
       raise InputError("--%s: no file matches %s" % (flag, pattern))
-    paths.extend(found)
+    paths.extend(matches)
   if not paths:
     raise InputError("--%s names no file" % flag)
   return sorted(set(paths))
@@ -173,7 +207,8 @@ def check_records(paths, specs, skip_corrupt=False, read_all=False):
       raise InputError("%s: has no records" % path)
     if scan.count:
       _check_record(path, scan.first, specs)
-      files.append(RecordFile(path, scan.size))
+      files.append(RecordFile(
+          path, scan.size, scan.count * scan.size // max(1, scan.good)))
   if not files:
     raise InputError("%s: no readable record in any file" % ", ".join(paths))
   return files
@@ -242,15 +277,15 @@ def _check_record(path, record, specs):
         path, error)) from error
   for spec in specs:
     kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
-    found = len(getattr(features[spec.name], kind).value)
-    if not found and spec.length != 0:
+    length = len(getattr(features[spec.name], kind).value)
+    if not length and spec.length != 0:
       raise InputError("%s: records have no feature %r: are they of a "
                        "different task?" % (path, spec.name))
-    if spec.length and found != spec.length:
+    if spec.length and length != spec.length:
       raise InputError(
           "%s: %r has %d values, but the flags say %d: give the "
           "--max_seq_length and --max_predictions_per_seq that the records "
-          "were made with" % (path, spec.name, found, spec.length))
+          "were made with" % (path, spec.name, length, spec.length))
 
 
 def read_description(path):
@@ -278,18 +313,18 @@ def check_descriptions(paths, expected):
   Raises:
     InputError: a file was made otherwise.
   """
-  found = {}  # key -> (value, where it is from)
+  known = {}  # key -> (value, where it is from)
   for key, value in expected.items():
     if value is not None:
-      found[key] = value, "this run"
+      known[key] = value, "this run"
   for path, description in zip(paths, _in_threads(read_description, paths)):
     for key in expected:
       if key in (description or {}):
-        value, source = found.setdefault(key, (description[key], path))
+        value, source = known.setdefault(key, (description[key], path))
         if value != description[key]:
           raise InputError("%s was made with %s %s, but %s has %s" % (
               path, key, description[key], source, value))
-  return {key: value for key, (value, _) in found.items()}
+  return {key: value for key, (value, _) in known.items()}
 
 
 def _parse(serialized, specs, batched):
@@ -334,9 +369,10 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     seed: int.
     shuffle_buffer: int, number of records to draw the next one from.
     drop_remainder: bool, drop a last batch that is not full.
-    shard: (number of readers, number of this one): no record is read by two.
-      Files are distributed where there are enough, else records. Hosts of a TPU
-      pod distribute them by themselves.
+    shard: (number of readers, number of this one): no record is read by two,
+      and all read equally much. Parts of files are distributed where there are
+      enough files, else records, one to each reader in turn. Hosts of a TPU pod
+      say themselves which reader they are.
     skip_corrupt: bool, leave out the rest of a damaged file and say so on the
       standard error output of the process that reads it; otherwise reading it
       is an error: see `naming_damage`.
@@ -354,18 +390,21 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     readers, reader = shard
     if is_training and "context" in params:  # on a TPU
       _, reader, readers, _ = params["context"].current_input_fn_deployment()
-    own = files[reader::readers] if len(files) >= readers else files
-    dataset = tf.data.Dataset.from_tensor_slices(
-        ([file.path for file in own],
-         np.array([file.size for file in own], np.int64)))
+    by_record = len(files) < readers
+    own = [(file, 0, file.size) for file in files] if by_record else (
+        file_parts(files, readers, reader))
+    dataset = tf.data.Dataset.from_tensor_slices((
+        [file.path for file, _, _ in own],
+        np.array([(file.size, start, end) for file, start, end in own],
+                 np.int64)))
     if is_training:
       dataset = dataset.shuffle(len(own), seed=seed)
     # Every file reads ahead by itself: TF 1.15 crashes where a session ends
     # while an interleave with num_parallel_calls reads.
     dataset = dataset.interleave(
-        lambda *file: _read_file(*file, skip_corrupt=skip_corrupt).prefetch(64),
+        lambda *part: _read_file(*part, skip_corrupt=skip_corrupt).prefetch(64),
         cycle_length=min(len(own), 16))
-    if len(files) < readers:
+    if by_record:
       dataset = dataset.shard(readers, reader)
     if is_training:
       dataset = dataset.shuffle(shuffle_buffer, seed=seed).repeat()
@@ -389,18 +428,44 @@ def input_fn_builder(files, specs, is_training, max_length=None,
   return lambda params: read(params)  # TPUEstimator looks for that name
 
 
-def _read_file(path, size, skip_corrupt):
-  """Returns a dataset of a file's records, which notices damage.
+def file_parts(files, readers, reader):
+  """Returns the parts of files that a reader reads, which are equally large.
+
+  Args:
+    files: list of RecordFile.
+    readers: int, how many there are.
+    reader: int, number of this one.
+
+  Returns:
+    list of (RecordFile, start, end): records that start in there, in bytes.
+  """
+  total = sum(file.size for file in files)
+  first, last = [total * i // readers for i in (reader, reader + 1)]
+  parts, before = [], 0
+  for file in files:
+    start, end = max(first - before, 0), min(last - before, file.size)
+    if start < end:
+      parts.append((file, start, end))
+    before += file.size
+  return parts
+
+
+def _read_file(path, sizes, skip_corrupt):
+  """Returns a dataset of the records of a part, which notices damage.
 
   Args:
     path: string scalar tensor.
-    size: int64 scalar tensor, of the file in bytes.
+    sizes: int64 [3], of the file in bytes, and where the part starts and ends.
     skip_corrupt: bool; see `input_fn_builder`.
   """
+  size, start, end = tf.unstack(sizes)
+
   def check(so_far, batch):
     count, good = so_far
     count += tf.size(batch, out_type=tf.int64)
-    good += tf.reduce_sum(16 + tf.cast(tf.strings.length(batch), tf.int64))
+    lengths = 16 + tf.cast(tf.strings.length(batch), tf.int64)
+    starts = good + tf.cumsum(lengths, exclusive=True)
+    good += tf.reduce_sum(lengths)
     is_whole = tf.logical_or(tf.size(batch) > 0, good >= size)
     damage = tf.strings.join([
         path, ": damaged after ", tf.as_string(count), " records, ",
@@ -413,7 +478,8 @@ def _read_file(path, size, skip_corrupt):
     else:
       report = tf.Assert(is_whole, [damage])
     with tf.control_dependencies([report]):
-      return (count, good), tf.identity(batch)
+      return (count, good), tf.boolean_mask(
+          batch, tf.logical_and(starts >= start, starts < end))
 
   # An error ends the file without a word; the empty batch marks its end.
   return tf.data.TFRecordDataset(path).apply(
@@ -429,12 +495,12 @@ def naming_damage():
   try:
     yield
   except tf.errors.InvalidArgumentError as error:
-    found = re.search(r"assertion failed: \[(.*: damaged after .*)\]",
+    match = re.search(r"assertion failed: \[(.*: damaged after .*)\]",
                       error.message)
-    if not found:
+    if not match:
       raise
     # TensorFlow escapes what it asserts, TF 1.15 all that is not ASCII.
-    damage = found.group(1).encode().decode("unicode_escape")
+    damage = match.group(1).encode().decode("unicode_escape")
     raise InputError(
         "%s: make it again, or leave out its rest with --skip_corrupt_records"
         % damage.encode("latin-1").decode()) from error

@@ -139,6 +139,6 @@ def viterbi(scores, mask, transitions, starts, scan=tf.scan):
   joined = tf.cast(_by_position(joined), tf.int32)
   before = scan(backward, (tf.reverse(origins, [0]), tf.reverse(joined, [0])),
                 last)  # of the last position first
-  found = tf.reverse(
+  labels = tf.reverse(
       tf.concat([tf.expand_dims(last, 0), before[:-1]], 0), [0])  # [S, B]
-  return _by_position(found) * tf.cast(mask, tf.int32)
+  return _by_position(labels) * tf.cast(mask, tf.int32)

@@ -3,10 +3,10 @@
 A new task is one row of TASKS; docs/fine_tuning.md has an example.
 """
 
-import collections
 import json
 import math
 import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 from absl import logging
@@ -15,15 +15,24 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.tasks import metrics
 
-# `text_b` is None for a single text, `label` where a test set has none; `id` is
-# what the file calls the example, by default its number from 0.
-InputExample = collections.namedtuple(
-    "InputExample", ["id", "text_a", "text_b", "label"])
+
+class InputExample(NamedTuple):
+  """A text or a pair of texts.
+
+  Attributes:
+    id: what the file calls it, by default its number from 0.
+    text_a, text_b: str; `text_b` is None for a single text.
+    label: str, None where a test set has none.
+    where: str, file and line, for messages.
+  """
+  id: Any
+  text_a: str
+  text_b: Optional[str]
+  label: Optional[str]
+  where: str = ""
 
 
-class Task(collections.namedtuple("Task", [
-    "text_a", "text_b", "label", "labels", "files", "submissions", "columns",
-    "keep", "rename", "metric"])):
+class Task(NamedTuple):
   """How the files of a task are read.
 
   Attributes:
@@ -44,7 +53,16 @@ class Task(collections.namedtuple("Task", [
       with it is one to predict, but not to learn from.
     metric: of metrics.METRICS; the best checkpoint is the best by it.
   """
-  __slots__ = ()
+  text_a: Any
+  text_b: Any
+  label: Any
+  labels: Optional[List[str]]
+  files: Dict[str, List[str]]
+  submissions: Dict[str, str]
+  columns: Optional[List[str]]
+  keep: Callable
+  rename: Dict[str, Optional[str]]
+  metric: str
 
   @property
   def is_regression(self):
@@ -250,7 +268,7 @@ def read_examples(task, path, is_test=False, skip_bad_rows=False):
   """
   read = read_json_lines(path) if path.endswith((".json", ".jsonl")) else (
       _read_columns(task, path, is_test))
-  examples, places, bad, last = [], [], [], None
+  examples, bad, last = [], [], None
   for number, row in read:
     try:
       if isinstance(row, ValueError):
@@ -266,8 +284,7 @@ def read_examples(task, path, is_test=False, skip_bad_rows=False):
         if example.label is None:
           continue
         _check_label(task, example.label)
-      examples.append(example)
-      places.append("%s:%d" % (path, number))
+      examples.append(example._replace(where="%s:%d" % (path, number)))
     except ValueError as error:
       message = "%s:%d: %s" % (path, number, error)
       if is_test or not skip_bad_rows:
@@ -278,18 +295,17 @@ def read_examples(task, path, is_test=False, skip_bad_rows=False):
                     bad[0])
   if not examples:
     raise InputError("%s: has no examples" % path)
-  return _without_placeholders(task, examples, places, path) if is_test else (
-      examples)
+  return _without_placeholders(task, examples, path) if is_test else examples
 
 
-def _without_placeholders(task, examples, places, path):
+def _without_placeholders(task, examples, path):
   examples = metrics.without_placeholders(examples, "label", path)
-  for example, place in zip(examples, places):
+  for example in examples:
     try:
       if example.label is not None:
         _check_label(task, example.label)
     except ValueError as error:
-      raise InputError("%s: %s" % (place, error)) from error
+      raise InputError("%s: %s" % (example.where, error)) from error
   return examples
 
 
@@ -359,7 +375,7 @@ def _read_lines(path):
       try:
         line = line.decode("utf-8-sig" if number == 1 else "utf-8")
       except UnicodeDecodeError as error:
-        line = ValueError("not UTF-8 (%s)" % error)
+        line = ValueError("not UTF-8 (%s); %s" % (error, filesystem.CONVERT))
       else:
         line = line.rstrip("\r\n")
         if not line.strip():

@@ -7,13 +7,12 @@ import numpy as np
 from albert.errors import InputError
 
 
-def label_ids(examples, labels, where):
+def label_ids(examples, labels):
   """Turns labels into numbers.
 
   Args:
     examples: list of classification.InputExample.
     labels: list of str, all labels there are; empty if labels are numbers.
-    where: str, what to call the examples in a message.
 
   Returns:
     list of int, or of float for numbers; 0 for an example without a label.
@@ -26,8 +25,8 @@ def label_ids(examples, labels, where):
   numbers = {label: number for number, label in enumerate(labels)}
   for example in examples:
     if example.label is not None and example.label not in numbers:
-      raise InputError("%s: unknown label %r of %r; known are %s" % (
-          where, example.label, example.text_a, ", ".join(labels)))
+      raise InputError("%s: unknown label %r; known are %s" % (
+          example.where, example.label, ", ".join(labels)))
   return [numbers.get(example.label, 0) for example in examples]
 
 

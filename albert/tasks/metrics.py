@@ -148,8 +148,8 @@ def entities(true, claimed):
   """
   counts = {}  # kind -> [hits, claimed, true]
   for ours, theirs in zip(claimed, true):
-    for column, found in enumerate((set(ours) & set(theirs), ours, theirs)):
-      for entity in found:
+    for column, counted in enumerate((set(ours) & set(theirs), ours, theirs)):
+      for entity in counted:
         counts.setdefault(entity[-1], [0, 0, 0])[column] += 1
   kinds = sorted(counts)
   rows = [counts[kind] for kind in kinds]

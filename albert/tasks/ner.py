@@ -1,11 +1,11 @@
 """Named entities: files, and the way from characters to tokens and back."""
 
-import collections
 import functools
 import json
 import os
 import re
 import unicodedata
+from typing import Any, List, NamedTuple, Optional
 
 import numpy as np
 from absl import logging
@@ -15,19 +15,39 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.tasks import windows
 
-# `text[start:end]` is of this kind.
-Entity = collections.namedtuple("Entity", ["start", "end", "kind"])
 
-# A text. `id` is what the file calls it, by default its number from 0.
-# `entities`: list of Entity, sorted, none of which overlap; None if the file
-# does not say.
-Example = collections.namedtuple("Example", ["id", "text", "entities"])
+class Entity(NamedTuple):
+  """A name: `text[start:end]` is of the kind `kind`, a str."""
+  start: int
+  end: int
+  kind: str
 
-# The files of a task.
-#   files: names, {} for train, dev or test, of which the first that is there
-#     counts. `.json` and `.jsonl` are in CLUENER's layout, all others columns.
-#   by_character: bool, whether each character is a token, by default.
-Task = collections.namedtuple("Task", ["files", "by_character"])
+
+class Example(NamedTuple):
+  """A text.
+
+  Attributes:
+    id: what the file calls it, by default its number from 0.
+    text: str.
+    entities: list of Entity, sorted, none of which overlap; None if the file
+      does not say.
+  """
+  id: Any
+  text: str
+  entities: Optional[List[Entity]]
+
+
+class Task(NamedTuple):
+  """The files of a task.
+
+  Attributes:
+    files: names, {} for train, dev or test, of which the first that is there
+      counts. `.json` and `.jsonl` are in CLUENER's layout, all others columns.
+    by_character: bool, whether each character is a token, by default.
+  """
+  files: List[str]
+  by_character: bool
+
 TASKS = {
     # Some of its entities begin or end inside a piece of a word.
     "cluener": Task(["{}.json"], True),
@@ -74,17 +94,17 @@ def read_examples(path, is_test=False, skip_bad_rows=False):
   """
   read = _read_json if path.endswith((".json", ".jsonl")) else _read_columns
   examples, bad = [], []
-  for number, found in read(path, filesystem.read_text(path).split("\n")):
-    if isinstance(found, Example) and not found.text.strip():
-      found = ValueError("the text is empty")
-    elif isinstance(found, Example) and not (is_test or found.entities
+  for number, example in read(path, filesystem.read_text(path).split("\n")):
+    if isinstance(example, Example) and not example.text.strip():
+      example = ValueError("the text is empty")
+    elif isinstance(example, Example) and not (is_test or example.entities
                                              is not None):
-      found = ValueError("the labels are missing")
-    if isinstance(found, Example):
-      examples.append(found._replace(
-          id=len(examples) if found.id is None else found.id))
+      example = ValueError("the labels are missing")
+    if isinstance(example, Example):
+      examples.append(example._replace(
+          id=len(examples) if example.id is None else example.id))
       continue
-    message = "%s:%d: %s; correct it" % (path, number, found)
+    message = "%s:%d: %s; correct it" % (path, number, example)
     if is_test or not skip_bad_rows:
       raise InputError(message + (
           "" if is_test else ", or leave such rows out with --skip_bad_rows"))
@@ -254,10 +274,10 @@ def tokenize(tokenizer, text, by_character):
     return tokenizer.tokenize_with_offsets(text)
   tokens, spans = [], []
   for place, char in enumerate(text):
-    found = _tokens_of_character(tokenizer, char)
-    tokens += found
-    spans += [(place, place + 1)] * len(found)
-    if spans and not found and unicodedata.combining(char):
+    pieces = _tokens_of_character(tokenizer, char)
+    tokens += pieces
+    spans += [(place, place + 1)] * len(pieces)
+    if spans and not pieces and unicodedata.combining(char):
       spans[-1] = (spans[-1][0], place + 1)  # an accent that is dropped
   return tokens, spans
 
@@ -279,14 +299,14 @@ def label_tokens(entities, spans, labels):
     int array [tokens], numbers of labels.
   """
   numbers = {label: number for number, label in enumerate(labels)}
-  found = np.full([len(spans)], numbers["O"], np.int32)
+  label_ids = np.full([len(spans)], numbers["O"], np.int32)
   for entity in entities:
     tokens = np.flatnonzero((spans[:, 1] > entity.start) &
                             (spans[:, 0] < entity.end) &
-                            (found == numbers["O"]))
-    found[tokens] = numbers["I-" + entity.kind]
-    found[tokens[:1]] = numbers["B-" + entity.kind]
-  return found
+                            (label_ids == numbers["O"]))
+    label_ids[tokens] = numbers["I-" + entity.kind]
+    label_ids[tokens[:1]] = numbers["B-" + entity.kind]
+  return label_ids
 
 
 def find_entities(numbers, spans, labels):
@@ -309,12 +329,18 @@ def find_entities(numbers, spans, labels):
   return [entity for entity in entities if entity.start < entity.end]
 
 
-# A text with as many of its tokens as fit: [CLS] tokens [SEP].
-#   number: int, which text.
-#   first: int, which of its tokens is the window's first.
-#   decides: int array, for each token whether this window has most of its
-#     context.
-Window = collections.namedtuple("Window", ["number", "first", "decides"])
+class Window(NamedTuple):
+  """A text with as many of its tokens as fit: [CLS] tokens [SEP].
+
+  Attributes:
+    number: int, which text.
+    first: int, which of its tokens is the window's first.
+    decides: int array, for each token whether this window has most of its
+      context.
+  """
+  number: int
+  first: int
+  decides: np.ndarray
 
 
 class Texts:
@@ -401,13 +427,14 @@ class Texts:
 
   def entities(self, label_ids):
     """Returns a list of Entity for each text, given labels as `label_ids`."""
-    return [find_entities(*found, self.labels)
-            for found in zip(label_ids, self.spans)]
+    return [find_entities(*pair, self.labels)
+            for pair in zip(label_ids, self.spans)]
 
   def count_inexact(self):
     """Returns how many known entities are not what their own labels mean."""
-    return sum(len(set(example.entities or []) - set(found)) for example, found
-               in zip(self.examples, self.entities(self.label_ids)))
+    return sum(len(set(example.entities or []) - set(findable))
+               for example, findable in zip(
+                   self.examples, self.entities(self.label_ids)))
 
 
 def submission(example, entities):

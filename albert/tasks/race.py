@@ -5,6 +5,7 @@ import collections
 import functools
 import os
 import re
+from typing import Any, List, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -14,25 +15,38 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.tasks import metrics
 
-# A question. `part` is what is reported separately: RACE's middle and high,
-# C3's d and m; None for nothing. `answer` is the number of the right choice,
-# None where a file does not say. Questions of one `group` have different
-# answers; a question without one is on its own.
-Example = collections.namedtuple(
-    "Example", ["id", "part", "passage", "question", "choices", "answer",
-                "group"])
-Example.__new__.__defaults__ = (None,)
+
+class Example(NamedTuple):
+  """A question.
+
+  Attributes:
+    id: what the file calls it.
+    part: str, what is reported separately: RACE's middle and high, C3's d and
+      m; None for nothing.
+    passage, question: str.
+    choices: list of str.
+    answer: int, number of the right choice; None where a file does not say.
+    group: questions of one group have different answers; a question without
+      one, None, is on its own.
+  """
+  id: Any
+  part: Optional[str]
+  passage: str
+  question: str
+  choices: List[str]
+  answer: Optional[int]
+  group: Any = None
 
 
 def find_race(data_dir, split):
   """Returns [(path, part)] of RACE's SPLIT/{middle,high}/*.txt."""
-  found = []
+  files = []
   for part in ("middle", "high"):
     folder = os.path.join(data_dir, split, part)
     if tf.io.gfile.isdir(folder):
-      found += [(path, part) for path in sorted(
+      files += [(path, part) for path in sorted(
           tf.io.gfile.glob(os.path.join(folder, "*.txt")))]
-  return found
+  return files
 
 
 def read_race(path, part):

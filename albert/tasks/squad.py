@@ -1,6 +1,6 @@
 """Questions about passages: files, windows of tokens, and back to the text."""
 
-import collections
+from typing import Any, List, NamedTuple, Optional
 
 import numpy as np
 from absl import logging
@@ -9,20 +9,40 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.tasks import windows
 
-# A question. `answers`: list of str, empty if the passage has none, None if the
-# file does not say. `start`: where in `context` the first answer begins; None
-# if it does not occur there.
-Question = collections.namedtuple(
-    "Question", ["id", "text", "context", "answers", "start"])
 
-# A question with as much of its passage as fits: [CLS] question [SEP] passage
-# [SEP].
-#   number: int, which question.
-#   offset: int, index in the window of the first passage token.
-#   first: int, which token of the passage that is.
-#   count: int, passage tokens in this window.
-Window = collections.namedtuple(
-    "Window", ["number", "offset", "first", "count"])
+class Question(NamedTuple):
+  """A question and its passage.
+
+  Attributes:
+    id: what the file calls it.
+    text, context: str, the question and the passage.
+    answers: list of str, empty if the passage has none, None if the file does
+      not say.
+    start: int, where in `context` the first answer begins; None if it does not
+      occur there.
+  """
+  id: Any
+  text: str
+  context: str
+  answers: Optional[List[str]]
+  start: Optional[int]
+
+
+class Window(NamedTuple):
+  """A question with as much of its passage as fits.
+
+  Its ids are [CLS] question [SEP] passage [SEP].
+
+  Attributes:
+    number: int, which question.
+    offset: int, index in the window of the first passage token.
+    first: int, which token of the passage that is.
+    count: int, passage tokens in this window.
+  """
+  number: int
+  offset: int
+  first: int
+  count: int
 
 
 def read_questions(path):

@@ -1,20 +1,28 @@
 """One training on many devices: Horovod's processes or a TPU's replicas."""
 
-import collections
+from typing import Callable, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
 from albert.errors import InputError
 
-# The processes that train together, as one of them sees them.
-#   rank: int, its number; 0 is the one that reads checkpoints, writes all
-#     files, evaluates and logs.
-#   size: int, how many there are.
-#   local_rank: int, its number on its host, which is that of its GPU.
-#   reduce_mean: function of a list of float tensors that returns their means
-#     over all of them.
-Workers = collections.namedtuple(
-    "Workers", ["rank", "size", "local_rank", "reduce_mean"])
+
+class Workers(NamedTuple):
+  """The processes that train together, as one of them sees them.
+
+  Attributes:
+    rank: int, its number; 0 is the one that reads checkpoints, writes all
+      files, evaluates and logs.
+    size: int, how many there are.
+    local_rank: int, its number on its host, which is that of its GPU.
+    reduce_mean: function of a list of float tensors that returns their means
+      over all of them.
+  """
+  rank: int
+  size: int
+  local_rank: int
+  reduce_mean: Callable
+
 
 
 def get_workers(use_horovod=False, use_tpu=False):

@@ -5,14 +5,18 @@ import math
 import time
 
 import tensorflow.compat.v1 as tf
+import tqdm
 from absl import logging
 
 from albert.errors import InputError
 from albert.files import checkpoints
 from albert.files.outputs import short
 from albert.progress import hours
-from albert.train import distribution
+from albert.train import distribution, interrupts
 from albert.train.step import PROGRESS
+
+_SECONDS = 30  # from one line of progress to the next, at most
+_DAY = 24 * 60 * 60
 
 
 def create(settings, workers, num_train_steps, evaluator, should_stop):
@@ -55,8 +59,15 @@ def _not_finite(loss, step, output_dir):
 class ProgressHook(tf.train.SessionRunHook):
   """Logs step, means over the last steps, rate and time left.
 
-  Ends training with an InputError before a loss that is not finite can reach a
-  checkpoint.
+  A line after the first step, then every `every` steps, and at least every half
+  minute. Ends training with an InputError before a loss that is not finite can
+  reach a checkpoint, and after a step in which a signal asked for the end.
+
+  Args:
+    num_train_steps: int.
+    every: int, steps.
+    examples_per_step: int.
+    output_dir: str.
   """
 
   def __init__(self, num_train_steps, every, examples_per_step, output_dir):
@@ -64,6 +75,7 @@ class ProgressHook(tf.train.SessionRunHook):
     self._every = every
     self._examples_per_step = examples_per_step
     self._output_dir = output_dir
+    self._num_lines = 0
 
   def begin(self):
     self._scalars = collections.OrderedDict(
@@ -79,6 +91,9 @@ class ProgressHook(tf.train.SessionRunHook):
   def after_create_session(self, session, coord):
     del coord
     self._step = session.run(self._global_step)
+    # On a terminal alone.
+    self._bar = tqdm.tqdm(total=self._num_train_steps, initial=self._step,
+                          desc="steps", disable=None, leave=False)
     self._start_interval()
 
   def exclude(self, seconds):
@@ -96,27 +111,50 @@ class ProgressHook(tf.train.SessionRunHook):
 
   def after_run(self, run_context, run_values):
     values = run_values.results
+    step = values.pop("global_step")
+    if interrupts.requested():
+      run_context.request_stop()
+      if step == self._step:  # it ended between two slices
+        return
     if not math.isfinite(values["loss"]):
       raise _not_finite(values["loss"], self._step + 1, self._output_dir)
-    step = values.pop("global_step")
     if step == self._step:
       logging.info("step %d skipped: gradients too large for half precision",
                    step + 1)
       return
+    self._bar.update(step - self._step)
     self._step = step
     self._count += 1
     self._sums.update(values)
     # A TPU takes many steps at once.
-    if (step // self._every == self._first_step // self._every and
-        step != self._num_train_steps):
-      return
-    seconds = (time.time() - self._since) / (step - self._first_step)
-    means = ["%s %s" % (name, short(self._sums[name] / self._count))
-             for name in self._scalars if name in self._sums]
-    logging.info("step %d/%d | %s | %.1f examples/s | %s left",
-                 step, self._num_train_steps, " | ".join(means),
-                 self._examples_per_step / seconds,
-                 hours(seconds * (self._num_train_steps - step)))
+    if (not self._num_lines or step == self._num_train_steps or
+        step // self._every != self._first_step // self._every or
+        time.time() > self._since + _SECONDS):
+      self._log()
+
+  def end(self, session):
+    self._bar.close()
+
+  def _log(self):
+    seconds = (time.time() - self._since) / (self._step - self._first_step)
+    means = {name: self._sums[name] / self._count for name in self._scalars
+             if name in self._sums}
+    if math.isclose(means.get("example_loss", math.nan), means["loss"],
+                    rel_tol=1e-6):
+      del means["example_loss"]
+    left = seconds * (self._num_train_steps - self._step)
+    self._bar.clear()
+    logging.info(
+        "step %d/%d | last %d: %s | %s | %s left", self._step,
+        self._num_train_steps, self._step - self._first_step, " | ".join(
+            "%s %s" % (name, short(mean)) for name, mean in means.items()),
+        "%.1f s a step" % seconds if not self._num_lines else
+        "%.1f examples/s" % (self._examples_per_step / seconds), hours(left))
+    self._num_lines += 1
+    if self._num_lines == 2 and left > _DAY:
+      logging.warning(
+          "at this rate training takes %.1f more days; --num_train_steps, a "
+          "smaller model or shorter records make it less", left / _DAY)
     self._start_interval()
 
 
@@ -131,6 +169,7 @@ class _EvaluationListener(tf.train.CheckpointSaverListener):
     if not global_step_value:
       return False
     start = time.time()
-    self._evaluator.evaluate(int(global_step_value))
+    with interrupts.pausing():
+      self._evaluator.evaluate(int(global_step_value))
     self._progress.exclude(time.time() - start)
     return self._evaluator.should_stop()

@@ -13,7 +13,9 @@ from absl import logging
 from albert import cli
 from albert.errors import InputError
 from albert.files import checkpoints, records
-from albert.train import distribution, hooks
+from albert.train import distribution, hooks, interrupts, step
+
+_TINY = 312  # hidden size of the models that a CPU can train
 
 
 def start(settings):
@@ -70,6 +72,20 @@ def warn_of_idle_flags(values):
       (["use_fp16", "precision"],
        not (values.use_fp16 or values.precision == "fp16") or
        tf.config.experimental.list_physical_devices("GPU"), "a GPU"))
+
+
+def warn_of_slow_training(config, device):
+  """Warns where a model larger than tiny is pretrained on a CPU.
+
+  Args:
+    config: AlbertConfig.
+    device: DeviceSettings.
+  """
+  if config.hidden_size > _TINY and step.is_cpu(device):
+    logging.warning(
+        "a model of %d layers of %d on a CPU takes weeks: this is for GPUs and "
+        "TPUs; albert_config/albert_config_tiny.json is for CPUs",
+        config.num_hidden_layers, config.hidden_size)
 
 
 def keep_freed_memory():
@@ -159,25 +175,25 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
   """
   run, device = settings.run, settings.device
   last_step = stages[-1][1]
-  step = checkpoints.start_step(run.output_dir) if not workers.rank else 0
+  start = checkpoints.start_step(run.output_dir) if not workers.rank else 0
   if device.use_horovod:
-    step = distribution.broadcast(step)
+    start = distribution.broadcast(start)
   if workers.rank:
     evaluator = None
   else:
     checkpoints.remove_unfinished_checkpoints(run.output_dir)
   if evaluator:
-    evaluator.go_on_from(step)
-  if step >= last_step:
+    evaluator.go_on_from(start)
+  if start >= last_step:
     logging.info(
         "%s: already at step %d of %d, nothing to train; for other data or "
-        "settings, choose a different --output_dir", run.output_dir, step,
+        "settings, choose a different --output_dir", run.output_dir, start,
         last_step)
     if evaluator:
-      evaluator.evaluate(step)
+      evaluator.evaluate(start)
     return
-  if step:
-    logging.info("resuming from step %d of %s", step, run.output_dir)
+  if start:
+    logging.info("resuming from step %d of %s", start, run.output_dir)
   should_stop = evaluator.should_stop if evaluator else lambda: False
 
   def all_should_stop():
@@ -188,12 +204,13 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
   # then.
   leaves = bool(device.use_tpu and evaluator)
   for estimator, stage_end in stages:
-    while step < stage_end and not all_should_stop():
-      end = min(step + run.save_checkpoints_steps,
+    while start < stage_end and not all_should_stop():
+      end = min(start + run.save_checkpoints_steps,
                 stage_end) if leaves else stage_end
       used = hooks.create(settings, workers, last_step, evaluator, should_stop)
       try:
-        estimator.train(train_input_fn_at(step), max_steps=end, hooks=used)
+        with interrupts.watching(), interrupts.training():
+          estimator.train(train_input_fn_at(start), max_steps=end, hooks=used)
       except tf.errors.NotFoundError as error:
         lacks = re.search(r"Key (\S+) not found in checkpoint", error.message)
         if not lacks:
@@ -203,9 +220,13 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
             "for: give those it was made with (--precision, --optimizer, "
             "--sentence_loss_weight), or a different --output_dir" % (
                 run.output_dir, lacks.group(1))) from error
+      if interrupts.requested():
+        logging.info("ended at step %d with a checkpoint; the same command "
+                     "resumes", checkpoints.start_step(run.output_dir))
+        interrupts.end_if_requested()
       if leaves:
         evaluator.evaluate(end)
-      step = end
+      start = end
 
 
 def export_saved_model(estimator, export_dir):

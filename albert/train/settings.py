@@ -131,6 +131,21 @@ class SweepSettings:
       None, "Learning rates to try, each with all seeds; the best one on dev "
       "counts.")
 
+  def rates(self):
+    """Returns the learning rates, each once, a list of float."""
+    return _numbers("learning_rates", float, self.learning_rates)
+
+  def seed_numbers(self):
+    """Returns the seeds, each once, a list of int."""
+    return _numbers("seeds", int, self.seeds)
+
+
+def _numbers(name, kind, texts):
+  try:
+    return list(dict.fromkeys(map(kind, texts or [])))
+  except ValueError as error:
+    raise InputError("--%s: %s" % (name, error)) from error
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainSettings:
@@ -168,6 +183,11 @@ def read(values):
                      "--gradient_accumulation_steps %d" % (
                          batch.train_batch_size,
                          batch.gradient_accumulation_steps))
+  for rate in [settings.optimizer.learning_rate] + (
+      settings.sweep and settings.sweep.rates() or []):
+    if not 0 < rate <= 1:
+      raise InputError("--learning_rate=%g: it must be greater than 0 and at "
+                       "most 1, such as 2e-5" % rate)
   if device.use_fp16:
     if values["precision"].present and device.precision != "fp16":
       raise InputError("--use_fp16 contradicts --precision=%s" %

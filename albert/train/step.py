@@ -31,6 +31,7 @@ import optimization
 from albert.files import checkpoints
 from albert.model import kernels
 from albert.model.layouts import create_model
+from albert.train import interrupts
 from lamb_optimizer import LAMB
 from optimization import AdamW
 
@@ -96,13 +97,14 @@ def build_model(config, features, device, is_training):
     rows.append(x)
   used = kernels.for_training(
       rows[0].shape.as_list()[1], device.precision == "bf16",
-      device.recompute_grads, _is_cpu(device)) if is_training else (
+      device.recompute_grads, is_cpu(device)) if is_training else (
           modeling.PLAIN)
   return create_model(config, is_training, *rows,
                       use_one_hot_embeddings=device.use_tpu, kernels=used)
 
 
-def _is_cpu(device):
+def is_cpu(device):
+  """Returns whether it is a CPU that trains."""
   return not device.use_tpu and not (
       tf.config.experimental.list_physical_devices("GPU"))
 
@@ -130,29 +132,46 @@ def _train_spec(config, head, settings, schedule, workers, features):
         "gradients": {variable.op.name: optimization.densify(gradient, variable)
                       for gradient, variable in pairs if gradient is not None}}
 
+  # On a CPU a slice can take half a minute.
+  may_end = (num_slices > 1 and workers.size == 1 and
+             is_cpu(settings.device) and not settings.device.use_xla)
+
+  def goes_on(number, sums):
+    del sums
+    is_left = number < num_slices
+    return tf.logical_and(is_left, tf.py_func(
+        interrupts.goes_on, [number, num_slices], tf.bool)) if (
+            may_end) else is_left
+
   def batch_sums(variables=None):
+    """Returns the sums of all slices, and how many slices that are."""
     # The first slice makes the variables, which a loop cannot.
-    sums = slice_sums(0, variables)
+    sums, number = slice_sums(0, variables), num_slices
     if num_slices > 1:
       trained = _trained(sums)
-      _, sums = tf.while_loop(
-          lambda number, _: number < num_slices,
-          lambda number, sums: (number + 1, tf.nest.map_structure(
+      number, sums = tf.while_loop(
+          goes_on, lambda number, sums: (number + 1, tf.nest.map_structure(
               tf.add, sums, slice_sums(number, trained))),
           (1, sums), parallel_iterations=1, back_prop=False)
-    return _reduce_means(sums, workers)
+    return _reduce_means(sums, workers), number
 
-  sums = batch_sums()
+  sums, number = batch_sums()
   gradients = sums["gradients"]
   if schedule.adversarial_epsilon:
     with optimization.moved_word_embeddings(
         gradients, schedule.adversarial_epsilon):
-      adversarial = batch_sums(_trained(sums))["gradients"]
-    gradients = {name: gradient + adversarial[name]
+      adversarial, number = batch_sums(_trained(sums))
+    gradients = {name: gradient + adversarial["gradients"][name]
                  for name, gradient in gradients.items()}
   clipped, _ = tf.clip_by_global_norm(list(gradients.values()), _CLIP_NORM)
-  train_op = optimizer.apply_gradients(
-      zip(clipped, _trained(sums)), tf.train.get_or_create_global_step())
+
+  def update():
+    return optimizer.apply_gradients(
+        zip(clipped, _trained(sums)), tf.train.get_or_create_global_step())
+
+  # A step that was ended between its slices changes nothing.
+  train_op = tf.cond(tf.equal(number, num_slices), update, tf.no_op) if (
+      may_end) else update()
   scalars = {"loss": sums["loss"]}
   for name, metric in sums["metrics"].items():
     scalars[name] = tf.div_no_nan(metric["value"], metric["weight"])

@@ -57,18 +57,10 @@ def plan(settings):
       os.path.join(run.output_dir or "", _SETTINGS_FILE)):
     raise InputError("%s has several runs: choose a different --output_dir for "
                      "a single one" % run.output_dir)
-  seeds = _numbers("seeds", int, sweep.seeds or range(
-      run.random_seed, run.random_seed + (sweep.num_seeds or 1)))
-  rates = _numbers("learning_rates", float,
-                   sweep.learning_rates or [settings.optimizer.learning_rate])
+  seeds = sweep.seed_numbers() or range(
+      run.random_seed, run.random_seed + (sweep.num_seeds or 1))
+  rates = sweep.rates() or [settings.optimizer.learning_rate]
   return [(rate, seed) for rate in rates for seed in seeds]
-
-
-def _numbers(name, kind, texts):
-  try:
-    return list(dict.fromkeys(map(kind, texts)))
-  except ValueError as error:
-    raise InputError("--%s: %s" % (name, error)) from error
 
 
 def run_settings(settings, rate, seed):

@@ -1,0 +1,127 @@
+"""SIGINT and SIGTERM: training ends after the step in hand, or between slices.
+
+A step can take minutes in which Python's own handlers do not run, so a thread
+reads what the system writes for each signal. The second signal ends the process
+at once. Signals are the process's, and so is the state here.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+
+from absl import logging
+
+_SECONDS = 30  # from one message about slices to the next
+
+_state = {"signal": None, "training": False, "since": 0.0}
+
+
+def requested():
+  """Returns the number of the signal that asked for the end, or None."""
+  return _state["signal"]
+
+
+@contextlib.contextmanager
+def watching():
+  """Lets signals ask for the end of training while this lasts.
+
+  Outside of `training`, the first signal ends the process. Other threads than
+  the main one have no signals; there, nothing changes.
+  """
+  if threading.current_thread() is not threading.main_thread():
+    yield
+    return
+  reader, writer = os.pipe()
+  os.set_blocking(writer, False)
+  numbers = (signal.SIGINT, signal.SIGTERM)
+  before = {number: signal.signal(number, _handle) for number in numbers}
+  wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+  thread = threading.Thread(target=_watch, args=(reader,), daemon=True)
+  thread.start()
+  try:
+    yield
+  finally:
+    signal.set_wakeup_fd(wakeup)
+    for number, handler in before.items():
+      signal.signal(number, handler)
+    os.write(writer, b"\0")
+    thread.join()
+    os.close(reader)
+    os.close(writer)
+
+
+@contextlib.contextmanager
+def training():
+  """While this lasts, the first signal only asks; see `requested`."""
+  before = _state["training"]
+  _state["training"] = True
+  try:
+    yield
+  finally:
+    _state["training"] = before
+
+
+@contextlib.contextmanager
+def pausing():
+  """While this lasts, as in evaluating, the first signal ends the process."""
+  end_if_requested()
+  before = _state["training"]
+  _state["training"] = False
+  try:
+    yield
+  finally:
+    _state["training"] = before
+
+
+def end_if_requested():
+  """Ends the process if a signal has asked for it."""
+  if _state["signal"]:
+    sys.exit(128 + _state["signal"])
+
+
+def _handle(number, frame):
+  """Runs in the main thread, when Python is back in it."""
+  del frame
+  if not _state["training"]:
+    _state["signal"] = number
+    end_if_requested()
+
+
+def _watch(reader):
+  """Reads the numbers of signals; 0 is the end."""
+  while True:
+    for number in os.read(reader, 16):
+      if not number:
+        return
+      if _state["signal"]:
+        logging.info("ended at once, by a second signal")
+        os._exit(128 + number)
+      _state["signal"] = number
+      if _state["training"]:
+        logging.info("%s: training ends after this step, or between its "
+                     "slices; a second one ends it at once",
+                     signal.Signals(number).name)
+
+
+def goes_on(number, num_slices):
+  """Tells whether the next slice of a step is to be computed.
+
+  Logs how far a long step is.
+
+  Args:
+    number: int, slices that are done.
+    num_slices: int.
+
+  Returns:
+    bool.
+  """
+  now = time.time()
+  if number <= 1:
+    _state["since"] = now
+  elif number < num_slices and now > _state["since"] + _SECONDS:
+    _state["since"] = now
+    logging.info("slice %d of %d of a step", number, num_slices)
+  return not _state["signal"]
