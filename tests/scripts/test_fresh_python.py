@@ -72,7 +72,7 @@ def work(tmp_path_factory):
         "--data_dir=%s" % (ROOT / "data" / "pairs"), "--max_seq_length=32",
         "--init_checkpoint=%s" % (folder / "pretrained"),
         "--output_dir=%s" % (folder / "tuned"), "--train_batch_size=16",
-        "--max_train_examples=64", "--num_train_epochs=1")
+        "--max_train_examples=64", "--num_train_epochs=1", "--plain_results")
   return folder
 
 

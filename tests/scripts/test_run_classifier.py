@@ -59,6 +59,13 @@ def rows(folder, name="test_results.tsv"):
   return [line.split("\t") for line in lines]
 
 
+def predicted(folder):
+  """Returns the probabilities, or scores, of the test file, float [N, L]."""
+  header, *lines = rows(folder)
+  first = header[0] == "label"
+  return np.array([line[first:header.index("text_a")] for line in lines], float)
+
+
 def test_fine_tuning(fine_tuned):
   folder, log = fine_tuned
   assert "train: 64 examples; labels: 1 " in log
@@ -71,16 +78,19 @@ def test_fine_tuning(fine_tuned):
       "eval_loss", "eval_accuracy", "eval_f1", "eval_macro_f1", "eval_matthews",
       "loss", "global_step"}
   assert found["global_step"] == 8
-  assert len(rows(folder)) == 64
-  for row in rows(folder):
-    assert sum(map(float, row)) == pytest.approx(1, abs=1e-6)
+  probabilities = predicted(folder)
+  assert len(probabilities) == 64
+  np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
+  likeliest = [str(label) for label in probabilities.argmax(1)]
+  assert rows(folder) == [["label", "0", "1", "text_a", "text_b"]] + [
+      [label, *["%.8f" % p for p in row], *texts[:2]] for label, row, texts in
+      zip(likeliest, probabilities, rows(PAIRS, "test.txt"))]
   assert {path.name for path in (folder / "best").iterdir()} >= {
       "checkpoint", "config.json", "task.json", "vocab.txt", "eval_report.txt"}
   submission = [json.loads(line) for line in
                 (folder / "lcqmc_predict.json").read_text().splitlines()]
-  assert submission == [
-      {"id": i, "label": str(int(float(row[1]) > float(row[0])))}
-      for i, row in enumerate(rows(folder))]
+  assert submission == [{"id": i, "label": label}
+                        for i, label in enumerate(likeliest)]
 
 
 def test_results_are_those_of_the_predictions(work, fine_tuned):
@@ -91,7 +101,7 @@ def test_results_are_those_of_the_predictions(work, fine_tuned):
   shutil.copy(str(PAIRS / "dev.txt"), str(data / "test.txt"))
   shutil.copytree(str(folder / "best"), str(work / "copy"))
   succeed(*classify(work, "copy", "--do_predict", "--data_dir=%s" % data))
-  probabilities = np.array(rows(work / "copy"), float)
+  probabilities = predicted(work / "copy")
   labels = np.array([int(row[2]) for row in rows(PAIRS, "dev.txt")])
   found = results(folder / "best")
   assert found["eval_accuracy"] == pytest.approx(
@@ -152,17 +162,16 @@ def test_several_runs_differ_in_seed_and_rate_alone(work):
 def test_padding_changes_no_prediction(work, fine_tuned):
   shutil.copytree(str(fine_tuned[0] / "best"), str(work / "padded"))
   succeed(*classify(work, "padded", "--do_predict", "--pad_to_max",
-                    "--predict_batch_size=7"))
-  np.testing.assert_allclose(
-      np.array(rows(work / "padded"), float),
-      np.array(rows(fine_tuned[0]), float), atol=1e-5)
+                    "--predict_batch_size=7", "--plain_results"))
+  np.testing.assert_allclose(np.array(rows(work / "padded"), float),
+                             predicted(fine_tuned[0]), atol=1e-5)
 
 
 def test_similarity_gives_the_probabilities_of_the_classifier(
     work, fine_tuned):
   folder, _ = fine_tuned
   pairs = [row[:2] for row in rows(PAIRS, "test.txt")]
-  expected = [float(row[1]) for row in rows(folder)]
+  expected = predicted(folder)[:, 1]
   assert np.ptp(expected) > 1e-4  # or any order would do
   similarity = BertSim(str(folder / "best"), batch_size=5)
   np.testing.assert_allclose(similarity.predict_sentences(pairs), expected,
@@ -201,15 +210,16 @@ def test_numbers_in_place_of_labels(work):
   found = results(work / "rated")
   assert set(found) == {"eval_loss", "eval_pearson", "eval_spearman",
                         "eval_mse", "loss", "global_step"}
-  predicted = np.array(rows(work / "rated"), float)[:, 0]
+  assert rows(work / "rated")[0] == ["score", "text_a", "text_b"]
+  scores = predicted(work / "rated")[:, 0]
   truth = np.arange(64) % 5 + 0.5
   assert found["eval_pearson"] == pytest.approx(
-      np.corrcoef(predicted, truth)[0, 1], abs=1e-4)
+      np.corrcoef(scores, truth)[0, 1], abs=1e-4)
   assert found["eval_loss"] == pytest.approx(
-      ((predicted - truth)**2).mean(), rel=1e-4)
+      ((scores - truth)**2).mean(), rel=1e-4)
   assert found["eval_pearson"] > 0.7
   assert rows(work / "rated", "STS-B.tsv") == [["index", "prediction"]] + [
-      [str(i), "%.3f" % number] for i, number in enumerate(predicted)]
+      [str(i), "%.3f" % number] for i, number in enumerate(scores)]
   succeed(*classify(
       work, "own_numbers", "--task_name=tsv", "--data_dir=%s" % data,
       "--text_a_field=sentence1", "--text_b_field=sentence2", "--regression",
@@ -229,15 +239,16 @@ def test_class_weights(work):
         for i, label in enumerate(labels)))
   _, log = succeed(*classify(
       work, "weighted", "--task_name=tsv", "--data_dir=%s" % data,
-      "--pad_to_max", "--train_batch_size=1", "--learning_rate=0", "--do_train",
+      "--pad_to_max", "--train_batch_size=1", "--learning_rate=1e-9",
+      "--do_train",
       "--do_eval", "--do_predict", "--log_steps=1",
       "--class_weights=balanced"))
   assert "weights of the labels: 0 0.6667, 1 2" in log
   losses = np.array(re.findall(
-      r"\| loss ([\d.]+) .* example_loss ([\d.]+) ", log), float)
+      r"1: loss ([\d.]+) .* example_loss ([\d.]+) ", log), float)
   np.testing.assert_allclose(np.sort(losses[:, 0] / losses[:, 1]),
                              [2 / 3] * 24 + [2] * 8, rtol=0.01)
-  probabilities = np.array(rows(work / "weighted"), float)
+  probabilities = predicted(work / "weighted")
   assert results(work / "weighted" / "best")["eval_loss"] == pytest.approx(
       -np.log(probabilities[np.arange(32), labels]).mean(), rel=1e-4)
 
@@ -282,7 +293,7 @@ def test_other_labels_than_the_checkpoint_knows(work, fine_tuned):
       "--init_checkpoint=%s" % (fine_tuned[0] / "best"))
   _, log = succeed(*args, "--do_train", "--labels=0,1,2,3", "--do_eval")
   assert "knows the labels 0, 1, not 0, 1, 2, 3" in log
-  assert "of a different shape, newly initialised: output_weights" in log
+  assert "; of a different shape: output_weights" in log
   assert "dev has no example of 1 label(s): 3" in log
   args += ["--do_eval", "--output_dir=%s" % (work / "unread")]
   fail("knows the labels 0, 1, not 0, 1, 2$", *args, "--labels=0,1,2")
@@ -300,8 +311,8 @@ def test_labels_come_from_the_fine_tuned_model(work, fine_tuned):
                   "--data_dir=%s" % data, "--init_checkpoint=%s" % (
                       fine_tuned[0] / "best"))
   succeed(*args)
-  np.testing.assert_allclose(np.array(rows(work / "from_task"), float),
-                             np.array(rows(fine_tuned[0]), float), atol=1e-5)
+  np.testing.assert_allclose(predicted(work / "from_task"),
+                             predicted(fine_tuned[0]), atol=1e-5)
   submission = (work / "from_task" / "tsv_predict.json").read_text()
   assert submission == (fine_tuned[0] / "lcqmc_predict.json").read_text()
 
@@ -346,7 +357,7 @@ def test_a_folder_fine_tuned_by_older_scripts(work):
                   "--init_checkpoint=%s" % (work / "older" / "model.ckpt"))
   succeed(*args)
   assert 0 < results(work / "from_older")["eval_loss"]
-  assert len(rows(work / "from_older")) == 64
+  assert len(predicted(work / "from_older")) == 64
   fail(r"does not fit the configuration: output_weights "
        r"\(checkpoint \[2, 16\], model \[15, 16\]\)", *args,
        "--task_name=tnews", "--data_dir=%s" % tnews(work),

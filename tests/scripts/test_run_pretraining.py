@@ -193,7 +193,7 @@ def grow(growing, output_dir, *args):
 def losses(log):
   """Returns the loss of each step that a log has: dict, step -> float."""
   return {int(step): float(loss) for step, loss in re.findall(
-      r"step (\d+)/\d+ \| loss ([\d.]+) ", log)}
+      r"step (\d+)/\d+ \| last 1: loss ([\d.]+) ", log)}
 
 
 @pytest.fixture(scope="module")
