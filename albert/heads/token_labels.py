@@ -22,6 +22,7 @@ class TokenLabels(base.Head):
   pytorch_scopes = classifier.PYTORCH_SCOPES
   # Loops cannot be converted to ONNX; `bio.best_sequence` finds the labels.
   onnx_outputs = ("scores", "transitions")
+  tensorflow_outputs = ("labels",)
 
   def __init__(self, labels, use_crf):
     self._labels = labels
