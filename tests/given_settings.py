@@ -1,20 +1,25 @@
 """Settings of trainings, without a command line."""
 
 import dataclasses
+import types
 
-from albert.train.settings import TrainSettings
+from albert.train import settings
 
 
-def make_settings(**changes):
-  """Returns TrainSettings that are the defaults but for some fields.
+def given_flags(**given):
+  """Returns flags as absl.flags.FlagValues have them, name -> flag.
 
   Args:
-    **changes: name of a field of any of its groups -> value.
+    **given: name of a flag that is given -> its value.
   """
-  groups = {}
-  for group in dataclasses.fields(TrainSettings):
-    names = {field.name for field in dataclasses.fields(group.type)}
-    groups[group.name] = group.type(**{
-        name: changes.pop(name) for name in names & set(changes)})
-  assert not changes, changes
-  return TrainSettings(**groups)
+  found = {field.name: types.SimpleNamespace(value=field.default, present=0)
+           for cls in settings.FINE_TUNING for field in dataclasses.fields(cls)}
+  assert set(given) <= set(found)
+  for name, value in given.items():
+    found[name] = types.SimpleNamespace(value=value, present=1)
+  return found
+
+
+def make_settings(**given):
+  """Returns the TrainSettings of given flags."""
+  return settings.read(given_flags(**given))

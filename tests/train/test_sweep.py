@@ -1,17 +1,15 @@
 """Several runs of one fine-tuning, against single runs."""
 
-import collections
 import csv
 import json
 import os
 import statistics
 import subprocess
-import types
 
 import numpy as np
 import pytest
 import scripting
-from given_settings import make_settings
+from given_settings import given_flags, make_settings
 from scripting import ROOT, VOCAB, command, fail, results, succeed
 
 from albert.errors import InputError
@@ -162,9 +160,7 @@ def test_runs_have_the_same_settings(swept):
 
 def plan(folder, **given):
   """Plans what flags ask for, those that are `given` and those of a run."""
-  absent = types.SimpleNamespace(present=0)
-  sweep.check_flags(collections.defaultdict(lambda: absent, {
-      name: types.SimpleNamespace(present=1) for name in given}))
+  sweep.check_flags(given_flags(**given))
   return sweep.plan(make_settings(**dict(dict(
       do_train=True, do_eval=True, output_dir=str(folder)), **given)))
 
