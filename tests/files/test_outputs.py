@@ -49,14 +49,15 @@ def test_the_best_checkpoint_is_kept(
   assert history[0] == "global_step\tscore" and len(history) == 6
 
 
-def make_evaluator(tmp_path, scores, **kwargs):
+def make_evaluator(tmp_path, scores, first_step=0, **kwargs):
   """Returns an Evaluator, and evaluates checkpoints: step -> results."""
   def evaluate(checkpoint):
     step = checkpoints.step_of(checkpoint)
     return dict(scores[step], global_step=step)
 
   evaluator = outputs.Evaluator(
-      str(tmp_path), evaluate, outputs.BestRule("score", True), **kwargs)
+      str(tmp_path), evaluate, outputs.BestRule("score", True, first_step),
+      **kwargs)
   for step in sorted(scores):
     make_checkpoint(tmp_path, step)
     evaluator.evaluate(step)
@@ -116,6 +117,19 @@ def test_an_evaluation_with_other_metrics(tmp_path):
   assert evaluator.should_stop()
 
 
+def test_checkpoints_before_the_first_step_do_not_count(tmp_path):
+  scores = {10: {"score": 0.9}, 20: {"score": 0.8}}
+  evaluator = make_evaluator(tmp_path, scores, 30, early_stop_evals=1)
+  assert steps_of_history(tmp_path) == [10, 20]
+  assert not (tmp_path / "best").exists() and not evaluator.should_stop()
+  scores[30] = {"score": 0.5}
+  evaluator = make_evaluator(tmp_path, scores, 30, early_stop_evals=1)
+  assert best_step(tmp_path) == 30 and not evaluator.should_stop()
+  scores[40] = {"score": 0.4}
+  evaluator = make_evaluator(tmp_path, scores, 30, early_stop_evals=1)
+  assert best_step(tmp_path) == 30 and evaluator.should_stop()
+
+
 def test_an_equal_score_is_no_better_one(tmp_path):
   """Single precision, of which the files have fewer digits."""
   make_evaluator(tmp_path, {
@@ -145,6 +159,12 @@ def test_a_folder_that_tensorflow_takes_for_a_pattern(tmp_path):
   with pytest.raises(errors.InputError, match="no checkpoint in a folder with"):
     outputs.prepare_output_dir(str(tmp_path / "[1]"), {})
   assert not list(tmp_path.iterdir())
+
+
+def test_what_describes_a_model_may_be_in_the_output_folder_already(tmp_path):
+  (tmp_path / "vocab.txt").write_text("[CLS]\n")
+  outputs.prepare_output_dir("file://%s" % tmp_path, {"vocab.txt": b"[CLS]\n"})
+  assert (tmp_path / "vocab.txt").read_text() == "[CLS]\n"
 
 
 def test_the_vocabulary_of_a_model_stays(tmp_path):
