@@ -203,8 +203,8 @@ def for_records(folder, given, made_with, paths, max_seq_length):
     max_seq_length: int, of the records.
 
   Raises:
-    InputError: the records were made with another vocabulary, or differently
-      read, or it is not known what with.
+    InputError: the records were made with another vocabulary, or their text was
+      read differently.
   """
   name = "spm_model_file" if made_with.get("spm_model_file_sha256") else (
       "vocab_file")

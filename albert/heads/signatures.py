@@ -1,4 +1,7 @@
-"""The graph of what an exported model gives, from ids to a head's outputs."""
+"""The graph of what an exported model gives, from ids to a head's outputs.
+
+Tests: tests/export/test_tensorflow_files.py.
+"""
 
 from typing import Dict, NamedTuple
 

@@ -1,4 +1,7 @@
-"""Labels of tokens, by a softmax for each or by a CRF over all."""
+"""Labels of tokens, by a softmax for each or by a CRF over all.
+
+Tests: tests/heads/test_crf.py.
+"""
 
 import tensorflow.compat.v1 as tf
 

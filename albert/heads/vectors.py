@@ -1,4 +1,7 @@
-"""What the encoder itself gives: vectors of tokens and of texts."""
+"""What the encoder itself gives: vectors of tokens and of texts.
+
+Tests: tests/scripts/test_similarity.py.
+"""
 
 import tensorflow.compat.v1 as tf
 
