@@ -163,7 +163,7 @@ def write_predictions(output_dir, name, submission, examples, logits, labels,
     texts = [[x.text_a] + [x.text_b] * (x.text_b is not None) for x in examples]
     header = ["label", *labels] if labels else ["score"]
     rows = [header + ["text_a", "text_b"][:len(texts[0])]] + [
-        [labels[int(np.argmax(value))]] * bool(labels) + row + text
+        ([labels[np.argmax(value)]] if labels else []) + row + text
         for value, row, text in zip(values, rows, texts)]
   filesystem.write_text(path, "".join(
       "\t".join(" ".join(cell.split()) for cell in row) + "\n"

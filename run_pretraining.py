@@ -212,6 +212,8 @@ def main():
   made = find_records(own, settings)
   if not run.do_train:
     checkpoints.require_model(settings.model.init_checkpoint, run.output_dir)
+  depths = parse_growth(own.grow_layers, made.folder.config,
+                        own.num_train_steps)
   contents = made.folder.contents()
   if not workers.rank:
     outputs.prepare_output_dir(run.output_dir, contents)
@@ -221,8 +223,7 @@ def main():
   stages = [
       (loop.create_estimator(settings, workers, step.model_fn_builder(
           config, head, settings, schedule, workers)), end)
-      for config, end in parse_growth(own.grow_layers, made.folder.config,
-                                      own.num_train_steps)]
+      for config, end in depths]
   eval_input_fn = records.input_fn_builder(
       made.heldout, made.specs, is_training=False, drop_remainder=use_tpu,
       skip_corrupt=own.skip_corrupt_records)

@@ -9,16 +9,15 @@
 
 import collections
 import os
-import types
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 import create_pretraining_data
-import modeling
 import tokenization
 from albert.data import corpus, masking
-from albert.heads import heads
+from albert.model.config import AlbertConfig
+from albert.model.layouts import create_model
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 
@@ -27,7 +26,7 @@ def build(config):
   """Builds a model; returns (model, input ids, trainable variables)."""
   tf.reset_default_graph()
   input_ids = tf.placeholder(tf.int32, [None, None])
-  model = heads.create_model(config, False, input_ids)
+  model = create_model(config, False, input_ids)
   return model, input_ids, tf.trainable_variables()
 
 
@@ -37,9 +36,9 @@ def count(variables):
 
 def config_of(name, **changes):
   path = os.path.join(_ROOT, "albert_config", name)
-  values = modeling.AlbertConfig.from_json_file(path).to_dict()
+  values = AlbertConfig.from_json_file(path).to_dict()
   values.update(changes)
-  return modeling.AlbertConfig.from_dict(values)
+  return AlbertConfig.from_dict(values)
 
 
 def test_factorized_embedding():
@@ -133,12 +132,10 @@ def test_sentence_order():
   path = os.path.join(_ROOT, "data", "text_train.txt")
   reader = corpus.TextReader([path])
   documents = [segmenter.document(lines) for lines in reader.documents()]
-  settings = create_pretraining_data.create_settings(types.SimpleNamespace(
-      max_seq_length=96, max_predictions_per_seq=20, masked_lm_prob=0.15,
-      dupe_factor=1, short_seq_prob=0.1, random_seed=12345, masking="ngram",
-      do_whole_word_mask=None, ngram=3, whole_word_share=0.5,
-      sentence_pair="sop", per_token_replacement=False,
-      legacy_wwm_labels=False), tokenizer)
+  settings = create_pretraining_data.create_settings(
+      create_pretraining_data.RecordSettings(
+          max_seq_length=96, max_predictions_per_seq=20, masked_lm_prob=0.15,
+          dupe_factor=1, masking="ngram"), tokenizer)
   swapped = []
   for index, document in enumerate(documents):
     text = list(document.ids)

@@ -1,6 +1,7 @@
 """How every script starts, and how it reports bad input."""
 
 import logging as standard_logging
+import re
 import sys
 import textwrap
 
@@ -57,8 +58,11 @@ def help_text(description):
     if members:
       lines += ["", "%s:" % group]
     for flag in members:
+      # Choices are "<a|b>: " at the beginning; lines end between them.
+      text = re.sub(r"^<\S+>", lambda found: found.group().replace(
+          "|", " | "), flag.help)
       lines += textwrap.wrap("--%s  %s%s" % (
-          flag.name, flag.help, _default_of(flag)), 80, initial_indent="  ",
+          flag.name, text, _default_of(flag)), 80, initial_indent="  ",
                              subsequent_indent="      ")
   return "\n".join(lines)
 

@@ -92,8 +92,7 @@ class ModelFolder:
   @property
   def checkpoint(self):
     """str, path of the checkpoint; raises InputError where there is none."""
-    from albert.files import checkpoints  # the only way to TensorFlow from here
-    return checkpoints.find_checkpoint(self.path)
+    return _find_checkpoint(self.path)
 
   def create_tokenizer(self):
     """Returns the tokenizer of tokenization.py.
@@ -168,6 +167,8 @@ def load(given, path):
   task = read_task(path)
   config_file = find_config(path, given.bert_config_file)
   if not config_file:
+    if path:
+      _find_checkpoint(path)  # its error comes first
     raise InputError("--bert_config_file is required: " + (
         "there is no configuration next to %s" % path if path else
         "a model from scratch needs it and --vocab_file, others "
@@ -202,8 +203,8 @@ def for_records(folder, given, made_with, paths, max_seq_length):
     max_seq_length: int, of the records.
 
   Raises:
-    InputError: the records were made with another vocabulary, or differently
-      read, or it is not known what with.
+    InputError: the records were made with another vocabulary, or their text was
+      read differently.
   """
   name = "spm_model_file" if made_with.get("spm_model_file_sha256") else (
       "vocab_file")
@@ -259,6 +260,11 @@ def find_config(path, given=None):
   if given and beside:
     _warn_of_other_config(given, beside)
   return given or beside
+
+
+def _find_checkpoint(path):
+  from albert.files import checkpoints  # the only way to TensorFlow from here
+  return checkpoints.find_checkpoint(path)
 
 
 def _find_tokenizer(path, given):

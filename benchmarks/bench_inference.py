@@ -50,8 +50,9 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 def make_batch(batch, length):
   """Returns input_ids, input_mask, segment_ids: int32 [batch, length]."""
-  from albert.predict import predictor
-  tokenizer = predictor.load_folder(FLAGS.model_dir).tokenizer
+  from albert import model_folder
+  tokenizer = model_folder.load(model_folder.FolderSettings(),
+                                FLAGS.model_dir).create_tokenizer()
   ids = []
   with open(FLAGS.input_file, encoding="utf-8") as reader:
     for line in reader:
@@ -63,24 +64,23 @@ def make_batch(batch, length):
   return [input_ids, np.ones_like(input_ids), np.zeros_like(input_ids)]
 
 
-def open_session(path, inputs, threads):
+def open_session(path, threads):
   """Returns a session, the probabilities in it, and their placeholders."""
   import tensorflow.compat.v1 as tf
 
-  from albert.heads import heads
-  from albert.predict import predictor
-  loaded = predictor.load_folder(path)
-  placeholders = [tf.placeholder(tf.int32, [None, None]) for _ in inputs]
-  model = heads.create_model(loaded.config, False, *placeholders)
-  probabilities = tf.nn.softmax(
-      heads.classifier_logits(model, len(loaded.task["labels"])))
-  return predictor.restored_session(loaded.checkpoint, tf.ConfigProto(
-      intra_op_parallelism_threads=threads,
-      inter_op_parallelism_threads=1)), probabilities, placeholders
+  from albert import heads, model_folder
+  from albert.files import checkpoints
+  from albert.heads.signatures import build_signature
+  folder = model_folder.load(model_folder.FolderSettings(), path)
+  found = heads.restore(checkpoints.saved_shapes(folder.checkpoint), folder)
+  signature = build_signature(folder.config, found["classify"])
+  return checkpoints.restored_session(folder.checkpoint, tf.ConfigProto(
+      intra_op_parallelism_threads=threads, inter_op_parallelism_threads=1)), (
+          signature.outputs["probabilities"]), list(signature.inputs.values())
 
 
 def session(path, inputs, threads):
-  sess, probabilities, placeholders = open_session(path, inputs, threads)
+  sess, probabilities, placeholders = open_session(path, threads)
   call = sess.make_callable(probabilities, placeholders)
   return lambda: call(*inputs)
 
@@ -91,8 +91,7 @@ def profile(inputs, threads):
 
   import profiling
   with tf.Graph().as_default():
-    sess, probabilities, placeholders = open_session(
-        FLAGS.model_dir, inputs, threads)
+    sess, probabilities, placeholders = open_session(FLAGS.model_dir, threads)
     runs = [tf.RunMetadata() for _ in range(20)]
     for metadata in runs:
       sess.run(probabilities, dict(zip(placeholders, inputs)),

@@ -21,6 +21,7 @@ the code have brought:
 """
 
 import collections
+import dataclasses
 import functools
 import json
 import math
@@ -31,7 +32,6 @@ import statistics
 import subprocess
 import sys
 import time
-import types
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -39,76 +39,109 @@ from absl import flags, logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import modeling
 import optimization
 import plain_step
 import profiling
 import run_pretraining
-from albert import errors
+from albert import cli
 from albert.errors import InputError
 from albert.files import records
-from albert.train import estimators, training
+from albert.heads.pretraining import Pretraining
+from albert.model.config import AlbertConfig
+from albert.settings import from_flags, setting
+from albert.train import distribution, loop, step
+from albert.train import settings as train_settings
+from lamb_optimizer import LAMB
+from optimization import AdamW
 
 FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(run_pretraining)
-FLAGS.set_default("bert_config_file", os.path.join(
-    sys.path[0], "albert_config/albert_config_tiny.json"))
-FLAGS.set_default("max_seq_length", 512)
-FLAGS.set_default("max_predictions_per_seq", 51)
-FLAGS.set_default("train_batch_size", 16)
-FLAGS.set_default("gradient_accumulation_steps", 4)
-flags.DEFINE_alias("batch_size", "train_batch_size")
-flags.DEFINE_integer("steps", 5, "Timed steps, after two that are not.")
-flags.DEFINE_list("arms", ["plain", "ours", "recompute"],
-                  "What to measure; an arm named more than once is measured "
-                  "so often, and its medians make the ratios.")
-flags.DEFINE_list("allocators", ["own", "stock"], "Allocators of our arms.")
-flags.DEFINE_bool("check", False,
-                  "See on a small batch that all --arms compute the same.")
-flags.DEFINE_bool("profile", False,
-                  "Show which operations the time of a step goes to.")
-flags.DEFINE_string("against", None,
-                    "Folder of a different commit of this project: its step "
-                    "and ours take turns.")
-flags.DEFINE_integer("pairs", 5, "For --against.")
-flags.DEFINE_bool("find_max_batch", False,
-                  "Find the largest batch per length; stock allocator.")
-flags.DEFINE_list("lengths", ["128", "256", "512"], "For --find_max_batch.")
-flags.DEFINE_float("memory_limit_gb", 8, "For --find_max_batch.")
-flags.DEFINE_string("arm", None, "Measure this arm here, print JSON; with "
-                    "--profile, the arm to profile.")
 
 
-def make_options(arm):
-  """Returns the flags that an arm trains with."""
+@dataclasses.dataclass(frozen=True)
+class BenchSettings:
+  """What to measure."""
+  steps: int = setting(5, "Timed steps, after two that are not.")
+  arms: list = setting(
+      "plain,ours,recompute", "What to measure; an arm named more than once is "
+      "measured so often, and its medians make the ratios.")
+  allocators: list = setting("own,stock", "Allocators of our arms.")
+  check: bool = setting(
+      False, "See on a small batch that all --arms compute the same.")
+  profile: bool = setting(
+      False, "Show which operations the time of a step goes to.")
+  against: str = setting(
+      None, "Folder of a different commit of this project: its step and ours "
+      "take turns.")
+  pairs: int = setting(5, "For --against.")
+  find_max_batch: bool = setting(
+      False, "Find the largest batch per length; stock allocator.")
+  lengths: list = setting("128,256,512", "For --find_max_batch.")
+  memory_limit_gb: float = setting(8.0, "For --find_max_batch.")
+  arm: str = setting(
+      None, "Measure this arm here, print JSON; with --profile, the arm to "
+      "profile.")
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchBatchSettings(train_settings.BatchSettings):
+  """As in training, with a shorter name."""
+  train_batch_size: int = setting(
+      16, "Examples per training step.", least=1, alias="batch_size")
+
+
+SETTINGS = (BenchSettings, run_pretraining.PretrainingSettings, *[
+    BenchBatchSettings if cls is train_settings.BatchSettings else cls
+    for cls in train_settings.PRETRAINING])
+DEFAULTS = dict(
+    run_pretraining.DEFAULTS, max_seq_length=512, max_predictions_per_seq=51,
+    gradient_accumulation_steps=4, bert_config_file=os.path.join(
+        sys.path[0], "albert_config/albert_config_tiny.json"))
+
+
+def make_settings(arm):
+  """Returns the TrainSettings that an arm trains with."""
   if arm not in ("plain", "ours", "recompute", "accumulation", "xla"):
     raise InputError("--arms: there is no arm %r" % arm)
-  options = types.SimpleNamespace(**FLAGS.flag_values_dict())
-  options.recompute_grads |= arm == "recompute"
-  options.use_xla |= arm == "xla"
-  if arm != "accumulation":
-    options.gradient_accumulation_steps = 1
-  return options
+  groups = {field.name: from_flags(field.type, FLAGS)
+            for field in dataclasses.fields(train_settings.TrainSettings)
+            if field.type in train_settings.PRETRAINING}
+  settings = train_settings.TrainSettings(**groups)
+  device, batch = settings.device, settings.batch
+  return dataclasses.replace(
+      settings,
+      device=dataclasses.replace(
+          device, use_xla=device.use_xla or arm == "xla",
+          recompute_grads=device.recompute_grads or arm == "recompute"),
+      batch=batch if arm == "accumulation" else dataclasses.replace(
+          batch, gradient_accumulation_steps=1))
 
 
 def make_step(arm, config, features):
   """Builds the training step of an arm; returns (loss, train_op)."""
-  options = make_options(arm)
+  settings = make_settings(arm)
+  schedule = train_settings.Schedule(FLAGS.num_train_steps)
   if arm == "plain":
-    rate = optimization.create_learning_rate(
-        options.learning_rate, options.num_train_steps, 0,
-        tf.train.get_or_create_global_step())
-    optimizer = {"adamw": estimators.AdamW, "lamb": estimators.LAMB}[
-        options.optimizer](rate, options.weight_decay_rate)
-    train_op, loss, _ = optimization.create_train_op(
-        lambda _: (plain_step.loss(config, features), []), optimizer)
-    return loss, train_op
-  spec = estimators.model_fn_builder(
-      config, options, functools.partial(
-          run_pretraining.pretraining_head, sentence_loss_weight=1.0),
-      run_pretraining.loss_totals, options.num_train_steps)(
+    return make_plain_step(config, features, settings.optimizer, schedule)
+  spec = step.model_fn_builder(
+      config, Pretraining(), settings, schedule, distribution.get_workers())(
           features, None, tf.estimator.ModeKeys.TRAIN, {})
   return spec.loss, spec.train_op
+
+
+def make_plain_step(config, features, options, schedule):
+  """The same for BERT's graph, with our optimizer, an OptimizerSettings."""
+  global_step = tf.train.get_or_create_global_step()
+  rate = optimization.create_learning_rate(
+      options.learning_rate, schedule.num_train_steps, 0, global_step)
+  optimizer = {"adamw": AdamW, "lamb": LAMB}[options.optimizer](
+      rate, options.weight_decay_rate)
+  loss = plain_step.loss(config, features)
+  pairs = [pair for pair in optimizer.compute_gradients(loss)
+           if pair[0] is not None]
+  clipped, _ = tf.clip_by_global_norm(
+      [optimization.densify(*pair) for pair in pairs], 1.0)
+  return loss, optimizer.apply_gradients(
+      zip(clipped, [variable for _, variable in pairs]), global_step)
 
 
 def make_features(config):
@@ -145,7 +178,7 @@ class Step:
         placeholder.op.name: placeholder for placeholder in self._feed})
     session_config = tf.ConfigProto(allow_soft_placement=True)
     session_config.gpu_options.allow_growth = True
-    if make_options(arm).use_xla:
+    if make_settings(arm).device.use_xla:
       session_config.graph_options.optimizer_options.global_jit_level = (
           tf.OptimizerOptions.ON_1)
     self.session = tf.Session(config=session_config)
@@ -160,20 +193,20 @@ class Step:
 def start_arm(arm):
   """Sets this process up as training does; returns the configuration."""
   if FLAGS.allocators[0] == "stock" or arm == "plain":
-    training.keep_freed_memory = lambda: None
-  training.prepare_process(make_options(arm))
-  return modeling.load_config(FLAGS.bert_config_file, FLAGS.max_seq_length)
+    loop.keep_freed_memory = lambda: None
+  loop.prepare_process(make_settings(arm).device)
+  return AlbertConfig.from_json_file(FLAGS.bert_config_file)
 
 
 def measure_here(arm):
   """Measures an arm in this process; returns a dict for JSON."""
-  step = Step(arm, start_arm(arm))
+  training = Step(arm, start_arm(arm))
   with open("/proc/self/statm") as reader:
     before = int(reader.read().split()[1]) * resource.getpagesize() / 2**20
   seconds = []
   for _ in range(2 + FLAGS.steps):
     start = time.time()
-    step.run()
+    training.run()
     seconds.append(time.time() - start)
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
   return {"peak": peak, "growth": peak - before,
@@ -287,8 +320,8 @@ def largest_batch(peak_of, batch):
     if 0 < one < two and peaks[one] < peaks[two] < math.inf:
       batch = int(one + (limit - peaks[one]) * (two - one) / (
           peaks[two] - peaks[one]))
-    step = max(1, low // 20)
-    batch = min(max(batch, low + step), high - step if high else 8 * low)
+    least = max(1, low // 20)
+    batch = min(max(batch, low + least), high - least if high else 8 * low)
   return low, high, peaks
 
 
@@ -301,15 +334,15 @@ def check():
     config = start_arm(arm)
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     config.initializer_range = 0.05  # so that attention is not uniform
-    step = Step(arm, config)
+    training = Step(arm, config)
     variables = {v.op.name: v for v in tf.trainable_variables()}
-    weights = weights or step.session.run(variables)
+    weights = weights or training.session.run(variables)
     if set(weights) != set(variables):
       sys.exit("%s has other variables: %s" % (
           arm, ", ".join(set(weights) ^ set(variables))))
     for name, variable in variables.items():
-      variable.load(weights[name], step.session)
-    losses = [step.run() for _ in range(3)]
+      variable.load(weights[name], training.session)
+    losses = [training.run() for _ in range(3)]
     print("%-14s%s" % (arm, "  ".join("%.6f" % loss for loss in losses)))
     expected = expected or losses
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
@@ -319,11 +352,11 @@ def check():
 def profile():
   """Prints how the time of a step is shared among the kinds of operations."""
   arm = FLAGS.arm or "ours"
-  step = Step(arm, start_arm(arm))
+  training = Step(arm, start_arm(arm))
   for _ in range(2):
-    step.run()
+    training.run()
   metadata = tf.RunMetadata()
-  step.run(tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
+  training.run(tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
   profiling.print_shares(arm, [metadata])
 
 
@@ -366,4 +399,4 @@ def main():
 
 
 if __name__ == "__main__":
-  errors.run(main)
+  cli.run(main, SETTINGS, **DEFAULTS)

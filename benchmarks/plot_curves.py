@@ -8,6 +8,7 @@ Needs requirements/plot.txt.
 
 import collections
 import csv
+import dataclasses
 import io
 import os
 import sys
@@ -17,21 +18,27 @@ from absl import flags, logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert import errors
+from albert import cli
 from albert.errors import InputError
 from albert.files import filesystem
+from albert.settings import NEEDED, USUAL, from_flags, setting
 
-FLAGS = flags.FLAGS
 
-flags.DEFINE_list("runs", None, "Output folders of run_pretraining.py.")
-flags.DEFINE_list("names", None, "Names of the runs; default: --runs.")
-flags.DEFINE_string("output", None, "PNG to make.")
-flags.DEFINE_float("unigram_entropy", None,
-                   "Masked-LM loss of a model that knows how frequent each "
-                   "token is and no more, for a dashed line.")
-flags.DEFINE_float("smoothing", 0.0,
-                   "Weight of the past in a moving average, at least 0 and "
-                   "less than 1; what was measured is drawn pale behind it.")
+@dataclasses.dataclass(frozen=True)
+class CurveSettings:
+  """Which runs, and how they are drawn."""
+  runs: list = setting(None, "Output folders of run_pretraining.py.", NEEDED)
+  output: str = setting(None, "PNG to make.", NEEDED)
+  names: list = setting(None, "Names of the runs; default: --runs.", USUAL)
+  unigram_entropy: float = setting(
+      None, "Masked-LM loss of a model that knows how frequent each token is "
+      "and no more, for a dashed line.", USUAL)
+  smoothing: float = setting(
+      0.0, "Weight of the past in a moving average, at least 0 and less than "
+      "1; what was measured is drawn pale behind it.", USUAL)
+
+
+SETTINGS = (CurveSettings,)
 
 # A panel for each of these scalars: its title.
 PANELS = {"loss": "loss", "masked_lm_loss": "masked-LM loss",
@@ -148,23 +155,24 @@ def _curve(scalars, tag):
 
 
 def main():
-  errors.require_flags("runs", "output")
-  names = FLAGS.names or FLAGS.runs
-  if not len(set(names)) == len(names) == len(FLAGS.runs):
+  cli.require_flags(flags.FLAGS, "runs", "output")
+  own = from_flags(CurveSettings, flags.FLAGS)
+  names = own.names or own.runs
+  if not len(set(names)) == len(names) == len(own.runs):
     raise InputError("%d --runs need as many different --names, not: %s" % (
-        len(FLAGS.runs), ", ".join(names)))
-  if not 0 <= FLAGS.smoothing < 1:
+        len(own.runs), ", ".join(names)))
+  if not 0 <= own.smoothing < 1:
     raise InputError("--smoothing %s: it must be at least 0 and less than 1"
-                     % FLAGS.smoothing)
+                     % own.smoothing)
   figure = create_figure()
   draw(figure, {name: (read_scalars(folder), read_history(folder))
-                for name, folder in zip(names, FLAGS.runs)},
-       FLAGS.unigram_entropy, FLAGS.smoothing)
+                for name, folder in zip(names, own.runs)},
+       own.unigram_entropy, own.smoothing)
   png = io.BytesIO()
   figure.savefig(png, format="png")
-  filesystem.write_bytes(FLAGS.output, png.getvalue())
-  logging.info("made %s", FLAGS.output)
+  filesystem.write_bytes(own.output, png.getvalue())
+  logging.info("made %s", own.output)
 
 
 if __name__ == "__main__":
-  errors.run(main)
+  cli.run(main, SETTINGS)

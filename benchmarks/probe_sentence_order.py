@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import tokenization  # noqa: E402
-from util import records  # noqa: E402
+from albert.files import records  # noqa: E402
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Record files: globs.")

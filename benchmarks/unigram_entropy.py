@@ -7,6 +7,7 @@ Pretraining has left its first plateau when it does better than this: the cross
 entropy of the held-out labels under the frequencies of the training labels.
 """
 
+import dataclasses
 import os
 import sys
 
@@ -16,18 +17,26 @@ from absl import flags
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert import errors
+from albert import cli
 from albert.errors import InputError
 from albert.files import records
+from albert.settings import NEEDED, setting
 
-FLAGS = flags.FLAGS
-flags.DEFINE_string("input_file", None, "Record files that give frequencies.")
-flags.DEFINE_string("eval_input_file", None, "Record files to predict.")
+
+@dataclasses.dataclass(frozen=True)
+class EntropySettings:
+  """Which records."""
+  input_file: str = setting(
+      None, "Record files that give frequencies.", NEEDED)
+  eval_input_file: str = setting(None, "Record files to predict.", NEEDED)
+
+
+SETTINGS = (EntropySettings,)
 
 
 def count_labels(flag):
   """Returns how often each id is a label in the record files of a flag, [V]."""
-  paths = records.expand_patterns(FLAGS[flag].value, flag)
+  paths = records.expand_patterns(flags.FLAGS[flag].value, flag)
   description = records.read_description(paths[0])
   if not description:
     raise InputError("%s has no JSON file next to it that says how large the "
@@ -43,7 +52,7 @@ def count_labels(flag):
 
 
 def main():
-  errors.require_flags("input_file", "eval_input_file")
+  cli.require_flags(flags.FLAGS, "input_file", "eval_input_file")
   known, asked = count_labels("input_file"), count_labels("eval_input_file")
   frequencies = (known + 0.1) / (known + 0.1).sum()  # no label is impossible
   share = asked[known.argmax()] / asked.sum()
@@ -52,4 +61,4 @@ def main():
 
 
 if __name__ == "__main__":
-  errors.run(main)
+  cli.run(main, SETTINGS)

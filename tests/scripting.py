@@ -11,6 +11,9 @@ import sys
 import tempfile
 
 import fork_server
+from absl import flags
+
+from albert import settings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
@@ -66,6 +69,23 @@ def fail(message, script, *args, **kwargs):
   assert "Traceback" not in log
   last = log.strip().splitlines()[-1]
   assert re.search(message, last), log
+
+
+def call_main(script, *args):
+  """Calls a script's `main` in this process, where its flags are gone after it.
+
+  Args:
+    script: module.
+    *args: command line.
+  """
+  others = set(flags.FLAGS)
+  settings.define_flags(*script.SETTINGS, **getattr(script, "DEFAULTS", {}))
+  try:
+    flags.FLAGS([script.__name__, *args])
+    script.main()
+  finally:
+    for name in set(flags.FLAGS) - others:
+      delattr(flags.FLAGS, name)
 
 
 def results(folder, name="eval_results.txt"):

@@ -4,16 +4,17 @@ import hashlib
 import http.server
 import io
 import os
+import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
 
 import pytest
-from absl import flags
-from absl.testing import flagsaver
+from scripting import ROOT
 
-import download
-from albert import errors
+from albert import download
+from albert.errors import InputError
 
 FILES = ["*ckpt*.index", "vocab.txt"]
 
@@ -105,7 +106,7 @@ def test_a_model_is_unpacked_flat_and_downloaded_once(
 @pytest.mark.parametrize("ranges", [True, False])
 def test_it_goes_on_where_it_broke_off(server, tmp_path, ranges):
   server.limit, server.ranges = 1000, ranges
-  with pytest.raises(errors.InputError, match="ended after 1000 of"):
+  with pytest.raises(InputError, match="ended after 1000 of"):
     download.fetch(item(server, "/model.zip"), str(tmp_path))
   assert len(names(tmp_path)) == 1
   download.fetch(item(server, "/model.zip"), str(tmp_path))
@@ -146,14 +147,14 @@ def test_the_environment_names_other_addresses(server, tmp_path, monkeypatch):
 def test_a_bad_archive_leaves_nothing(server, tmp_path, content, message):
   server.files["/model.zip"] = content
   target = tmp_path / "a" / "b"
-  with pytest.raises(errors.InputError, match=message):
+  with pytest.raises(InputError, match=message):
     download.fetch(item(server, "/model.zip"), str(target))
   assert not names(target)
   assert names(tmp_path) == ["a"]
 
 
 def test_sha256(server, tmp_path):
-  with pytest.raises(errors.InputError, match="sha256 is .* not 00"):
+  with pytest.raises(InputError, match="sha256 is .* not 00"):
     download.fetch(item(server, "/model.zip", sha256="00"), str(tmp_path))
   download.fetch(item(server, "/model.zip", sha256=hashlib.sha256(
       MODEL).hexdigest()), str(tmp_path))
@@ -177,19 +178,20 @@ def test_separate_files_and_those_that_are_there(server, tmp_path):
 def test_no_network(tmp_path):
   nothing = download.Item("a", ["a.txt"], ["http://127.0.0.1:9/a.zip"],
                           "SOME_URL", None)
-  with pytest.raises(errors.InputError, match=(
+  with pytest.raises(InputError, match=(
       r"put a.txt into .*, or set SOME_URL to an address .*refused")):
     download.fetch(nothing, str(tmp_path))
 
 
 @pytest.mark.parametrize("there", [[], ["a.ckpt.index", "a.ckpt.data-0"]])
-def test_the_starter_weights_stand_in(tmp_path, monkeypatch, capsys, there):
+def test_the_starter_weights_stand_in(tmp_path, there):
   for name in there:
     (tmp_path / name).write_bytes(b"")
-  monkeypatch.setenv("ALBERT_MODEL_URL", "http://127.0.0.1:9/a.zip")
-  with flagsaver.flagsaver():
-    flags.FLAGS(["download.py", "--item=albert_tiny", "--or_starter",
-                 "--target=%s" % tmp_path])
-    download.main()
-  assert capsys.readouterr().out.strip() == (
+  done = subprocess.run(
+      [sys.executable, "-m", "albert.download", "--item=albert_tiny",
+       "--or_starter", "--target=%s" % tmp_path], cwd=str(ROOT),
+      env=dict(os.environ, ALBERT_MODEL_URL="http://127.0.0.1:9/a.zip"),
+      capture_output=True)
+  assert not done.returncode, done.stderr.decode()
+  assert done.stdout.decode().strip() == (
       str(tmp_path) if there else "albert_tiny_starter")

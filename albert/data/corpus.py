@@ -1,4 +1,7 @@
-"""Reads text, and cuts it into words and token ids."""
+"""Reads text, and cuts it into words and token ids.
+
+Tests: tests/data/test_masking.py.
+"""
 
 import codecs
 import collections

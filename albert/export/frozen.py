@@ -1,4 +1,7 @@
-"""A signature's graph with the weights of a checkpoint in it, to convert."""
+"""A signature's graph with the weights of a checkpoint in it, to convert.
+
+Tests: tests/export/test_tensorflow_files.py.
+"""
 
 import tensorflow.compat.v1 as tf
 

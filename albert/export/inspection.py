@@ -1,4 +1,7 @@
-"""What a checkpoint holds, in words."""
+"""What a checkpoint holds, in words.
+
+Tests: tests/export/test_tensorflow_files.py.
+"""
 
 import re
 

@@ -34,6 +34,7 @@ def convert(config, head, checkpoint, int8=False):
   """
   try:
     import onnx
+    import tf2onnx  # noqa: F401
     from onnxruntime.transformers.fusion_fastgelu import FusionFastGelu
     from onnxruntime.transformers.fusion_layernorm import (
       FusionLayerNormalizationTF,

@@ -29,13 +29,19 @@ def save_model(config, heads, checkpoint, folder, assets):
     for name, head in heads.items():
       signature = build_signature(config, head)
       definitions[name] = tf.saved_model.predict_signature_def(
-          signature.inputs, signature.outputs)
+          signature.inputs, _outputs(head, signature))
     definitions["serving_default"] = definitions[next(iter(heads))]
     with checkpoints.restored_session(checkpoint) as session:
       builder.add_meta_graph_and_variables(
           session, [tf.saved_model.tag_constants.SERVING], definitions,
           assets_collection=tf.get_collection(tf.GraphKeys.ASSET_FILEPATHS))
       builder.save()
+
+
+def _outputs(head, signature):
+  """Returns the outputs that these files have: name -> tensor."""
+  return {name: x for name, x in signature.outputs.items()
+          if name in (head.tensorflow_outputs or signature.outputs)}
 
 
 def to_tflite(config, head, checkpoint, batch_size, length, num_positions,
@@ -59,7 +65,7 @@ def to_tflite(config, head, checkpoint, batch_size, length, num_positions,
     tf.import_graph_def(graph, name="")
     converter = tf.lite.TFLiteConverter(
         graph, list(signature.inputs.values()),
-        list(signature.outputs.values()))
+        list(_outputs(head, signature).values()))
     if int8:
       converter.optimizations = [tf.lite.Optimize.DEFAULT]
     return converter.convert()

@@ -1,4 +1,7 @@
-"""The tokenizer files of transformers."""
+"""The tokenizer files of transformers.
+
+Tests: tests/export/test_huggingface_tf2.py.
+"""
 
 import base64
 import re

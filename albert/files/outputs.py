@@ -112,7 +112,8 @@ class Evaluator:
       return
     there = {checkpoints.step_of(name): os.path.join(self._output_dir, name)
              for name in checkpoints.whole_checkpoints(self._output_dir)}
-    rows = [row for row in kept if int(row["global_step"]) in there]
+    rows = [row for row in kept if int(row["global_step"]) in there and
+            self._score(row) > -math.inf]
     if best:
       logging.warning("%s is later than step %d and is removed", best, step)
     if rows:

@@ -2,6 +2,8 @@
 
 A new head is a class like this one and a line in `albert/heads/__init__.py`;
 training, exports, conversion and prediction read it from there.
+
+Tests: tests/train/test_step.py.
 """
 
 from typing import Dict, NamedTuple, Tuple
@@ -53,6 +55,7 @@ class Head:
     extra_inputs: names of the inputs of `outputs`, int32 [B, P], besides
       input_ids, input_mask and segment_ids.
     onnx_outputs: names of the outputs that ONNX files have; None for all.
+    tensorflow_outputs: the same for SavedModel and TFLite.
   """
   name = None
   title = None
@@ -62,6 +65,7 @@ class Head:
   pytorch_scopes = {"albert": {}, "bert": {}}
   extra_inputs = ()
   onnx_outputs = None
+  tensorflow_outputs = None
 
   @classmethod
   def restore(cls, saved, folder):

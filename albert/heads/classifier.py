@@ -1,4 +1,7 @@
-"""Labels of texts and pairs, and numbers; choices among answers."""
+"""Labels of texts and pairs, and numbers; choices among answers.
+
+Tests: tests/scripts/test_run_classifier.py.
+"""
 
 import tensorflow.compat.v1 as tf
 

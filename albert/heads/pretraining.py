@@ -1,4 +1,7 @@
-"""The two pretraining tasks: masked LM and sentence order."""
+"""The two pretraining tasks: masked LM and sentence order.
+
+Tests: tests/train/test_step.py.
+"""
 
 import tensorflow.compat.v1 as tf
 

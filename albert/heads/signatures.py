@@ -1,4 +1,7 @@
-"""The graph of what an exported model gives, from ids to a head's outputs."""
+"""The graph of what an exported model gives, from ids to a head's outputs.
+
+Tests: tests/export/test_tensorflow_files.py.
+"""
 
 from typing import Dict, NamedTuple
 
@@ -36,12 +39,13 @@ def build_signature(config, head, batch_size=None, length=None,
   Returns:
     Signature.
   """
+  # TFLite files know inputs by the names of these.
+  inputs = {name: tf.placeholder(tf.int32, [batch_size, length], name)
+            for name in INPUTS}
+  inputs.update((name, tf.placeholder(
+      tf.int32, [batch_size, num_positions], name))
+                for name in head.extra_inputs)
   with tf.name_scope(head.signature):
-    inputs = {name: tf.placeholder(tf.int32, [batch_size, length], name)
-              for name in INPUTS}
-    inputs.update((name, tf.placeholder(
-        tf.int32, [batch_size, num_positions], name))
-                  for name in head.extra_inputs)
     model = create_model(
         config, False, *[inputs[name] for name in INPUTS], kernels=kernels,
         output_positions=head.positions(inputs))

@@ -1,4 +1,7 @@
-"""Answers as spans of a passage: BERT's head and ALBERT's."""
+"""Answers as spans of a passage: BERT's head and ALBERT's.
+
+Tests: tests/export/test_tensorflow_files.py.
+"""
 
 import tensorflow.compat.v1 as tf
 

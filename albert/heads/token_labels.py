@@ -1,4 +1,7 @@
-"""Labels of tokens, by a softmax for each or by a CRF over all."""
+"""Labels of tokens, by a softmax for each or by a CRF over all.
+
+Tests: tests/heads/test_crf.py.
+"""
 
 import tensorflow.compat.v1 as tf
 
@@ -22,6 +25,7 @@ class TokenLabels(base.Head):
   pytorch_scopes = classifier.PYTORCH_SCOPES
   # Loops cannot be converted to ONNX; `bio.best_sequence` finds the labels.
   onnx_outputs = ("scores", "transitions")
+  tensorflow_outputs = ("labels",)
 
   def __init__(self, labels, use_crf):
     self._labels = labels

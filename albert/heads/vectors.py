@@ -1,4 +1,7 @@
-"""What the encoder itself gives: vectors of tokens and of texts."""
+"""What the encoder itself gives: vectors of tokens and of texts.
+
+Tests: tests/scripts/test_similarity.py.
+"""
 
 import tensorflow.compat.v1 as tf
 
@@ -21,6 +24,7 @@ class SentenceVector(base.Head):
   """One vector for each text: `vector`, and others by pooling and layer."""
   name = signature = "sentence_vector"
   marker = _MARKER
+  tensorflow_outputs = ("vector",)
 
   def outputs(self, model, inputs):
     vectors = {"vector": sentence_vectors(model),

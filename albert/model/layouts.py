@@ -1,4 +1,7 @@
-"""Which of the two variable layouts a configuration asks for."""
+"""Which of the two variable layouts a configuration asks for.
+
+Tests: tests/model/test_modeling.py.
+"""
 
 from modeling import AlbertModel
 from modeling_google import GoogleAlbertModel

@@ -11,6 +11,8 @@ and the methods
   constant(signature, output), which returns an output that is the same whatever
     the text, an array.
 They raise an InputError where the model has no such weights.
+
+Tests: tests/export/test_onnx_files.py.
 """
 
 import dataclasses

@@ -1,4 +1,7 @@
-"""Finds entities with a model that stays warm."""
+"""Finds entities with a model that stays warm.
+
+Tests: tests/heads/test_crf.py.
+"""
 
 import numpy as np
 

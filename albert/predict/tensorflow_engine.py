@@ -1,4 +1,7 @@
-"""A checkpoint in a TensorFlow session that stays warm; see engines.py."""
+"""A checkpoint in a TensorFlow session that stays warm; see engines.py.
+
+Tests: tests/scripts/test_similarity.py.
+"""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

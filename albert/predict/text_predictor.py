@@ -1,4 +1,7 @@
-"""Predicts texts of any number and length; without TensorFlow."""
+"""Predicts texts of any number and length; without TensorFlow.
+
+Tests: tests/scripts/test_similarity.py.
+"""
 
 import numpy as np
 

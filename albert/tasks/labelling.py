@@ -1,4 +1,7 @@
-"""Labels of texts as numbers, and their weights."""
+"""Labels of texts as numbers, and their weights.
+
+Tests: tests/tasks/test_classification.py.
+"""
 
 import re
 

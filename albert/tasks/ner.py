@@ -8,7 +8,6 @@ import unicodedata
 from typing import Any, List, NamedTuple, Optional
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import logging
 
 import tokenization
@@ -64,7 +63,7 @@ def find_file(task, data_dir, split):
   """
   paths = [os.path.join(data_dir, name.format(split)) for name in task.files]
   for path in paths:
-    if tf.io.gfile.exists(path):
+    if filesystem.exists(path):
       return path
   raise InputError("no %s file: add %s, or change --data_dir" % (
       split, " or ".join(paths)))

@@ -1,4 +1,7 @@
-"""Windows of tokens over what is longer than a model's sequence."""
+"""Windows of tokens over what is longer than a model's sequence.
+
+Tests: tests/tasks/test_squad.py.
+"""
 
 
 def cut(num_tokens, room, stride):

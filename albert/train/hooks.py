@@ -1,4 +1,7 @@
-"""What runs beside the steps of training: progress, evaluation, checkpoints."""
+"""What runs beside the steps of training: progress, evaluation, checkpoints.
+
+Tests: tests/train/test_step.py.
+"""
 
 import collections
 import math

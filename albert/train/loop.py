@@ -1,4 +1,7 @@
-"""The loop of all training: set-up, resuming, evaluation, progress."""
+"""The loop of all training: set-up, resuming, evaluation, progress.
+
+Tests: tests/scripts/test_run_pretraining.py.
+"""
 
 import atexit
 import ctypes

@@ -42,7 +42,8 @@ class BatchSettings:
       1, "Slices that a batch is handled in one after the other: less memory, "
       "the same step.", least=1)
   eval_batch_size: int = setting(
-      32, "Examples per evaluation batch.", least=1)
+      32, "Examples per evaluation batch.", least=1,
+      alias="predict_batch_size")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -149,3 +149,35 @@ def test_fewer_records_than_files(tmp_path):
        "--input_file=%s" % (tmp_path / "short.txt"), "--dupe_factor=1",
        "--output_dir=%s" % tmp_path, "--num_output_shards=3")
   assert [path.name for path in tmp_path.iterdir()] == ["short.txt"]
+
+
+def test_the_vocabulary_is_next_to_the_records(tmp_path):
+  """So that a model can be made of the folder; it has one vocabulary."""
+  content = pathlib.Path(VOCAB.split("=")[1]).read_bytes()
+  folders = [tmp_path / name for name in ("a", "b")]
+  outputs = "--output_file=" + ",".join(
+      "file://%s" % (folder / "x.tfrecord") for folder in folders)
+  for _ in range(2):  # the same vocabulary may be there
+    before = make(folders[0], outputs)
+    assert len(before) == 1
+    for folder in folders:
+      assert (folder / "vocab.txt").read_bytes() == content
+      assert sorted(path.name for path in folder.iterdir()) == [
+          "vocab.txt", "x.tfrecord", "x.tfrecord.json"]
+  other = tmp_path / "other.txt"
+  other.write_bytes(content.replace(b"[unused1]\n", b"[unused0]\n"))
+  for args in ([outputs], ["--output_dir=%s" % folders[1]]):
+    fail("[ab]/vocab.txt is a different vocabulary than .*other.txt: choose a "
+         "different folder", "create_pretraining_data.py",
+         "--input_file=%s" % TEXT, "--vocab_file=%s" % other, *args)
+  assert [(folders[0] / "x.tfrecord").read_bytes()] == before
+  assert len(list(folders[1].iterdir())) == 3
+
+
+def test_a_sentencepiece_model_is_next_to_the_records(tmp_path, real_data):
+  model, = (real_data / "sentencepiece").glob("*.model")
+  succeed("create_pretraining_data.py", "--spm_model_file=%s" % model,
+          "--input_file=%s" % TEXT, "--dupe_factor=1", "--output_dir=%s" % (
+              tmp_path), "--num_output_shards=1", "--max_seq_length=64")
+  assert (tmp_path / "spm.model").read_bytes() == model.read_bytes()
+  assert not (tmp_path / "vocab.txt").exists()

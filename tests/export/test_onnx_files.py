@@ -1,5 +1,6 @@
 """ONNX files tell the same as the checkpoint, and need no TensorFlow."""
 
+import functools
 import json
 import os
 import sys
@@ -10,15 +11,20 @@ import reference_albert as reference
 import scripting
 import small_models
 import tensorflow.compat.v1 as tf
-from scripting import ROOT, fail, succeed
+from scripting import ROOT, call_main, fail, succeed
 
+import export_model
 import tokenization
+from albert import heads, model_folder
 from albert.errors import InputError
-from albert.export import onnx_signatures
+from albert.export import onnx_files
 from albert.files import checkpoints
-from albert.heads import crf, heads
-from albert.predict import engines, predictor, tagger
-from modeling import AlbertConfig
+from albert.heads import base, crf, spans
+from albert.heads.vectors import sentence_vectors
+from albert.model.config import AlbertConfig
+from albert.model.layouts import create_model
+from albert.predict import engines
+from albert.tasks import bio
 from predict_masked import MaskedPredictor
 from similarity import BertSim, VectorSim
 
@@ -34,6 +40,7 @@ MODELS = {"%s %s" % (name, ln_type): dict(AlbertConfig(
           for name, more in (("google", {"num_hidden_groups": 1}),
                              ("albert_zh", {}))
           for ln_type in ("postln", "preln")}
+INPUTS = ("input_ids", "input_mask", "segment_ids")
 LENGTH = 48
 COUNT = 200
 
@@ -55,52 +62,110 @@ def weights_of(config, num_labels):
   return weights
 
 
+def signatures_of(weights, config, **task):
+  """Returns the names of the files that a model becomes."""
+  return sorted(heads.restore(
+      {name: list(value.shape) for name, value in weights.items()},
+      model_folder.ModelFolder(AlbertConfig(**config), None, **task)))
+
+
+def convert(folder, config, weights, head, int8=False):
+  """Returns the session of a file."""
+  checkpoints.write_checkpoint(str(folder), "model.ckpt", weights)
+  return session_of(onnx_files.convert(
+      AlbertConfig(**config), head, str(folder / "model.ckpt"), int8))
+
+
+def one_by_one(session, feed, like):
+  """Runs texts without padding.
+
+  Args:
+    session: onnxruntime.InferenceSession.
+    feed: dict, name -> array [B, ...].
+    like: dict, name of an output -> array [B, ...] of its shape in one batch.
+
+  Returns:
+    dict, name of an output -> array, 0 at padding.
+  """
+  outputs = {name: np.zeros_like(x) for name, x in like.items()}
+  for row, length in enumerate(feed["input_mask"].sum(1)):
+    found = session.run(list(outputs), {
+        name: x[row:row + 1, :length] for name, x in feed.items()})
+    for x, one in zip(outputs.values(), found):
+      x[(row, *map(slice, one.shape[1:]))] = one[0]
+  return outputs
+
+
+class Everything(base.Head):
+  """What all signatures of a small model give, in one file."""
+  signature = "everything"
+  extra_inputs = heads.MaskedLm.extra_inputs
+
+  def outputs(self, model, inputs):
+    outputs = {"logits": tf.reshape(
+        model.masked_lm_logits(inputs["masked_lm_positions"]),
+        small_models.POSITIONS.shape + (model.config.vocab_size,))}
+    for head in (heads.Regression(), heads.Encode(), heads.SentenceOrder(),
+                 heads.SentenceVector()):
+      outputs.update(head.outputs(model, inputs))
+    return outputs
+
+
 @pytest.mark.parametrize("name", sorted(small_models.CONFIGS))
-def test_every_kind_of_model_is_that_of_the_reference(name):
+def test_every_kind_of_model_is_that_of_the_reference(name, tmp_path):
   config = small_models.CONFIGS[name]
   weights = weights_of(config, 1)
-  files = onnx_signatures.write_signatures(AlbertConfig(**config), weights, {})
-  assert sorted(files) == SIGNATURES
+  assert signatures_of(weights, config) == SIGNATURES
   mask = small_models.INPUT_MASK
-  feed = {key: value.astype(np.int32) for key, value in (
-      ("input_ids", small_models.INPUT_IDS), ("input_mask", mask),
-      ("segment_ids", small_models.SEGMENT_IDS))}
-  positions = {"masked_lm_positions": small_models.POSITIONS.astype(np.int32)}
+  feed = {key: value.astype(np.int32) for key, value in zip(
+      INPUTS + ("masked_lm_positions",), (
+          small_models.INPUT_IDS, mask, small_models.SEGMENT_IDS,
+          small_models.POSITIONS))}
   wanted = small_models.run_reference(config, weights)
   pooled = wanted["pooled_output"]
 
   def mean(x):
     return (x * mask[..., None]).sum(1) / mask.sum(1)[:, None]
 
-  for signature, more, outputs in (
-      ("encode", {}, {"sequence_output": wanted["sequence_output"],
-                      "pooled_output": pooled}),
-      ("classify", {}, {"score": pooled @ weights["output_weights"][0] +
-                        weights["output_bias"]}),
-      ("masked_lm", positions, {"logits": wanted["masked_lm_logits"].reshape(
-          small_models.POSITIONS.shape + (config["vocab_size"],))}),
-      ("sentence_order", {}, {"probabilities": reference.softmax(
-          wanted["sentence_order_logits"])}),
-      ("sentence_vector", {}, {
-          "vector": mean(wanted["sequence_output"]), "pooled": pooled,
-          "mean_0": mean(wanted["embedding_output"]),
-          "mean_1": mean(wanted["all_layers"][0]),
-          "cls_1": wanted["all_layers"][0][:, 0]})):
-    session = session_of(files[signature])
-    for output, x in outputs.items():
-      found, = session.run([output], dict(feed, **more))
-      np.testing.assert_allclose(found, x, rtol=0, atol=1e-5,
-                                 err_msg="%s %s" % (signature, output))
+  outputs = {
+      "sequence_output": wanted["sequence_output"], "pooled_output": pooled,
+      "score": pooled @ weights["output_weights"][0] + weights["output_bias"],
+      "logits": wanted["masked_lm_logits"].reshape(
+          small_models.POSITIONS.shape + (config["vocab_size"],)),
+      "probabilities": reference.softmax(wanted["sentence_order_logits"]),
+      "vector": mean(wanted["sequence_output"]), "pooled": pooled,
+      "mean_0": mean(wanted["embedding_output"]),
+      "mean_1": mean(wanted["all_layers"][0]),
+      "cls_1": wanted["all_layers"][0][:, 0]}
+  session = convert(tmp_path, config, weights, Everything())
+  for output, found in zip(outputs, session.run(list(outputs), feed)):
+    np.testing.assert_allclose(found, outputs[output], rtol=0, atol=1e-5,
+                               err_msg=output)
 
 
-def test_packages_that_are_missing(monkeypatch):
-  monkeypatch.setattr(onnx_signatures, "onnx", None)
+@pytest.mark.parametrize("package", ["tf2onnx", "onnx", "onnxruntime"])
+def test_packages_that_are_missing(package, monkeypatch):
+  for name in [name for name in sys.modules if name.startswith(package + ".")]:
+    monkeypatch.delitem(sys.modules, name)
+  monkeypatch.setitem(sys.modules, package, None)
   with pytest.raises(InputError, match="requirements/onnx.txt"):
-    onnx_signatures.write_signatures(None, {}, {})
+    onnx_files.convert(None, None, None)
+
+
+def from_weights(config, weights, head, feed):
+  """Returns what a head gives in TensorFlow: name -> array."""
+  with tf.Graph().as_default(), tf.Session() as session:
+    inputs = {name: tf.placeholder(tf.int32, [None, None]) for name in feed}
+    outputs = head.outputs(create_model(
+        AlbertConfig(**config), False, *inputs.values()), inputs)
+    session.run(tf.global_variables_initializer(), {
+        v.initial_value: weights[v.op.name] for v in tf.trainable_variables()})
+    return session.run(outputs, {inputs[name]: x for name, x in feed.items()})
 
 
 @pytest.mark.parametrize("has_crf", [True, False])
-def test_tokens_are_labelled_as_by_tensorflow(has_crf):
+def test_tokens_are_labelled_as_by_tensorflow(has_crf, tmp_path):
+  """With the scores and transitions of the file, by bio.best_sequence."""
   config = small_models.albert_zh_config()
   labels = ["O", "B-a", "I-a", "B-b", "I-b"]
   weights = weights_of(config, len(labels))
@@ -108,31 +173,39 @@ def test_tokens_are_labelled_as_by_tensorflow(has_crf):
   weights["output_weights"] = 3 * weights["output_weights"]
   if has_crf:
     weights[crf.TRANSITIONS] = rng.normal(size=[5, 5]).astype(np.float32)
-  files = onnx_signatures.write_signatures(
-      AlbertConfig(**config), weights,
-      {"labels": labels, "label_tokens": True})
-  assert sorted(files) == sorted(["label_tokens"] + SIGNATURES[1:])
+  assert signatures_of(weights, config, labels=labels, head="token_labels") == (
+      sorted(["label_tokens"] + SIGNATURES[1:]))
   lengths = rng.randint(2, 10, [40, 1])
   mask = (np.arange(9) < lengths).astype(np.int32)
   feed = {"input_ids": rng.randint(0, 50, [40, 9]).astype(np.int32),
           "input_mask": mask, "segment_ids": mask * 0}
-  with tf.Graph().as_default(), tf.Session() as session:
-    inputs = [tf.placeholder(tf.int32, [None, None]) for _ in feed]
-    model = heads.create_model(AlbertConfig(**config), False, *inputs)
-    output = tagger.token_labels(model, labels, has_crf)
-    session.run(tf.global_variables_initializer(), {
-        v.initial_value: weights[v.op.name] for v in tf.trainable_variables()})
-    wanted = session.run(output, dict(zip(inputs, feed.values())))
-  assert len(set(wanted.ravel())) == 5
-  runtime = session_of(files["label_tokens"])
-  np.testing.assert_array_equal(runtime.run(["labels"], feed)[0], wanted)
-  for row, (length,) in enumerate(lengths):
-    found, = runtime.run(None, {name: x[row:row + 1, :length]
-                                for name, x in feed.items()})
-    np.testing.assert_array_equal(found[0], wanted[row, :length])
-  found, = session_of(onnx_signatures.quantize(files["label_tokens"])).run(
-      None, feed)
-  assert (found == wanted)[wanted > 0].mean() > 0.9
+  head = heads.TokenLabels(labels, has_crf)
+  wanted = from_weights(config, weights, head, feed)
+  assert len(set(wanted["labels"].ravel())) == 5
+  starts = bio.forbidden(labels)[1]
+
+  def labels_of(scores, transitions):
+    found = np.zeros([len(scores), 9], np.int32)
+    for row, (length,) in enumerate(lengths):
+      inside = slice(1, length - 1)
+      found[row, inside] = bio.best_sequence(
+          scores[row][inside], transitions, starts)
+    return found
+
+  runtime = convert(tmp_path, config, weights, head)
+  assert [output.name for output in runtime.get_outputs()] == [
+      "scores", "transitions"]
+  scores, transitions = runtime.run(None, feed)
+  np.testing.assert_array_equal(transitions, wanted["transitions"])
+  ones = one_by_one(runtime, feed, {"scores": scores})["scores"]
+  for found in (scores, ones):
+    np.testing.assert_allclose(found[mask > 0], wanted["scores"][mask > 0],
+                               rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(labels_of(found, transitions),
+                                  wanted["labels"])
+  found = labels_of(*convert(tmp_path, config, weights, head, int8=True).run(
+      ["scores", "transitions"], feed))
+  assert (found == wanted["labels"])[wanted["labels"] > 0].mean() > 0.9
 
 
 def write_model(folder, config):
@@ -144,21 +217,32 @@ def write_model(folder, config):
   (folder / "vocab.txt").write_bytes(VOCAB.read_bytes())
 
 
-def export(source, target, *args):
-  succeed("export_model.py", "--onnx", "--init_checkpoint=file://%s" % source,
-          "--output_dir=file://%s" % target, *args)
+def export(source, target, *args, signatures=SIGNATURES):
+  # In this process, which has imported what takes seconds to import.
+  call_main(export_model, "--onnx", "--init_checkpoint=file://%s" % source,
+            "--output_dir=file://%s" % target, *args)
   assert sorted(os.listdir(str(target))) == sorted(
-      [name + ".onnx" for name in SIGNATURES] +
+      [name + ".onnx" for name in signatures] +
       ["config.json", "task.json", "vocab.txt"])
   return target
 
 
-@pytest.fixture(scope="module", params=sorted(MODELS))
-def model(request, tmp_path_factory):
-  """(folder of a checkpoint, folder that was exported)."""
-  folder = tmp_path_factory.mktemp("model")
-  write_model(folder, MODELS[request.param])
-  return folder, export(folder, tmp_path_factory.mktemp("out") / "exported")
+def export_one(source, target, signature, *args):
+  export(source, target, "--signature=" + signature, *args,
+         signatures=[signature])
+  return str(target / (signature + ".onnx"))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+  """A function of a name; returns the folders of a model and of its export."""
+  @functools.lru_cache(maxsize=None)
+  def make(name):
+    folder = tmp_path_factory.mktemp("model")
+    write_model(folder, MODELS[name])
+    return folder, export(folder, tmp_path_factory.mktemp("out") / "exported")
+
+  return make
 
 
 @pytest.fixture(scope="module")
@@ -182,30 +266,22 @@ def batch():
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["google postln", "albert_zh preln"])
 @pytest.mark.parametrize("head", ["independent", "beam"])
-def test_spans_are_those_of_tensorflow(head, layout, batch):
+def test_spans_are_those_of_tensorflow(head, layout, batch, tmp_path):
   config = MODELS[layout]
   weights = dict(weights_of(config, 2),
                  **small_models.span_weights(config["hidden_size"], head))
-  files = onnx_signatures.write_signatures(AlbertConfig(**config), weights, {})
-  feed = {name: batch[name]
-          for name in ("input_ids", "input_mask", "segment_ids")}
+  feed = {name: batch[name] for name in INPUTS}
   lengths = batch["input_mask"].sum(1)
-  with tf.Graph().as_default(), tf.Session() as session:
-    inputs = {name: tf.placeholder(tf.int32, [None, None]) for name in feed}
-    model = heads.create_model(AlbertConfig(**config), False, *inputs.values())
-    allowed = heads.answer_mask(inputs["input_mask"], inputs["segment_ids"])
-    outputs = dict(zip(("start", "end"), heads.span_logits(model))) if (
-        head == "independent") else heads.BeamSpan(model, allowed).likeliest(
-            *heads.BEAM_SIZE)
-    session.run(tf.global_variables_initializer(), {
-        v.initial_value: weights[v.op.name] for v in tf.trainable_variables()})
-    wanted, allowed = session.run(
-        [outputs, allowed], {inputs[name]: x for name, x in feed.items()})
+  cls = heads.Spans if head == "independent" else heads.BeamSpans
+  wanted = from_weights(config, weights, cls(), feed)
+  with tf.Session() as session:
+    allowed = session.run(spans.answer_mask(*[
+        tf.constant(feed[name]) for name in ("input_mask", "segment_ids")]))
   passage = batch["segment_ids"].copy()
   passage[range(COUNT), lengths - 1] = 0  # [SEP]
   passage[:, 0] = 1  # [CLS]
   np.testing.assert_array_equal(allowed, passage)
-  runtime = session_of(files["spans"])
+  runtime = convert(tmp_path, config, weights, cls())
   assert {output.name for output in runtime.get_outputs()} == set(wanted)
   # Beyond the last place that is allowed, all places are as likely.
   if head == "beam":
@@ -216,59 +292,62 @@ def test_spans_are_those_of_tensorflow(head, layout, batch):
     assert 0.3 < ends.mean() < 1
   else:
     there = dict.fromkeys(wanted, batch["input_mask"] > 0)
-  for name, x in wanted.items():
-    found, = runtime.run([name], feed)
-    ones = np.zeros_like(x)
-    for row, length in enumerate(lengths):
-      one, = runtime.run([name], {key: value[row:row + 1, :length]
-                                  for key, value in feed.items()})
-      if head == "independent":
-        ones[row, :length] = one[0]
-      else:
-        ones[row] = one[0]
-    for y in (found, ones):
-      np.testing.assert_allclose(y[there[name]], x[there[name]], rtol=0,
-                                 atol=1e-5, err_msg=name)
+  found = dict(zip(wanted, runtime.run(list(wanted), feed)))
+  for outputs in (found, one_by_one(runtime, feed, wanted)):
+    for name, x in wanted.items():
+      np.testing.assert_allclose(outputs[name][there[name]], x[there[name]],
+                                 rtol=0, atol=1e-5, err_msg=name)
 
 
 def from_session(folder, batch):
   """What TensorFlow tells: (signature, output) -> array."""
-  loaded = predictor.load_folder(str(folder))
+  loaded = model_folder.load(model_folder.FolderSettings(), str(folder))
   with tf.Graph().as_default():
     inputs = {name: tf.placeholder(tf.int32, [None, None]) for name in batch}
-    encoder = heads.create_model(loaded.config, False, *[
-        inputs[name] for name in ("input_ids", "input_mask", "segment_ids")])
+    model = create_model(loaded.config, False, *[
+        inputs[name] for name in INPUTS])
     outputs = {
         ("classify", "probabilities"): tf.nn.softmax(
-            heads.classifier_logits(encoder, 2)),
-        ("encode", "sequence_output"): encoder.get_sequence_output(),
-        ("encode", "pooled_output"): encoder.get_pooled_output(),
-        ("masked_lm", "logits"): heads.masked_lm_logits(
-            encoder, inputs["masked_lm_positions"]),
+            heads.Classifier(2).logits(model)),
+        ("encode", "sequence_output"): model.get_sequence_output(),
+        ("encode", "pooled_output"): model.get_pooled_output(),
+        ("masked_lm", "logits"): tf.reshape(
+            model.masked_lm_logits(inputs["masked_lm_positions"]),
+            [COUNT, 2, loaded.config.vocab_size]),
         ("sentence_order", "probabilities"): tf.nn.softmax(
-            encoder.sentence_order_logits()),
-        ("sentence_vector", "vector"): heads.sentence_vectors(encoder)}
-    with predictor.restored_session(loaded.checkpoint) as session:
+            model.sentence_order_logits()),
+        ("sentence_vector", "vector"): sentence_vectors(model)}
+    with checkpoints.restored_session(loaded.checkpoint) as session:
       return session.run(outputs, {inputs[name]: batch[name]
                                    for name in batch})
 
 
 @pytest.mark.slow
-def test_as_in_a_session_in_one_batch_and_one_by_one(model, batch):
-  folder, exported = model
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_as_in_a_session_in_one_batch_and_one_by_one(name, models, batch):
+  folder, exported = models(name)
   wanted = from_session(folder, batch)
-  lengths = batch["input_mask"].sum(1)
-  for (signature, output), x in wanted.items():
+  for signature in SIGNATURES:
+    like = {output: x for (of, output), x in wanted.items() if of == signature}
     session = session_of(str(exported / (signature + ".onnx")))
-    names = [tensor.name for tensor in session.get_inputs()]
-    found, = session.run([output], {name: batch[name] for name in names})
-    np.testing.assert_allclose(found, x, rtol=0, atol=1e-5, err_msg=signature)
-    for row, length in enumerate(lengths):
-      found, = session.run([output], {
-          name: batch[name][row:row + 1, :length] for name in names})
-      same = x[row, :length] if output == "sequence_output" else x[row]
-      np.testing.assert_allclose(found[0], same, rtol=0, atol=1e-5,
+    feed = {tensor.name: batch[tensor.name] for tensor in session.get_inputs()}
+    for found, x in zip(session.run(list(like), feed), like.values()):
+      np.testing.assert_allclose(found, x, rtol=0, atol=1e-5,
                                  err_msg=signature)
+    for output, found in one_by_one(session, feed, like).items():
+      there = batch["input_mask"] > 0 if output == "sequence_output" else ...
+      np.testing.assert_allclose(found[there], like[output][there], rtol=0,
+                                 atol=1e-5, err_msg=signature)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_masked_lm_has_the_embedding_table_once(name, models):
+  """Its transpose, by which the file would be nearly twice as large, is not."""
+  folder, exported = models(name)
+  count = sum(value.size for value in checkpoints.read_weights(
+      str(folder / "model.ckpt-7")).values())
+  assert (exported / "masked_lm.onnx").stat().st_size <= 1.15 * 4 * count
 
 
 @pytest.mark.slow
@@ -279,16 +358,17 @@ def test_tiny_in_8_bits(layout, tmp_path, batch):
   source = tmp_path / "source"
   source.mkdir()
   write_model(source, config)
-  exported = export(source, tmp_path / "exported", "--int8")
-  assert (exported / "classify.onnx").stat().st_size < 5e6
-  inputs = {name: batch[name]
-            for name in ("input_ids", "input_mask", "segment_ids")}
+  classify, masked_lm = [
+      export_one(source, tmp_path / name, name, "--int8")
+      for name in ("classify", "masked_lm")]
+  assert os.path.getsize(classify) < 5e6
   wanted = from_session(source, batch)
-  found, = session_of(str(exported / "classify.onnx")).run(None, inputs)
+  found, = session_of(classify).run(None, {name: batch[name]
+                                           for name in INPUTS})
   expected = wanted["classify", "probabilities"]
   assert np.abs(found - expected).mean() < 0.02
   assert np.ptp(expected[:, 0]) > 0.1
-  logits, = session_of(str(exported / "masked_lm.onnx")).run(None, batch)
+  logits, = session_of(masked_lm).run(None, batch)
   expected = wanted["masked_lm", "logits"]
   assert np.corrcoef(logits.ravel(), expected.ravel())[0, 1] > 0.98
 
@@ -305,14 +385,16 @@ def test_a_fine_tuned_model_in_8_bits(tmp_path):
   texts = [(line.split("\t")[1], None) for name in ("train", "dev", "test")
            for line in (topics / ("%s.tsv" % name)).read_text(
                encoding="utf-8").splitlines()[1:]]
-  wanted = engines.load("tensorflow", str(tmp_path)).classify(
-      max_seq_length=64).predict(texts)
+
+  def predict(engine, folder):
+    return engines.load(engine, folder).predictor(
+        "classify", "probabilities", max_seq_length=64).predict(texts)
+
+  wanted = predict("tensorflow", str(tmp_path))
   for flags, mean, labels in (([], 1e-6, 1), (["--int8"], 0.02, 0.99)):
-    folder = str(tmp_path / ("exported" + "".join(flags)))
-    succeed("export_model.py", "--onnx", "--init_checkpoint=%s" % tmp_path,
-            "--output_dir=%s" % folder, *flags)
-    found = engines.load("onnx", folder).classify(
-        max_seq_length=64).predict(texts)
+    folder = tmp_path / ("exported" + "".join(flags))
+    export_one(tmp_path, folder, "classify", *flags)
+    found = predict("onnx", str(folder))
     assert np.abs(found - wanted).mean() <= mean
     assert np.mean(found.argmax(1) == wanted.argmax(1)) >= labels
 
@@ -323,8 +405,10 @@ MASKED = ["中国的首[MASK]是北京", "[MASK]海[MASK]"]
 
 
 @pytest.mark.slow
-def test_scripts_where_there_is_no_tensorflow(model, tmp_path, monkeypatch):
-  folder, exported = model
+@pytest.mark.parametrize("name", ["google postln", "albert_zh preln"])
+def test_scripts_where_there_is_no_tensorflow(
+    name, models, tmp_path, monkeypatch):
+  folder, exported = models(name)
   stub = tmp_path / "stub" / "tensorflow"
   stub.mkdir(parents=True)
   (stub / "__init__.py").write_text("raise ImportError('no TensorFlow')\n")
@@ -363,8 +447,9 @@ def test_scripts_where_there_is_no_tensorflow(model, tmp_path, monkeypatch):
         "--pooling=%s" % pooling, "--max_seq_length=9",
         "--input_file=%s" % (tmp_path / "texts.txt"),
         "--output_file=%s" % (tmp_path / "vectors.npy"))
-    vectors = predictor.TensorFlowEngine(str(folder)).sentence_vectors(
-        pooling, -1, max_seq_length=9).predict(
+    vectors = engines.sentence_vectors(
+        engines.load("tensorflow", str(folder)), pooling, -1,
+        max_seq_length=9).predict(
             [("\t".join(pair), None) for pair in PAIRS])
     np.testing.assert_allclose(np.load(str(tmp_path / "vectors.npy")), vectors,
                                atol=1e-5)
@@ -374,35 +459,50 @@ def test_scripts_where_there_is_no_tensorflow(model, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["google postln"], indirect=True)
-def test_bad_input(model, tmp_path):
-  folder, exported = model
+def test_how_text_is_read_is_in_what_is_written(tmp_path):
+  """Even if the model's own folder does not say it."""
+  source, target = tmp_path / "source", tmp_path / "exported"
+  source.mkdir()
+  write_model(source, MODELS["google postln"])
+  for name in ("task.json", "vocab.txt"):
+    (source / name).unlink()
+  succeed("export_model.py", "--onnx", "--init_checkpoint=%s" % source,
+          "--signature=sentence_order", "--output_dir=%s" % target,
+          scripting.VOCAB, "--nodo_lower_case")
+  assert json.loads((target / "task.json").read_text()) == {
+      "do_lower_case": False}
+  assert (target / "vocab.txt").read_bytes() == VOCAB.read_bytes()
+  assert not engines.load("onnx", str(target)).tokenizer.do_lower_case
+
+
+@pytest.mark.slow
+def test_bad_input(tmp_path):
+  folder, exported = tmp_path / "model", tmp_path / "exported"
+  folder.mkdir()
+  write_model(folder, MODELS["google postln"])
+  checkpoints.write_checkpoint(
+      str(folder), "model.ckpt-7",
+      {name: value for name, value in weights_of(
+          MODELS["google postln"], 2).items() if name.startswith("bert/")})
+  (folder / "task.json").unlink()
+  export_one(folder, exported, "encode")
   with pytest.raises(InputError, match="nowhere has no config.json: give a "
                      "folder that export_model.py --onnx made"):
     engines.load("onnx", str(tmp_path / "nowhere"))
   engine = engines.load("onnx", "file://%s" % exported)
   assert engine.tokenizer.do_lower_case
   with pytest.raises(InputError, match="--layer=3: the model has layers 0 to"):
-    engine.sentence_vectors("mean", 3)
-  for path in folder.glob("*.*"):
-    (tmp_path / path.name).write_bytes(path.read_bytes())
-  (tmp_path / "encode.onnx").write_bytes(b"damaged")
-  checkpoints.write_checkpoint(
-      str(tmp_path), "model.ckpt-7",
-      {name: value for name, value in weights_of(
-          MODELS["google postln"], 2).items() if name.startswith("bert/")})
-  (tmp_path / "task.json").unlink()
-  succeed("export_model.py", "--onnx", "--init_checkpoint=%s" % tmp_path,
-          "--output_dir=%s" % (tmp_path / "bare"), "--nodo_lower_case")
-  (tmp_path / "bare" / "sentence_vector.onnx").write_bytes(b"damaged")
-  engine = engines.load("onnx", str(tmp_path / "bare"))
-  assert not engine.tokenizer.do_lower_case
-  with pytest.raises(InputError, match="bare has no masked_lm.onnx: give a"):
-    engine.masked_lm()
+    engines.sentence_vectors(engine, "mean", 3)
+  with pytest.raises(InputError, match="exported has no masked-LM weights, .* "
+                     "give a pretrained model"):
+    engine.predictor("masked_lm", "logits")
+  with pytest.raises(InputError, match="exported has no output vector"):
+    engine.predictor("encode", "vector")
+  (exported / "sentence_vector.onnx").write_bytes(b"damaged")
   with pytest.raises(InputError, match="sentence_vector.onnx cannot be read"):
-    engine.sentence_vectors("cls", -1)
+    engines.sentence_vectors(engine, "cls", -1)
   with pytest.raises(InputError, match=r"the labels \(none\) are not those of"):
-    BertSim(str(tmp_path / "bare"), engine="onnx").start_model()
+    BertSim(str(exported), engine="onnx").start_model()
   fail("with --engine=onnx, there is no effect of --vocab_file",
        "similarity.py", "--engine=onnx", "--model_dir=%s" % exported, "a", "b",
        scripting.VOCAB)

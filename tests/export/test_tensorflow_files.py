@@ -14,10 +14,12 @@ import tensorflow.compat.v1 as tf
 from scripting import VOCAB, fail, run, succeed
 
 import tokenization
+from albert import heads, model_folder
 from albert.files import checkpoints
-from albert.heads import heads
-from albert.predict import predictor
-from modeling import AlbertConfig
+from albert.heads import spans
+from albert.heads.vectors import sentence_vectors
+from albert.model.config import AlbertConfig
+from albert.model.layouts import create_model
 
 pytestmark = pytest.mark.slow
 
@@ -70,19 +72,20 @@ def batch(real_data):
 
 
 def from_session(folder, batch, build):
-  loaded = predictor.load_folder(str(folder))
+  """What a function of a model gives, whose last layer has all tokens."""
+  loaded = model_folder.load(model_folder.FolderSettings(), str(folder))
   with tf.Graph().as_default():
     # Fed, as they are to what is exported: constants are folded, and rounding
     # differs.
     inputs = [tf.placeholder(tf.int32, [None, None]) for _ in range(3)]
-    output = build(heads.create_model(loaded.config, False, *inputs))
-    with predictor.restored_session(loaded.checkpoint) as session:
+    output = build(create_model(loaded.config, False, *inputs))
+    with checkpoints.restored_session(loaded.checkpoint) as session:
       return session.run(output, dict(zip(inputs, (batch[name] for name in (
           "input_ids", "input_mask", "segment_ids")))))
 
 
 def probabilities(model):
-  return tf.nn.softmax(heads.classifier_logits(model, 2))
+  return tf.nn.softmax(heads.Classifier(2).logits(model))
 
 
 def masked_lm(model):
@@ -125,10 +128,11 @@ def test_saved_model(model, tmp_path, batch):
       ("encode", "pooled_output", lambda m: m.get_pooled_output()),
       ("masked_lm", "logits", masked_lm),
       ("sentence_order", "probabilities", sentence_order),
-      ("sentence_vector", "vector", heads.sentence_vectors)):
+      ("sentence_vector", "vector", sentence_vectors)):
     np.testing.assert_allclose(
         found[signature][output], from_session(model, batch, build), rtol=0,
         atol=1e-6, err_msg=signature)
+    assert len(found[signature]) == 1 + (signature == "encode")
 
 
 def run_tflite(path, batch):
@@ -152,7 +156,7 @@ def run_tflite(path, batch):
 
 @pytest.mark.parametrize("signature, batch_size, build", [
     ("classify", 1, probabilities),
-    ("sentence_vector", 50, heads.sentence_vectors),
+    ("sentence_vector", 50, sentence_vectors),
     ("masked_lm", 50, masked_lm)])
 def test_tflite(signature, batch_size, build, model, tmp_path, batch):
   folder, _ = export(
@@ -180,8 +184,8 @@ def test_spans(head, model, tmp_path, batch):
 
   def build(model):
     if head == "independent":
-      return dict(zip(("start", "end"), heads.span_logits(model)))
-    return heads.BeamSpan(model, tf.constant(allowed)).likeliest(5, 5)
+      return heads.Spans().outputs(model, {})
+    return spans.BeamScores(model, tf.constant(allowed)).likeliest(5, 5)
 
   allowed = batch["segment_ids"] * np.pad(
       batch["input_mask"][:, 1:], [(0, 0), (0, 1)], "constant")
@@ -193,11 +197,11 @@ def test_spans(head, model, tmp_path, batch):
             "--output_dir=%s" % folder, "--batch_size=50",
             "--max_seq_length=%d" % LENGTH)
   with tf.Graph().as_default(), tf.Session() as session:
-    spans = tf.saved_model.loader.load(
+    signature = tf.saved_model.loader.load(
         session, ["serve"], str(served)).signature_def["serving_default"]
     found = session.run(
-        {key: x.name for key, x in spans.outputs.items()},
-        {spans.inputs[key].name: value for key, value in batch.items()})
+        {key: x.name for key, x in signature.outputs.items()},
+        {signature.inputs[key].name: value for key, value in batch.items()})
   for outputs in (found, run_tflite(phone / "model.tflite", batch)):
     assert set(outputs) == set(wanted)
     for name, x in wanted.items():
@@ -294,8 +298,9 @@ def test_bad_input(model, tmp_path):
   fails("give one of --inspect, --strip, --saved_model, --tflite", "--strip",
         "--tflite")
   fails("--repeat_positions needs --strip", "--onnx", "--repeat_positions=5")
-  fails("--int8 needs --tflite or --onnx", "--saved_model", "--int8")
-  fails("--signature needs --tflite", "--onnx", "--signature=encode")
+  for flag in ("--int8", "--signature=encode"):
+    fails("--int8 and --signature need --tflite or --onnx", "--saved_model",
+          flag)
   fails("--repeat_positions=999: the model has 512", "--strip",
         "--repeat_positions=999")
   fail("exists already", "export_model.py", "--strip",
@@ -306,9 +311,14 @@ def test_bad_input(model, tmp_path):
   for what in ("--saved_model", "--strip"):
     fails(r"has \[32, 64\] for .*, the model \[32, 65\]", what,
           "--bert_config_file=%s" % (tmp_path / "other.json"))
-  (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
-  fails("vocabulary has 5 entries, but .* says vocab_size 21128", "--tflite",
-        "--vocab_file=%s" % (tmp_path / "vocab.txt"))
+  short = tmp_path / "short.txt"
+  short.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+  fails("short.txt is not the vocabulary that the model was made with, .*: "
+        "leave the flag out", "--tflite", "--vocab_file=%s" % short)
+  source = copy_to(tmp_path / "source", model)
+  shutil.copy(str(short), str(source / "vocab.txt"))
+  fails("vocab.txt has 5 entries, but .* says vocab_size 21128", "--tflite",
+        "--init_checkpoint=%s" % source)
 
 
 def copy_to(folder, model):
@@ -332,6 +342,39 @@ def test_part_of_an_encoder_is_no_model(model, tmp_path):
   out, _ = succeed("export_model.py", "--inspect",
                    "--init_checkpoint=%s" % source)
   assert re.search("does not fit the configuration: bert/encoder.*" + new, out)
+
+
+@pytest.mark.parametrize("model", ["google"], indirect=True)
+@pytest.mark.parametrize("way, inside", [("--saved_model", "assets"),
+                                         ("--tflite", "")])
+def test_how_text_is_read_is_in_what_is_written(way, inside, model, tmp_path):
+  """Even if the model's own folder does not say it."""
+  source = copy_to(tmp_path / "source", model)
+  for name in ("task.json", "vocab.txt"):
+    (source / name).unlink()
+  target = tmp_path / "out"
+  succeed("export_model.py", way, "--init_checkpoint=%s" % source, VOCAB,
+          "--nodo_lower_case", "--max_seq_length=8", "--output_dir=%s" % target)
+  folder = target / inside
+  assert json.loads((folder / "task.json").read_text()) == {
+      "do_lower_case": False}
+  with open(VOCAB.split("=")[1], "rb") as reader:
+    assert (folder / "vocab.txt").read_bytes() == reader.read()
+  assert json.loads((folder / "config.json").read_text()) == LAYOUTS["google"]
+
+
+@pytest.mark.parametrize("signature, scopes", [
+    ("encode", ("bert/",)), ("masked_lm", ("bert/", "cls/predictions/"))])
+def test_tflite_has_each_weight_once(signature, scopes, tmp_path):
+  """TFLite's converter copies a layer that is multiplied by a constant."""
+  starter = str(scripting.ROOT / "albert_tiny_starter")
+  target = tmp_path / "phone"
+  succeed("export_model.py", "--tflite", "--init_checkpoint=" + starter,
+          "--signature=" + signature, "--output_dir=%s" % target)
+  weights = checkpoints.read_weights(checkpoints.find_checkpoint(starter))
+  count = sum(value.size for name, value in weights.items()
+              if name.startswith(scopes))
+  assert (target / "model.tflite").stat().st_size <= 1.02 * 4 * count
 
 
 def test_damaged_checkpoint(model, tmp_path):

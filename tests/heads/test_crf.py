@@ -2,19 +2,22 @@
 
 import contextlib
 import itertools
-import types
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 import tpu_step
+from given_settings import make_settings
 
 import modeling
 from albert.errors import InputError
-from albert.heads import crf
+from albert.heads import TokenLabels, crf
+from albert.model.config import AlbertConfig
 from albert.predict import tagger
-from albert.tasks import ner
-from albert.train import estimators, finetuning
+from albert.tasks import bio, ner
+from albert.train import distribution
+from albert.train.settings import Schedule
+from albert.train.step import model_fn_builder
 
 LABELS = ner.labels_of(["b", "a"])
 NUM_LABELS, LENGTH = 5, 6
@@ -95,6 +98,8 @@ def test_viterbi_finds_the_best_of_all_sequences(scan):
       best = max(sequences(len(places)), key=lambda y, row=row, places=places: (
           starts[y[0]] + score_of(y, scores[row, places], transitions)))
       assert tuple(found[row, places]) == best
+      assert tuple(bio.best_sequence(
+          scores[row, places], transitions, starts)) == best
     assert not found[row, MASK[row] == 0].any()
 
 
@@ -109,18 +114,18 @@ def test_what_the_scheme_forbids_is_never_predicted():
   rng = np.random.RandomState(4)
   scores = [30 * rng.normal(size=[length, 5]).astype(np.float32)
             for length in [6] * 20 + [1, 0, 3]]
-  transitions, _ = crf.forbidden(LABELS)
-  found = tagger.Decoder(LABELS, 7).decode(scores, transitions)
+  transitions, _ = bio.forbidden(LABELS)
+  found = tagger.decode(scores, transitions, LABELS)
   for x, y in zip(scores, found):
     assert tuple(y) == max(
         filter(allowed, sequences(len(x))),
         key=lambda y, x=x: score_of(y, x, np.zeros([5, 5])))
   assert sum(tuple(x.argmax(-1)) != tuple(y)
              for x, y in zip(scores, found)) > 10
-  (only,) = tagger.Decoder(LABELS).decode([scores[-2]], transitions)
+  (only,) = tagger.decode([scores[-2]], transitions, LABELS)
   assert not len(only)
   with pytest.raises(InputError, match="'S-a' is not of the scheme BIO"):
-    crf.forbidden(["O", "B-a", "I-a", "S-a"])
+    bio.forbidden(["O", "B-a", "I-a", "S-a"])
 
 
 SIZES = {"vocab_size": 50, "hidden_size": 16, "embedding_size": 8,
@@ -130,15 +135,11 @@ SIZES = {"vocab_size": 50, "hidden_size": 16, "embedding_size": 8,
 
 
 def step_of(use_tpu=False):
-  options = types.SimpleNamespace(
-      optimizer="adamw", learning_rate=0.01, poly_power=1.0,
-      weight_decay_rate=0.01, gradient_accumulation_steps=2,
-      recompute_grads=False, precision="float32", use_xla=False,
-      use_horovod=False, use_tpu=use_tpu, init_checkpoint=None,
-      output_dir="/nowhere", log_steps=1)
-  return estimators.model_fn_builder(
-      modeling.AlbertConfig(**SIZES), options,
-      tagger.head_builder(LABELS, use_crf=True), finetuning._loss_totals, 20)
+  return model_fn_builder(
+      AlbertConfig(**SIZES), TokenLabels(LABELS, use_crf=True), make_settings(
+          learning_rate=0.01, gradient_accumulation_steps=2, use_tpu=use_tpu,
+          output_dir="/nowhere", log_steps=1), Schedule(20),
+      distribution.get_workers(use_tpu=use_tpu))
 
 
 def make_features():

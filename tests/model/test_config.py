@@ -10,20 +10,20 @@ from small_models import (
   google_config,
 )
 
-import modeling
+from albert.model.config import AlbertConfig
 
 
 def test_config_round_trip(tmp_path):
   for config in CONFIGS.values():
-    parsed = modeling.AlbertConfig.from_dict(config)
+    parsed = AlbertConfig.from_dict(config)
     written = parsed.to_dict()
     for key in config:
       assert written[key] == config[key]
-    assert modeling.AlbertConfig.from_dict(written).to_dict() == written
+    assert AlbertConfig.from_dict(written).to_dict() == written
     path = str(tmp_path / "config.json")
     with open(path, "w") as f:
       json.dump(config, f)
-    from_file = modeling.AlbertConfig.from_json_file(path)
+    from_file = AlbertConfig.from_json_file(path)
     assert from_file.to_dict() == written
     for key, value in config.items():
       assert getattr(from_file, key) == value
@@ -31,16 +31,16 @@ def test_config_round_trip(tmp_path):
 
 
 def test_config_defaults():
-  factorized = modeling.AlbertConfig.from_dict(albert_zh_config())
+  factorized = AlbertConfig.from_dict(albert_zh_config())
   assert factorized.layout == "albert_zh"
   assert factorized.ln_type == "postln"
   assert factorized.parameter_sharing == "all"
   plain = bert_config()
   del plain["parameter_sharing"]
-  assert modeling.AlbertConfig.from_dict(plain).parameter_sharing == "none"
+  assert AlbertConfig.from_dict(plain).parameter_sharing == "none"
   grouped = google_config()
   del grouped["inner_group_num"]
-  grouped = modeling.AlbertConfig.from_dict(grouped)
+  grouped = AlbertConfig.from_dict(grouped)
   assert grouped.layout == "google"
   assert grouped.inner_group_num == 1
 
@@ -53,7 +53,7 @@ def test_legacy_keys_are_accepted():
       "net_structure_type": 0, "gap_size": 0, "num_memory_blocks": 0,
       "down_scale_factor": 1, "layers_to_keep": []}
   for config in (albert_zh_config(), google_config()):
-    modeling.AlbertConfig.from_dict(dict(config, **legacy))
+    AlbertConfig.from_dict(dict(config, **legacy))
 
 
 @pytest.mark.parametrize("config,message", [
@@ -69,7 +69,7 @@ def test_legacy_keys_are_accepted():
 ])
 def test_config_errors_name_the_key(config, message):
   with pytest.raises(ValueError, match=message):
-    modeling.AlbertConfig.from_dict(config)
+    AlbertConfig.from_dict(config)
 
 
 @pytest.mark.parametrize("key", [
@@ -80,4 +80,4 @@ def test_missing_key_is_named(make, key):
   config = make()
   del config[key]
   with pytest.raises(ValueError, match=key):
-    modeling.AlbertConfig.from_dict(config)
+    AlbertConfig.from_dict(config)

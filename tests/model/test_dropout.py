@@ -16,8 +16,8 @@ from small_models import (
   only_biases,
 )
 
-import modeling
-from albert.heads import heads
+from albert.model.config import AlbertConfig
+from albert.model.layouts import create_model
 
 
 @pytest.mark.parametrize("name", ["albert_zh", "google_preln"])
@@ -50,8 +50,8 @@ def test_dropout_is_another_for_other_examples():
   with tf.Graph().as_default(), tf.Session() as sess:
     tf.train.get_or_create_global_step()
     ids = tf.placeholder(tf.int32, [2, 3])
-    model = heads.create_model(modeling.AlbertConfig.from_dict(
-        CONFIGS["albert_zh"]), True, ids)
+    model = create_model(AlbertConfig.from_dict(CONFIGS["albert_zh"]), True,
+                         ids)
     kept = model.dropout(tf.ones([1000]), 0.5, salt=77) > 0
     sess.run(tf.global_variables_initializer())
     masks = [sess.run(kept, {ids: value}) for value in (

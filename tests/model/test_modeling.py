@@ -29,8 +29,8 @@ from small_models import (
   run_reference,
 )
 
-import modeling
-from albert.heads import heads
+from albert.model.config import AlbertConfig
+from albert.model.layouts import create_model
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIG_DIR = os.path.join(os.path.dirname(TESTS), "albert_config")
@@ -39,10 +39,11 @@ CONFIG_NAMES = ["albert_config_%s.json" % name for name in (
     "small_google", "base_google", "large_google", "xlarge_google",
     "xxlarge_google")] + ["bert_config.json"]
 
+
 def trainable_shapes(config):
   with tf.Graph().as_default():
     ids = tf.placeholder(tf.int32, [1, 4])
-    model = heads.create_model(config, False, ids)
+    model = create_model(config, False, ids)
     model.masked_lm_logits(tf.constant([[1]]))
     model.sentence_order_logits()
     names = [v.op.name for v in tf.trainable_variables()]
@@ -62,7 +63,7 @@ def released_shapes(filename):
     ("albert_config_tiny_google.json", "albert_tiny_zh_google.vars.txt")])
 def test_tiny_has_exactly_the_variables_of_the_released_file(
     config_name, released):
-  config = modeling.AlbertConfig.from_json_file(
+  config = AlbertConfig.from_json_file(
       os.path.join(CONFIG_DIR, config_name))
   assert trainable_shapes(config) == released_shapes(released)
 
@@ -84,7 +85,7 @@ def test_variables_of_every_configuration_file(name):
   if reference.sharing(config) == "all":
     # Depth adds no variables, only nodes to the graph.
     config["num_hidden_layers"] = min(config["num_hidden_layers"], 3)
-  parsed = modeling.AlbertConfig.from_dict(config)
+  parsed = AlbertConfig.from_dict(config)
   assert parsed.layout == ("google" if "google" in name else "albert_zh")
   assert trainable_shapes(parsed) == reference.expected_variables(config)
 
@@ -107,7 +108,7 @@ def test_parameter_counts_of_google_models_with_30000_words(
     ("base", 12, 768, 12), ("large", 24, 1024, 16), ("xlarge", 24, 2048, 16),
     ("xxlarge", 12, 4096, 64)])
 def test_sizes_of_google_models(name, layers, hidden, heads_of_attention):
-  config = modeling.AlbertConfig.from_json_file(
+  config = AlbertConfig.from_json_file(
       os.path.join(CONFIG_DIR, "albert_config_%s_google.json" % name))
   assert (config.num_hidden_layers, config.hidden_size,
           config.num_attention_heads) == (layers, hidden, heads_of_attention)
@@ -177,8 +178,8 @@ def test_sizes_of_batch_and_sequence_may_be_unknown(name):
   arrays = [INPUT_IDS, INPUT_MASK, SEGMENT_IDS]
   with tf.Graph().as_default(), tf.Session() as sess:
     inputs = [tf.placeholder(tf.int32, [None, None]) for _ in arrays]
-    outputs = outputs_of(heads.create_model(
-        modeling.AlbertConfig.from_dict(config), False, *inputs))
+    outputs = outputs_of(create_model(
+        AlbertConfig.from_dict(config), False, *inputs))
     assert outputs["sequence_output"].shape.as_list() == [None, None, 24]
     initialize(sess, weights)
     actual = sess.run(outputs, dict(zip(inputs, arrays)))
@@ -297,42 +298,6 @@ def test_google_groups_follow_one_another():
       attention_bias=lambda name: 1 + 100 * number_after("/group_", name),
       ffn_bias=lambda name: 10 * number_after("/inner_group_", name)
   ) == [[12.0], [212.0]]
-
-
-
-
-@pytest.mark.parametrize("one_at_a_time", [False, True])
-def test_attention_has_the_gradients_of_automatic_differentiation(
-    one_at_a_time, monkeypatch):
-  if one_at_a_time:
-    monkeypatch.setattr(modeling, "LONG_SEQUENCE", SEQ)
-  rng = np.random.RandomState(5)
-  tensors = [tf.constant(rng.normal(size=[BATCH, 4, SEQ, 6]), tf.float32)
-             for _ in range(4)]
-  bias = tf.constant(modeling.MASK_BIAS * (1 - INPUT_MASK[:, None, None]),
-                     tf.float32)
-  rate, salt = 0.4, 3
-  with tf.Session() as sess:
-    tf.train.get_or_create_global_step()
-    model = create(albert_zh_config(attention_probs_dropout_prob=rate),
-                   is_training=True)
-
-    def plain(query, key, value, bias, example):
-      probs = tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias)
-      return tf.matmul(model.dropout(probs, rate, salt, example), value)
-
-    *inputs, weights = tensors
-    if one_at_a_time:
-      expected = tf.stack([plain(*[x[i] for x in inputs + [bias]], example=i)
-                           for i in range(BATCH)])
-    else:
-      expected = plain(*(inputs + [bias]), example=0)
-    actual = model._attention(*(inputs + [bias]), salt=salt)
-    sess.run(tf.global_variables_initializer())
-    actual, expected = sess.run([
-        [y] + tf.gradients(weights * y, inputs) for y in (actual, expected)])
-  for one, other in zip(actual, expected):
-    np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_no_dropout_outside_training():

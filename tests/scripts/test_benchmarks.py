@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
-from absl.testing import flagsaver
+from scripting import call_main
 
 from albert import errors
 from benchmarks import plot_curves
@@ -197,13 +197,11 @@ def test_the_script(tmp_path):
   assert output.read_bytes() == png
 
 
-@pytest.mark.parametrize("flags, message", [
-    ({"names": ["A", "B", "A"]}, "2 --runs .* different --names, not: A, B, A"),
-    ({"names": ["A", "A"]}, "2 --runs need as many different --names"),
-    ({"smoothing": 1.0}, "--smoothing 1.0: it must be at least 0"),
-    ({"runs": None}, "--runs is required")])
-def test_flags_that_do_not_fit(flags, message):
-  plot_curves.FLAGS.mark_as_parsed()
-  with flagsaver.flagsaver(**{"runs": ["a", "b"], "output": "x.png", **flags}):
-    with pytest.raises(errors.InputError, match=message):
-      plot_curves.main()
+@pytest.mark.parametrize("args, message", [
+    (["--names=A,B,A"], "2 --runs .* different --names, not: A, B, A"),
+    (["--names=A,A"], "2 --runs need as many different --names"),
+    (["--smoothing=1.0"], "--smoothing 1.0: it must be at least 0"),
+    (["--runs="], "--runs is required")])
+def test_flags_that_do_not_fit(args, message):
+  with pytest.raises(errors.InputError, match=message):
+    call_main(plot_curves, "--runs=a,b", "--output=x.png", *args)

@@ -109,7 +109,8 @@ def test_bad_input(model, tmp_path):
       str(tmp_path), "model.ckpt-7",
       {name: value.astype(np.float32) for name, value in weights.items()
        if not name.startswith("cls/predictions")})
-  with pytest.raises(InputError, match="model.ckpt-7 has no masked-LM weights"):
+  with pytest.raises(InputError,
+                     match="%s has no masked-LM weights" % tmp_path):
     MaskedPredictor(str(tmp_path))
 
 

@@ -59,6 +59,13 @@ def rows(folder, name="test_results.tsv"):
   return [line.split("\t") for line in lines]
 
 
+def predicted(folder):
+  """Returns the probabilities, or scores, of the test file, float [N, L]."""
+  header, *lines = rows(folder)
+  first = header[0] == "label"
+  return np.array([line[first:header.index("text_a")] for line in lines], float)
+
+
 def test_fine_tuning(fine_tuned):
   folder, log = fine_tuned
   assert "train: 64 examples; labels: 1 " in log
@@ -71,16 +78,19 @@ def test_fine_tuning(fine_tuned):
       "eval_loss", "eval_accuracy", "eval_f1", "eval_macro_f1", "eval_matthews",
       "loss", "global_step"}
   assert found["global_step"] == 8
-  assert len(rows(folder)) == 64
-  for row in rows(folder):
-    assert sum(map(float, row)) == pytest.approx(1, abs=1e-6)
+  probabilities = predicted(folder)
+  assert len(probabilities) == 64
+  np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
+  likeliest = [str(label) for label in probabilities.argmax(1)]
+  assert rows(folder) == [["label", "0", "1", "text_a", "text_b"]] + [
+      [label, *["%.8f" % p for p in row], *texts[:2]] for label, row, texts in
+      zip(likeliest, probabilities, rows(PAIRS, "test.txt"))]
   assert {path.name for path in (folder / "best").iterdir()} >= {
       "checkpoint", "config.json", "task.json", "vocab.txt", "eval_report.txt"}
   submission = [json.loads(line) for line in
                 (folder / "lcqmc_predict.json").read_text().splitlines()]
-  assert submission == [
-      {"id": i, "label": str(int(float(row[1]) > float(row[0])))}
-      for i, row in enumerate(rows(folder))]
+  assert submission == [{"id": i, "label": label}
+                        for i, label in enumerate(likeliest)]
 
 
 def test_results_are_those_of_the_predictions(work, fine_tuned):
@@ -91,7 +101,7 @@ def test_results_are_those_of_the_predictions(work, fine_tuned):
   shutil.copy(str(PAIRS / "dev.txt"), str(data / "test.txt"))
   shutil.copytree(str(folder / "best"), str(work / "copy"))
   succeed(*classify(work, "copy", "--do_predict", "--data_dir=%s" % data))
-  probabilities = np.array(rows(work / "copy"), float)
+  probabilities = predicted(work / "copy")
   labels = np.array([int(row[2]) for row in rows(PAIRS, "dev.txt")])
   found = results(folder / "best")
   assert found["eval_accuracy"] == pytest.approx(
@@ -124,20 +134,44 @@ def test_two_runs_of_a_seed_are_equal(work, fine_tuned):
   assert checkpoints.start_step(str(work / "again")) == 16
 
 
+def test_several_runs_differ_in_seed_and_rate_alone(work):
+  """In one folder, other settings than those of the runs there are errors."""
+  data = work / "same_pairs"
+  shutil.copytree(str(PAIRS), str(data))
+  args = classify(work, "several", "--do_train", "--do_eval",
+                  "--max_train_examples=16")
+  succeed(*args, "--num_seeds=2")
+  table = (work / "several" / "runs.tsv").read_text()
+  for flag, before in (
+      ("--weight_decay_rate=0.1", "0.01"), ("--poly_power=2.0", "1.0"),
+      ("--data_dir=%s" % data, "file://%s" % PAIRS),
+      ("--metric_for_best=f1", "None"), ("--optimizer=lamb", "adamw"),
+      ("--pad_to_max", "False"), ("--class_weights=balanced", "None"),
+      ("--max_train_examples=24", "16")):
+    name, _, value = flag[2:].partition("=")
+    fail("several has runs with --%s=%s, not %s: choose a different "
+         "--output_dir" % (name, before, value or True), *args, "--num_seeds=2",
+         flag)
+  assert (work / "several" / "runs.tsv").read_text() == table
+  # More seeds, and what changes no weights, may come later.
+  succeed(*args, "--num_seeds=3", "--log_steps=1", "--eval_batch_size=7")
+  later = (work / "several" / "runs.tsv").read_text()
+  assert later.splitlines()[:3] == table.splitlines()[:3]
+
+
 def test_padding_changes_no_prediction(work, fine_tuned):
   shutil.copytree(str(fine_tuned[0] / "best"), str(work / "padded"))
   succeed(*classify(work, "padded", "--do_predict", "--pad_to_max",
-                    "--predict_batch_size=7"))
-  np.testing.assert_allclose(
-      np.array(rows(work / "padded"), float),
-      np.array(rows(fine_tuned[0]), float), atol=1e-5)
+                    "--predict_batch_size=7", "--plain_results"))
+  np.testing.assert_allclose(np.array(rows(work / "padded"), float),
+                             predicted(fine_tuned[0]), atol=1e-5)
 
 
 def test_similarity_gives_the_probabilities_of_the_classifier(
     work, fine_tuned):
   folder, _ = fine_tuned
   pairs = [row[:2] for row in rows(PAIRS, "test.txt")]
-  expected = [float(row[1]) for row in rows(folder)]
+  expected = predicted(folder)[:, 1]
   assert np.ptp(expected) > 1e-4  # or any order would do
   similarity = BertSim(str(folder / "best"), batch_size=5)
   np.testing.assert_allclose(similarity.predict_sentences(pairs), expected,
@@ -176,15 +210,16 @@ def test_numbers_in_place_of_labels(work):
   found = results(work / "rated")
   assert set(found) == {"eval_loss", "eval_pearson", "eval_spearman",
                         "eval_mse", "loss", "global_step"}
-  predicted = np.array(rows(work / "rated"), float)[:, 0]
+  assert rows(work / "rated")[0] == ["score", "text_a", "text_b"]
+  scores = predicted(work / "rated")[:, 0]
   truth = np.arange(64) % 5 + 0.5
   assert found["eval_pearson"] == pytest.approx(
-      np.corrcoef(predicted, truth)[0, 1], abs=1e-4)
+      np.corrcoef(scores, truth)[0, 1], abs=1e-4)
   assert found["eval_loss"] == pytest.approx(
-      ((predicted - truth)**2).mean(), rel=1e-4)
+      ((scores - truth)**2).mean(), rel=1e-4)
   assert found["eval_pearson"] > 0.7
   assert rows(work / "rated", "STS-B.tsv") == [["index", "prediction"]] + [
-      [str(i), "%.3f" % number] for i, number in enumerate(predicted)]
+      [str(i), "%.3f" % number] for i, number in enumerate(scores)]
   succeed(*classify(
       work, "own_numbers", "--task_name=tsv", "--data_dir=%s" % data,
       "--text_a_field=sentence1", "--text_b_field=sentence2", "--regression",
@@ -204,15 +239,16 @@ def test_class_weights(work):
         for i, label in enumerate(labels)))
   _, log = succeed(*classify(
       work, "weighted", "--task_name=tsv", "--data_dir=%s" % data,
-      "--pad_to_max", "--train_batch_size=1", "--learning_rate=0", "--do_train",
+      "--pad_to_max", "--train_batch_size=1", "--learning_rate=1e-9",
+      "--do_train",
       "--do_eval", "--do_predict", "--log_steps=1",
       "--class_weights=balanced"))
   assert "weights of the labels: 0 0.6667, 1 2" in log
   losses = np.array(re.findall(
-      r"\| loss ([\d.]+) .* example_loss ([\d.]+) ", log), float)
+      r"1: loss ([\d.]+) .* example_loss ([\d.]+) ", log), float)
   np.testing.assert_allclose(np.sort(losses[:, 0] / losses[:, 1]),
                              [2 / 3] * 24 + [2] * 8, rtol=0.01)
-  probabilities = np.array(rows(work / "weighted"), float)
+  probabilities = predicted(work / "weighted")
   assert results(work / "weighted" / "best")["eval_loss"] == pytest.approx(
       -np.log(probabilities[np.arange(32), labels]).mean(), rel=1e-4)
 
@@ -233,13 +269,15 @@ def test_files_beside_the_checkpoint(work, fine_tuned):
   other = work / "other_vocab.txt"
   other.write_bytes((ROOT / "albert_config" / "vocab.txt").read_bytes().replace(
       b"[unused7]", b"[unused0]"))
-  _, log = succeed(*args, "--output_dir=%s" % (work / "contradicted"),
-                   "--bert_config_file=%s" % (work / "dry.json"),
-                   "--vocab_file=%s" % other)
+  args += ["--output_dir=%s" % (work / "contradicted")]
+  _, log = succeed(*args, "--bert_config_file=%s" % (work / "dry.json"))
   assert "attention_probs_dropout_prob 0.0, not 0.1" in log
   assert ("without --do_train, there is no effect of --num_train_epochs, "
           "--max_train_examples\n") in log
-  assert "other_vocab.txt differs from " in log
+  fail("other_vocab.txt is not the vocabulary that the model was made with, "
+       ".*best/vocab.txt", *args, "--vocab_file=%s" % other)
+  fail("--do_lower_case is False, but the model next to .*best was made with "
+       "True", *args, "--nodo_lower_case")
 
 
 def test_other_labels_than_the_checkpoint_knows(work, fine_tuned):
@@ -255,7 +293,7 @@ def test_other_labels_than_the_checkpoint_knows(work, fine_tuned):
       "--init_checkpoint=%s" % (fine_tuned[0] / "best"))
   _, log = succeed(*args, "--do_train", "--labels=0,1,2,3", "--do_eval")
   assert "knows the labels 0, 1, not 0, 1, 2, 3" in log
-  assert "of a different shape, newly initialised: output_weights" in log
+  assert "; of a different shape: output_weights" in log
   assert "dev has no example of 1 label(s): 3" in log
   args += ["--do_eval", "--output_dir=%s" % (work / "unread")]
   fail("knows the labels 0, 1, not 0, 1, 2$", *args, "--labels=0,1,2")
@@ -273,8 +311,8 @@ def test_labels_come_from_the_fine_tuned_model(work, fine_tuned):
                   "--data_dir=%s" % data, "--init_checkpoint=%s" % (
                       fine_tuned[0] / "best"))
   succeed(*args)
-  np.testing.assert_allclose(np.array(rows(work / "from_task"), float),
-                             np.array(rows(fine_tuned[0]), float), atol=1e-5)
+  np.testing.assert_allclose(predicted(work / "from_task"),
+                             predicted(fine_tuned[0]), atol=1e-5)
   submission = (work / "from_task" / "tsv_predict.json").read_text()
   assert submission == (fine_tuned[0] / "lcqmc_predict.json").read_text()
 
@@ -319,7 +357,7 @@ def test_a_folder_fine_tuned_by_older_scripts(work):
                   "--init_checkpoint=%s" % (work / "older" / "model.ckpt"))
   succeed(*args)
   assert 0 < results(work / "from_older")["eval_loss"]
-  assert len(rows(work / "from_older")) == 64
+  assert len(predicted(work / "from_older")) == 64
   fail(r"does not fit the configuration: output_weights "
        r"\(checkpoint \[2, 16\], model \[15, 16\]\)", *args,
        "--task_name=tnews", "--data_dir=%s" % tnews(work),
@@ -437,7 +475,7 @@ def test_bad_input(work):
          "--early_stop_evals", "--early_stop_evals=2")
   (work / "other_size.json").write_text(json.dumps(
       dict(scripting.SIZES, vocab_size=30000)))
-  expect("vocabulary has 21128 entries, but .* vocab_size 30000",
+  expect("vocab.txt has 21128 entries, but .* vocab_size 30000",
          "--bert_config_file=%s" % (work / "other_size.json"))
   fail("has no checkpoint: train first", *classify(work, "bad", "--do_predict"))
   fail("no checkpoint at", "similarity.py", "--model_dir=%s" % bad, "a", "b")

@@ -1,14 +1,16 @@
 """run_ner.py: training, and what is made of a trained model."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 import scripting
 import tensorflow.compat.v1 as tf
-from scripting import VOCAB, fail, results, succeed
+from scripting import ROOT, VOCAB, fail, results, succeed
 
 import tokenization
+from albert import errors
 from albert.files import checkpoints
 from albert.heads import crf
 from albert.predict import tagger
@@ -104,6 +106,41 @@ def test_the_warm_model_finds_the_same(trained):
 
 
 @pytest.mark.slow
+def test_onnx_runtime_finds_the_same(trained, tmp_path):
+  pytest.importorskip("onnxruntime")
+  pytest.importorskip("tf2onnx")
+  folder, _ = trained
+  best = folder / "out" / "best"
+  succeed("export_model.py", "--onnx", "--init_checkpoint=%s" % best,
+          "--output_dir=%s" % (tmp_path / "onnx"))
+  models = {engine: tagger.EntityTagger(str(path), batch_size=5, engine=engine)
+            for engine, path in (("tensorflow", best),
+                                 ("onnx", tmp_path / "onnx"))}
+  texts = [row["text"] for row in rows_of(folder / "test.json")]
+  # Of several windows, without a token, with what is no character's own token.
+  texts += ["".join(texts[:9]), "", " ", "第3d厅 OK", "\U0001f600" + texts[3]]
+  found = {engine: model.predict(texts) for engine, model in models.items()}
+  assert found["onnx"] == found["tensorflow"]
+  assert sum(map(len, found["onnx"])) > 100
+  (tmp_path / "program.py").write_text("""
+import sys
+sys.modules["tensorflow"] = None  # an import of it fails
+sys.path.insert(0, %r)
+from albert.predict.tagger import EntityTagger
+print([tuple(x) for x in EntityTagger(sys.argv[1], engine="onnx").predict([
+    sys.argv[2]])[0]])
+""" % str(ROOT))
+  out, _ = succeed(tmp_path / "program.py", tmp_path / "onnx", texts[0],
+                   python=sys.executable)
+  assert out.strip() == str([tuple(entity) for entity in found["onnx"][0]])
+  with pytest.raises(errors.InputError, match="has no config.json: give a fol"):
+    tagger.EntityTagger(str(tmp_path), engine="onnx")
+  (tmp_path / "onnx" / "label_tokens.onnx").unlink()
+  with pytest.raises(errors.InputError, match="has no model that finds entit"):
+    tagger.EntityTagger(str(tmp_path / "onnx"), engine="onnx")
+
+
+@pytest.mark.slow
 def test_a_model_that_goes_on_elsewhere(trained, tmp_path):
   """--do_eval alone takes labels, CRF and characters from the model."""
   folder, _ = trained
@@ -125,7 +162,7 @@ def test_a_model_that_goes_on_elsewhere(trained, tmp_path):
   for name in ("config.json", "vocab.txt"):
     (tmp_path / name).write_bytes(
         (folder / "out" / "best" / name).read_bytes())
-  fail("model.ckpt-1 has no model that finds entities: train one", *run_ner(
+  fail("%s has no model that finds entities: train one" % tmp_path, *run_ner(
       tmp_path, tmp_path / "out2", "--do_eval", "--task_name=file",
       "--init_checkpoint=%s" % tmp_path))
   fail("has no model that finds entities: fine-tune one", "run_ner.py",
@@ -212,5 +249,5 @@ def test_conversion_to_transformers_and_back(trained, tmp_path):
     np.testing.assert_array_equal(
         back[name], value * 0 if "pooler" in name else value, err_msg=name)
   task = json.loads((tmp_path / "back" / "task.json").read_text())
-  assert task["label_tokens"] and not task["crf"]
+  assert task["head"] == "token_labels" and not task["crf"]
   assert tagger.EntityTagger(str(tmp_path / "back")).predict(["甲"])

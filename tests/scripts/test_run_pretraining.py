@@ -3,17 +3,20 @@
 import json
 import logging
 import math
+import re
+import signal
+import subprocess
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from absl import flags
-from absl.testing import flagsaver
+from scripting import call_main, command, fail, succeed
 
 import run_pretraining
 from albert import errors
 from albert.files import checkpoints, outputs, records
-from albert.train import training
+from albert.train import hooks
+from albert.train.settings import BatchSettings
 
 pytestmark = pytest.mark.slow
 
@@ -46,14 +49,12 @@ def work(tmp_path_factory):
 
 
 def pretrain(work, output_dir, *args):
-  with flagsaver.flagsaver():
-    flags.FLAGS([
-        "run_pretraining.py", "--bert_config_file=%s/config.json" % work,
-        "--input_file=%s/train-*.tfrecord" % work,
-        "--output_dir=%s" % output_dir, "--max_seq_length=16",
-        "--max_predictions_per_seq=4", "--train_batch_size=4",
-        "--eval_batch_size=4", "--log_steps=1", "--num_warmup_steps=1", *args])
-    run_pretraining.main()
+  call_main(
+      run_pretraining, "--bert_config_file=%s/config.json" % work,
+      "--input_file=%s/train-*.tfrecord" % work, "--output_dir=%s" % output_dir,
+      "--max_seq_length=16", "--max_predictions_per_seq=4",
+      "--train_batch_size=4", "--eval_batch_size=4", "--log_steps=1",
+      "--num_warmup_steps=1", *args)
 
 
 def steps_evaluated(folder):
@@ -124,7 +125,7 @@ def test_a_damaged_file_is_named_when_it_is_met(work, capfd):
 
 @pytest.mark.parametrize("args, message", [
     (["--do_train", "--bert_config_file="],
-     "--bert_config_file is required: .* next to --init_checkpoint"),
+     "--bert_config_file is required: a model from scratch needs it"),
     (["--do_train", "--early_stop_evals=2"],
      "without --do_train and --eval_input_file, .* --early_stop_evals"),
     (["--do_eval", "--export_dir=x"], "without --do_train, .* --export_dir"),
@@ -151,11 +152,174 @@ def test_flags_that_do_nothing_are_warned_of(work, caplog, monkeypatch):
 
 
 def test_the_default_rate_is_that_of_the_default_batch():
-  defaults = {name: flags.FLAGS[name].default for name in (
-      "train_batch_size", "learning_rate", "optimizer")}
-  rate = 0.00176 * math.sqrt(defaults["train_batch_size"] / 4096)
-  assert defaults["learning_rate"] == pytest.approx(rate, rel=0.01)
-  assert defaults["optimizer"] == "lamb"
+  rate = 0.00176 * math.sqrt(BatchSettings().train_batch_size / 4096)
+  assert run_pretraining.DEFAULTS["learning_rate"][0] == pytest.approx(
+      rate, rel=0.01)
+  assert run_pretraining.DEFAULTS["optimizer"] == "lamb"
+
+
+@pytest.fixture(scope="module")
+def growing(work):
+  """A folder with one record many times, and models of up to three layers.
+
+  So each batch is the same one, in whatever order records are read.
+  """
+  folder = work / "growing"
+  folder.mkdir()
+  write_records(folder / "one.tfrecord", 1)
+  record, = tf.python_io.tf_record_iterator(str(folder / "one.tfrecord"))
+  for name in ("train", "heldout"):
+    records.write_records(str(folder / (name + ".tfrecord")), [record] * 8)
+  for layers in (1, 2, 3):
+    for name, rate in (("%d.json", 0.0), ("dropout_%d.json", 0.1)):
+      (folder / (name % layers)).write_text(json.dumps(dict(
+          SIZES, num_hidden_layers=layers, initializer_range=0.4,
+          hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)))
+  return folder
+
+
+def grow(growing, output_dir, *args):
+  return ["--do_train", "--output_dir=%s" % (growing / output_dir),
+          "--bert_config_file=%s/3.json" % growing,
+          "--input_file=%s/train.tfrecord" % growing,
+          "--eval_input_file=%s/heldout.tfrecord" % growing,
+          "--max_seq_length=16", "--max_predictions_per_seq=4",
+          "--train_batch_size=4", "--eval_batch_size=4", "--log_steps=1",
+          "--num_warmup_steps=0", "--optimizer=adamw", "--learning_rate=0.01",
+          "--num_train_steps=9", "--grow_layers=1:3,2:6",
+          "--save_checkpoints_steps=2", "--keep_checkpoint_max=20", *args]
+
+
+def losses(log):
+  """Returns the loss of each step that a log has: dict, step -> float."""
+  return {int(step): float(loss) for step, loss in re.findall(
+      r"step (\d+)/\d+ \| last 1: loss ([\d.]+) ", log)}
+
+
+@pytest.fixture(scope="module")
+def grown(growing):
+  """The losses of a run that was not interrupted."""
+  _, log = succeed("run_pretraining.py", *grow(growing, "grown"))
+  found = losses(log)
+  assert sorted(found) == list(range(1, 10))
+  return found
+
+
+def test_a_deeper_model_begins_with_the_weights_of_the_shallower(
+    growing, grown):
+  def loss(step, layers):
+    """Of all layers at once, for the weights of a step."""
+    folder = growing / ("evaluated_%d_%d" % (step, layers))
+    call_main(
+        run_pretraining, "--do_eval", "--output_dir=%s" % folder,
+        "--init_checkpoint=%s/grown/model.ckpt-%d" % (growing, step),
+        "--bert_config_file=%s/%d.json" % (growing, layers),
+        "--input_file=%s/heldout.tfrecord" % growing, "--max_seq_length=16",
+        "--max_predictions_per_seq=4")
+    return outputs.read_results(str(folder / "eval_results.txt"))["loss"]
+
+  for step, layers in ((2, 1), (3, 2), (5, 2), (6, 3), (8, 3)):
+    assert grown[step + 1] == pytest.approx(loss(step, layers), abs=2e-4)
+  for step, layers in ((3, 1), (3, 3), (6, 2)):
+    assert abs(grown[step + 1] - loss(step, layers)) > 0.01
+  # Each checkpoint was evaluated as deep as it was trained.
+  rows = (growing / "grown" / "eval_history.tsv").read_text().splitlines()
+  history = {int(row.split("\t")[0]): float(row.split("\t")[
+      rows[0].split("\t").index("loss")]) for row in rows[1:]}
+  assert sorted(history) == [2, 3, 5, 6, 8, 9]
+  for step, layers in ((2, 1), (3, 1), (5, 2), (6, 2), (8, 3), (9, 3)):
+    assert history[step] == pytest.approx(loss(step, layers), rel=1e-5)
+
+
+def kill_at(step, *args):
+  """Kills a training when it logs a step."""
+  process = subprocess.Popen(command("run_pretraining.py", *args),
+                             stderr=subprocess.PIPE)
+  for line in process.stderr:
+    assert not line.startswith(b"ERROR"), line
+    if b"step %d/" % step in line:
+      break
+  process.send_signal(signal.SIGKILL)
+  process.wait()
+
+
+def test_the_best_is_never_of_a_shallower_model(growing):
+  """Not where it has the least loss, nor after kills."""
+  folder = growing / "best_of"
+  # It gets worse from the first step on.
+  args = grow(growing, "best_of", "--learning_rate=0.5",
+              "--save_checkpoints_steps=1", "--grow_layers=1:4")
+  for step in (2, 4):
+    kill_at(step, *args)
+    assert (folder / "eval_history.tsv").exists()
+    assert not (folder / "best").exists()
+  kill_at(6, *args)
+  succeed("run_pretraining.py", *args)
+  rows = (folder / "eval_history.tsv").read_text().splitlines()
+  column = rows[0].split("\t").index("masked_lm_loss")
+  history = {int(row.split("\t")[0]): float(row.split("\t")[column])
+             for row in rows[1:]}
+  assert min(history, key=history.get) <= 4
+  deep = {step: loss for step, loss in history.items() if step > 4}
+  best = outputs.read_results(str(folder / "best" / "eval_results.txt"))
+  assert best["global_step"] == min(deep, key=deep.get)
+  assert checkpoints.step_of(checkpoints.latest_checkpoint(
+      str(folder / "best"))) == best["global_step"]
+
+
+def test_a_killed_run_goes_on_in_the_middle_of_a_stage(growing):
+  def args(name):
+    return grow(growing, name, "--save_checkpoints_steps=1",
+                "--bert_config_file=%s/dropout_3.json" % growing,
+                "--eval_input_file=")
+
+  _, log = succeed("run_pretraining.py", *args("whole"))
+  expected = losses(log)
+  kill_at(5, *args("killed"))
+  _, log = succeed("run_pretraining.py", *args("killed"))
+  start = int(re.search(r"resuming from step (\d+)", log).group(1))
+  assert 3 < start < 6
+  found = losses(log)
+  assert sorted(found) == list(range(start + 1, 10))
+  assert found == pytest.approx({step: expected[step] for step in found},
+                                abs=2e-4)
+
+
+@pytest.mark.parametrize("value", [
+    "1", "1:", ":4", "one:4", "1:4,", "1:4;2:6", "1:-4", "1.5:4", "1:4:6"])
+def test_growth_that_cannot_be_read(growing, value):
+  with pytest.raises(errors.InputError, match=(
+      "^--grow_layers=%s: write LAYERS:STEP,LAYERS:STEP, such as "
+      "1:4000,2:8000$" % re.escape(value))):
+    call_main(run_pretraining, *grow(growing, "none",
+                                     "--grow_layers=" + value))
+  assert not (growing / "none").exists()
+
+
+@pytest.mark.parametrize("value", [
+    "0:4", "2:4,1:6", "1:4,1:6", "1:4,2:4", "1:6,2:4", "3:4", "1:9", "1:0"])
+def test_growth_that_does_not_grow(growing, value):
+  with pytest.raises(errors.InputError, match=(
+      "^--grow_layers=%s: layers and steps must grow, up to 3 layers and step "
+      "9$" % value)):
+    call_main(run_pretraining, *grow(growing, "none",
+                                     "--grow_layers=" + value))
+  assert not (growing / "none").exists()
+
+
+def test_growth_is_refused_in_one_line(growing):
+  fail("ERROR: --grow_layers=deep: write LAYERS:STEP", "run_pretraining.py",
+       *grow(growing, "none", "--grow_layers=deep"))
+  for changes in ({"parameter_sharing": "none"},
+                  {"parameter_sharing": "attention"},
+                  {"num_hidden_groups": 2}):
+    (growing / "unshared.json").write_text(json.dumps(dict(
+        SIZES, num_hidden_layers=3, **changes)))
+    fail("ERROR: --grow_layers: the layers of this configuration do not share "
+         "their parameters", "run_pretraining.py",
+         *grow(growing, "none",
+               "--bert_config_file=%s/unshared.json" % growing))
+  assert not (growing / "none").exists()
 
 
 def test_training_leaves_a_tpu_only_to_evaluate(work, monkeypatch):
@@ -178,7 +342,7 @@ def test_training_leaves_a_tpu_only_to_evaluate(work, monkeypatch):
   monkeypatch.setattr(estimator, "evaluate", evaluate)
   args = ["--do_train", "--use_tpu", "--num_tpu_cores=1",
           "--num_train_steps=5", "--save_checkpoints_steps=3"]
-  progress = [training.ProgressHook]
+  progress = [hooks.ProgressHook]
   pretrain(work, work / "tpu", *args)
   assert calls == [("train", 5, progress)]
   del calls[:]

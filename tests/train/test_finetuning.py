@@ -1,22 +1,18 @@
 """What all fine-tuning scripts share, without a model."""
 
-import json
-import logging
-import types
 import weakref
 
 import numpy as np
 import pytest
-import reference_albert as reference
-import scripting
 import tensorflow.compat.v1 as tf
-from absl import flags
+from given_settings import make_settings
+from small_models import albert_zh_config
 
 from albert.errors import InputError
-from albert.files import checkpoints
-from albert.predict import predictor
-from albert.train import distribution, estimators, finetuning, training
-from modeling import AlbertConfig
+from albert.heads import base
+from albert.model.config import AlbertConfig
+from albert.model_folder import ModelFolder
+from albert.train import distribution, finetuning, loop, step
 
 pytestmark = pytest.mark.slow
 
@@ -57,31 +53,30 @@ def start(tmp_path, monkeypatch):
   def start(rank=0, size=1, examples=LENGTHS, make=make_features, **changes):
     estimator = Estimator(tmp_path / ("rank-%d" % rank))
     tf.io.gfile.makedirs(estimator.model_dir)
-    monkeypatch.setattr(estimators, "create_estimator", lambda *_: estimator)
-    monkeypatch.setattr(estimators, "model_fn_builder", lambda *_: None)
+    monkeypatch.setattr(loop, "create_estimator", lambda *_: estimator)
+    monkeypatch.setattr(step, "model_fn_builder", lambda *_: None)
     read = []
 
-    def train(estimator, options, input_fn_at, num_train_steps, evaluator):
+    def train(settings, workers, stages, input_fn_at, evaluator):
+      (_, num_train_steps), = stages
       batch = tf.data.make_one_shot_iterator(
           input_fn_at(0)({"batch_size": 1})).get_next()
       with tf.Session() as session:
         for _ in range(num_train_steps):
           read.append(session.run(batch)["input_ids"].ravel()[0])
 
-    monkeypatch.setattr(training, "train_and_evaluate", train)
-    options = types.SimpleNamespace(**dict(dict(
-        do_train=False, do_eval=False, do_predict=False, use_tpu=False,
-        pad_to_max=False, train_batch_size=1, eval_batch_size=8,
-        num_train_epochs=1, warmup_proportion=0, random_seed=1, num_seeds=None,
-        seeds=None, learning_rates=None, adversarial=None,
-        max_seq_length=24), **changes))
-    name = "train" if options.do_train else "dev"
+    monkeypatch.setattr(loop, "train_and_evaluate", train)
+    settings = make_settings(**dict(dict(
+        output_dir=str(tmp_path / "output"), train_batch_size=1,
+        eval_batch_size=8, num_train_epochs=1, warmup_proportion=0,
+        random_seed=1, max_seq_length=24), **changes))
+    name = "train" if settings.run.do_train else "dev"
     splits = {name: finetuning.Split(list(examples), make)}
     runner = finetuning.Runner(
-        options, distribution.Workers(rank, size, 0, list), None, None,
-        finetuning.SPECS, splits)
-    if options.do_train:
-      runner.run(None, None, (), None)
+        settings, distribution.Workers(rank, size, 0, list), ModelFolder(
+            AlbertConfig(**albert_zh_config()), None), base.Head(), [], splits)
+    if settings.run.do_train:
+      runner.run(None, None, None)
       assert not splits  # nothing of the training set is kept
     return runner, estimator, read
   return start
@@ -165,62 +160,3 @@ def test_less_than_a_batch(start):
   with pytest.raises(InputError, match="5 training examples are less than one "
                      "batch of 8"):
     start(do_train=True, examples=range(5), train_batch_size=4, size=2)
-
-
-@pytest.fixture
-def folder(tmp_path):
-  """A fine-tuned folder, of a model whose texts keep their case."""
-  config = dict(scripting.SIZES, vocab_size=6)
-  weights = {name: value.astype(np.float32) for name, value in
-             reference.random_weights(dict(
-                 AlbertConfig(**config).to_dict())).items()}
-  weights["output_weights"] = np.zeros([2, 16], np.float32)
-  checkpoints.write_checkpoint(str(tmp_path), "model.ckpt-3", weights)
-  (tmp_path / "config.json").write_text(json.dumps(config))
-  (tmp_path / "task.json").write_text(json.dumps(
-      {"labels": ["0", "1"], "do_lower_case": False}))
-  (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na")
-  return tmp_path
-
-
-def options(*args):
-  values = flags.FlagValues()
-  for name in ("bert_config_file", "vocab_file", "spm_model_file"):
-    flags.DEFINE_string(name, None, "", flag_values=values)
-  flags.DEFINE_bool("do_lower_case", True, "", flag_values=values)
-  values(["script", *args])
-  return values
-
-
-def test_case_is_that_of_the_fine_tuned_model(folder, caplog):
-  url = "file://%s" % folder
-  for given in (None, options()):
-    model = predictor.load_folder(url, given)
-    assert model.tokenizer.tokenize("a A") == ["a", "[UNK]"]
-    assert model.checkpoint == url + "/model.ckpt-3"
-    assert model.files == {name: "%s/%s" % (url, name) for name in (
-        "config.json", "task.json", "vocab.txt")}
-  assert not caplog.text
-  with caplog.at_level(logging.WARNING, "absl"):
-    model = predictor.load_folder(url, options("--do_lower_case"))
-  assert model.tokenizer.tokenize("a A") == ["a", "a"]
-  assert "--do_lower_case is True, but %s/task.json says False" % url in (
-      caplog.text)
-  (folder / "task.json").unlink()
-  assert predictor.load_folder(url).tokenizer.tokenize("A") == ["a"]
-
-
-def test_a_tokenizer_that_was_given_wins(folder):
-  path = folder / "other"
-  path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nb")
-  model = predictor.load_folder(str(folder), options("--vocab_file=%s" % path))
-  assert model.files["vocab.txt"] == str(path)
-  assert model.tokenizer.tokenize("a b") == ["[UNK]", "b"]
-  files = predictor.find_files(str(folder), options("--spm_model_file=other"))
-  assert "vocab.txt" not in files and files["spm.model"] == "other"
-
-
-def test_what_a_folder_lacks(folder):
-  (folder / "config.json").unlink()
-  with pytest.raises(InputError, match="--bert_config_file is required"):
-    predictor.load_folder(str(folder))

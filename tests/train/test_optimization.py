@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from given_settings import make_settings
+from small_models import albert_zh_config
 
 import lamb_optimizer
 import optimization
+from albert.heads import base
+from albert.model.config import AlbertConfig
+from albert.train.distribution import Workers
+from albert.train.settings import Schedule
+from albert.train.step import model_fn_builder
 
 OPTIMIZERS = {"adamw": optimization.AdamW, "lamb": lamb_optimizer.LAMB}
 
@@ -104,6 +111,53 @@ def linear_loss(variables, steps, global_step):
   return tf.add_n(terms)
 
 
+def apply_linear_loss(optimizer, variables, steps, global_step):
+  """Returns the op of a step without clipping."""
+  ordered = list(variables.values())
+  gradients = tf.gradients(linear_loss(variables, steps, global_step), ordered)
+  assert sum(isinstance(g, tf.IndexedSlices) for g in gradients) == 1
+  return optimizer.apply_gradients(list(zip(gradients, ordered)), global_step)
+
+
+class GivenLoss(base.Head):
+  """A head whose loss is none of the model's.
+
+  Args:
+    loss_fn: function of a slice of the features that returns a float scalar.
+    total: float, what the loss is divided by.
+  """
+
+  def __init__(self, loss_fn, total=1.0):
+    self._loss_fn = loss_fn
+    self._total = total
+
+  def apply(self, model, features):
+    return base.HeadOutput({}, {"loss": self._loss_fn(features)})
+
+  def totals(self, features):
+    return {"loss": tf.constant(self._total)}
+
+
+def training_step(head, schedule, input_ids=IDS, reduce_mean=list,
+                  **changes):
+  """Returns the step that is made of a head: (train_op, loss)."""
+  ids = tf.constant(input_ids)
+  spec = model_fn_builder(
+      AlbertConfig(**albert_zh_config()), head, make_settings(**changes),
+      schedule, Workers(0, 1, 0, reduce_mean))(
+          {"input_ids": ids, "input_mask": tf.ones_like(ids),
+           "segment_ids": tf.zeros_like(ids)}, None,
+          tf.estimator.ModeKeys.TRAIN, {})
+  return spec.train_op, spec.loss
+
+
+def first_moments(session):
+  """Returns the slots that have a tenth of the first gradient, by variable."""
+  return session.run({v.op.name[:-len("/adam_m")]: v
+                      for v in tf.global_variables()
+                      if v.op.name.endswith("/adam_m")})
+
+
 def schedule(global_step):
   return optimization.create_learning_rate(INIT_LR, NUM_STEPS, WARMUP,
                                            global_step)
@@ -141,12 +195,7 @@ def test_five_steps_without_clipping(name):
     variables = make_variables()
     optimizer = OPTIMIZERS[name](schedule(global_step))
     assert isinstance(optimizer, tf.train.Optimizer)
-    ordered = list(variables.values())
-    gradients = tf.gradients(linear_loss(variables, steps, global_step),
-                             ordered)
-    assert sum(isinstance(g, tf.IndexedSlices) for g in gradients) == 1
-    train_op = optimizer.apply_gradients(list(zip(gradients, ordered)),
-                                         global_step)
+    train_op = apply_linear_loss(optimizer, variables, steps, global_step)
     sess.run(tf.global_variables_initializer())
     assert_follows(sess, train_op, variables,
                    numpy_steps(steps, use_trust_ratio=name == "lamb"))
@@ -163,9 +212,9 @@ def test_five_steps_with_clipping(name):
   with tf.Graph().as_default(), tf.Session() as sess:
     global_step = tf.train.get_or_create_global_step()
     variables = make_variables()
-    train_op, _, _ = optimization.create_train_op(
-        lambda _: (linear_loss(variables, steps, global_step), []),
-        OPTIMIZERS[name](schedule(global_step)), clip_norm=1.0)
+    train_op, _ = training_step(
+        GivenLoss(lambda _: linear_loss(variables, steps, global_step)),
+        Schedule(NUM_STEPS, WARMUP), optimizer=name, learning_rate=INIT_LR)
     sess.run(tf.global_variables_initializer())
     assert_follows(sess, train_op, variables,
                    numpy_steps(steps, name == "lamb", clip_norm=1.0))
@@ -175,52 +224,56 @@ def test_five_steps_with_clipping(name):
 def test_clipping_counts_a_word_that_is_looked_up_twice_as_one_row():
   """Two equal gradients of 3 in one row have a norm of 6, not sqrt(18)."""
   with tf.Graph().as_default(), tf.Session() as sess:
-    tf.train.get_or_create_global_step()
     table = tf.get_variable("table", [2, 1], initializer=tf.zeros_initializer())
-    train_op, _, _ = optimization.create_train_op(
-        lambda _: (3.0 * tf.reduce_sum(tf.nn.embedding_lookup(table, [0, 0])),
-                   []),
-        tf.train.GradientDescentOptimizer(1.0), clip_norm=2.0)
+    train_op, _ = training_step(
+        GivenLoss(lambda _: 3.0 * tf.reduce_sum(
+            tf.nn.embedding_lookup(table, [0, 0]))), Schedule(10))
     sess.run(tf.global_variables_initializer())
     sess.run(train_op)
-    np.testing.assert_allclose(sess.run(table), [[-2.0], [0.0]], rtol=1e-6)
+    np.testing.assert_allclose(first_moments(sess)["table"], [[0.1], [0.0]],
+                               rtol=1e-6)
 
 
-@pytest.mark.parametrize("clip_norm,expected", [
-    (10.0, [[-3.0, -4.0]]), (1.0, [[-0.6, -0.8]])])
-def test_loss_before_the_step_and_one_step_forward(clip_norm, expected):
+@pytest.mark.parametrize("scale,expected", [
+    (0.1, [[0.3, 0.4]]), (1.0, [[0.6, 0.8]])])
+def test_loss_before_the_step_and_one_step_forward(scale, expected):
   with tf.Graph().as_default(), tf.Session() as sess:
     global_step = tf.train.get_or_create_global_step()
     kernel = tf.get_variable("kernel", initializer=[[0.0, 0.0]])
     unused = tf.get_variable("unused", initializer=[7.0])
-    train_op, loss, _ = optimization.create_train_op(
-        lambda _: (tf.reduce_sum(kernel * [[3.0, 4.0]]) + 5.0, []),
-        tf.train.GradientDescentOptimizer(1.0), clip_norm=clip_norm)
+    train_op, loss = training_step(
+        GivenLoss(lambda _: (
+            scale * tf.reduce_sum(kernel * [[3.0, 4.0]]) + 5.0)), Schedule(10))
     assert loss.shape.as_list() == []
     sess.run(tf.global_variables_initializer())
     assert sess.run(loss) == 5.0
     assert sess.run(global_step) == 0
     sess.run(train_op)
     assert sess.run(global_step) == 1
-    np.testing.assert_allclose(sess.run(kernel), expected, rtol=1e-6)
+    moments = first_moments(sess)
+    assert set(moments) == {"kernel"}
+    np.testing.assert_allclose(10 * moments["kernel"], expected, rtol=1e-6)
+    assert np.all(sess.run(kernel) < 0)
     assert sess.run(unused) == [7.0]
 
 
-@pytest.mark.parametrize("ids", [[[0, 2, 2, 1]], [[0, 2], [2, 1]]])
+@pytest.mark.parametrize("num_slices", [1, 2])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
-def test_adversarial_gradients(epsilon, ids):
+def test_adversarial_gradients(epsilon, num_slices):
   """The loss is the sum of (w e)^3 / 3 over the words that are looked up.
 
-  What stands for the other replicas adds 1 to all that is reduced.
+  What stands for the other replicas adds 1 to all that is reduced, as to what
+  the loss is divided by.
   """
   rng = np.random.RandomState(0)
   table, weights = rng.normal(size=[4, 2]), rng.normal(size=[2])
+  ids = [[0], [2], [2], [1]]
 
-  def loss_fn(number):
+  def loss_fn(features):
     x = tf.gather(tf.get_variable("a/word_embeddings", initializer=tf.constant(
-        table, tf.float32)), tf.gather(ids, number))
+        table, tf.float32)), features["input_ids"])
     w = tf.get_variable("w", initializer=tf.constant(weights, tf.float32))
-    return tf.reduce_sum((tf.reduce_sum(x * w, -1))**3) / 3.0, []
+    return tf.reduce_sum((tf.reduce_sum(x * w, -1))**3) / 3.0
 
   def numpy_gradients(table):
     table_gradient, weights_gradient = np.zeros([4, 2]), np.zeros([2])
@@ -234,19 +287,23 @@ def test_adversarial_gradients(epsilon, ids):
   moved = numpy_gradients(
       table + epsilon * clean[0] / np.sqrt((clean[0]**2).sum()))
   with tf.Graph().as_default(), tf.Session() as sess:
-    train_op, loss, _ = optimization.create_train_op(
-        loss_fn, tf.train.GradientDescentOptimizer(1.0), clip_norm=1000.0,
-        reduce_mean=lambda tensors: [x + 1.0 for x in tensors],
-        num_slices=len(ids), adversarial_epsilon=epsilon)
-    variables = tf.trainable_variables()
+    train_op, loss = training_step(
+        GivenLoss(loss_fn, total=0.0),
+        Schedule(10, adversarial_epsilon=epsilon), ids,
+        lambda tensors: [x + 1.0 for x in tensors],
+        gradient_accumulation_steps=num_slices)
     sess.run(tf.global_variables_initializer())
     assert sess.run(loss) == pytest.approx(
         sum((table[i] @ weights)**3 for i in np.ravel(ids)) / 3 + 1)
     sess.run(train_op)
-    found = sess.run(variables)
-  for start, one, other, end in zip((table, weights), clean, moved, found):
-    np.testing.assert_allclose(
-        end, start - one - (other if epsilon else 0), rtol=1e-5)
+    moments = first_moments(sess)
+  sums = {name: one + (other if epsilon else 0) for name, one, other in zip(
+      ("a/word_embeddings", "w"), clean, moved)}
+  assert set(moments) == set(sums)
+  norm = np.sqrt(sum((x**2).sum() for x in sums.values()))
+  assert norm > 1  # it is clipped
+  for name, gradient in sums.items():
+    np.testing.assert_allclose(10 * norm * moments[name], gradient, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
@@ -256,9 +313,7 @@ def test_slots_have_the_names_of_released_checkpoints(name):
     global_step = tf.train.get_or_create_global_step()
     variables = make_variables()
     trainable = {v.op.name for v in tf.trainable_variables()}
-    optimization.create_train_op(
-        lambda _: (linear_loss(variables, steps, global_step), []),
-        OPTIMIZERS[name](0.1))
+    apply_linear_loss(OPTIMIZERS[name](0.1), variables, steps, global_step)
     slots = {v.op.name: v for v in tf.global_variables()
              if v.op.name.rsplit("/", 1)[1:] in (["adam_m"], ["adam_v"])}
     assert set(slots) == {"%s/%s" % (variable, slot) for variable in variables
@@ -280,10 +335,9 @@ def test_what_decays_is_a_choice(name):
   with tf.Graph().as_default(), tf.Session() as sess:
     global_step = tf.train.get_or_create_global_step()
     variables = make_variables()
-    train_op, _, _ = optimization.create_train_op(
-        lambda _: (linear_loss(variables, steps, global_step), []),
+    train_op = apply_linear_loss(
         OPTIMIZERS[name](0.05, exclude_from_weight_decay=("embeddings",),
-                         **settings), clip_norm=1000.0)
+                         **settings), variables, steps, global_step)
     sess.run(tf.global_variables_initializer())
     assert_follows(sess, train_op, variables, numpy_steps(
         steps, name == "lamb", learning_rate=0.05, excluded=("embeddings",),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from test_training_step import (
+from test_step import (
   LAYOUTS,
   make_features,
   make_model_fn,
@@ -11,7 +11,7 @@ from test_training_step import (
   train,
 )
 
-import modeling
+from albert.model import kernels
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ def test_products_of_rounded_matrices():
   x, y = rng.normal(size=[2, 5, 300]), rng.normal(size=[2, 4, 300])
   rounded = [tf.cast(tf.cast(z.astype(np.float32), tf.bfloat16), tf.float32)
              for z in (x, y)]
-  product = modeling.bfloat16_matmul(
+  product = kernels.bfloat16_matmul(
       tf.constant(x, tf.float32), tf.constant(y, tf.float32), transpose_b=True)
   assert product.dtype == tf.float32
   with tf.Session() as session:

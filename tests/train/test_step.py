@@ -1,20 +1,21 @@
 """The whole training step: slices, recomputation, XLA, half precision, TPU."""
 
-import functools
 import logging
 import re
-import types
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 import tpu_step
+from given_settings import make_settings
 from tensorflow.python.ops import summary_ops_v2
 
-import modeling
-import run_pretraining
-from albert.heads import heads
-from albert.train import estimators, training
+from albert.heads.pretraining import Pretraining
+from albert.model import kernels
+from albert.model.config import AlbertConfig
+from albert.model.layouts import create_model
+from albert.train import distribution, hooks, step
+from albert.train.settings import Schedule
 from benchmarks import plot_curves
 
 pytestmark = pytest.mark.slow
@@ -30,14 +31,8 @@ LAYOUTS = {"albert_zh": {}, "google_preln": {
 
 
 def make_options(**changes):
-  options = dict(
-      optimizer="lamb", learning_rate=0.005, poly_power=1.0,
-      weight_decay_rate=0.01, gradient_accumulation_steps=1,
-      recompute_grads=False, precision="float32", use_xla=False,
-      use_horovod=False, use_tpu=False, init_checkpoint=None, output_dir=None,
-      log_steps=1, adversarial_epsilon=0.0)
-  options.update(changes)
-  return types.SimpleNamespace(**options)
+  return make_settings(**dict(dict(
+      optimizer="lamb", learning_rate=0.005, log_steps=1), **changes))
 
 
 def make_features(seed=0, dtype=np.int32):
@@ -59,12 +54,12 @@ def make_features(seed=0, dtype=np.int32):
 
 
 def make_model_fn(options, sentence_loss_weight=0.5, **config):
-  return estimators.model_fn_builder(
-      modeling.AlbertConfig.from_dict(dict(SIZES, **config)), options,
-      functools.partial(run_pretraining.pretraining_head,
-                        sentence_loss_weight=sentence_loss_weight),
-      run_pretraining.loss_totals, num_train_steps=20, num_warmup_steps=3,
-      adversarial_epsilon=options.adversarial_epsilon)
+  data, device = options.data, options.device
+  return step.model_fn_builder(
+      AlbertConfig.from_dict(dict(SIZES, **config)),
+      Pretraining(sentence_loss_weight), options,
+      Schedule(20, 3, data.adversarial_epsilon if data.adversarial else 0.0),
+      distribution.get_workers(device.use_horovod, device.use_tpu))
 
 
 def train(num_steps, options, batches=None, **config):
@@ -131,8 +126,8 @@ def test_an_adversarial_step_is_made_of_two_passes(layout, changes):
   """The same by hand: the table is changed in between."""
   batch = make_features()
   _, found = train(1, make_options(
-      optimizer="adamw", adversarial_epsilon=0.5, **changes), [batch],
-                   **LAYOUTS[layout])
+      optimizer="adamw", adversarial="fgm", adversarial_epsilon=0.5, **changes),
+                   [batch], **LAYOUTS[layout])
   with tf.Graph().as_default(), tf.Session() as session:
     loss = make_model_fn(make_options(), **LAYOUTS[layout])(
         {name: tf.constant(x) for name, x in batch.items()}, None,
@@ -190,23 +185,23 @@ def test_the_loss_is_divided_by_the_masked_tokens_of_the_whole_batch():
   assert abs(np.mean(means) - whole) > 1e-3
 
 
-def gradients(recompute, **config):
+def gradients(used, **config):
   with tf.Graph().as_default(), tf.Session() as session:
     tf.set_random_seed(7)
-    step = tf.train.get_or_create_global_step()
+    global_step = tf.train.get_or_create_global_step()
     features = {name: tf.constant(x) for name, x in make_features().items()}
-    model = heads.create_model(
-        modeling.AlbertConfig.from_dict(dict(SIZES, **config)), True,
+    model = create_model(
+        AlbertConfig.from_dict(dict(SIZES, **config)), True,
         features["input_ids"], features["input_mask"], features["segment_ids"],
-        recompute_grads=recompute)
-    output = run_pretraining.pretraining_head(model, features, 1.0)
+        kernels=used)
+    output = Pretraining().apply(model, features)
     loss = tf.add_n(list(output.losses.values()))
     variables = tf.trainable_variables()
     result = tf.gradients(loss, variables)
     matmuls = sum(op.type in ("MatMul", "BatchMatMulV2")
                   for op in tf.get_default_graph().get_operations())
     session.run(tf.global_variables_initializer())
-    session.run(step.assign(3))
+    session.run(global_step.assign(3))
     start_equal(session)
     values = session.run([tf.convert_to_tensor(g) for g in result])
     return {v.op.name: g for v, g in zip(variables, values)}, matmuls
@@ -216,8 +211,9 @@ def gradients(recompute, **config):
 @pytest.mark.parametrize("dropout", [{}, DROPOUT])
 def test_recomputing_changes_no_gradient(layout, dropout):
   config = dict(LAYOUTS[layout], **dropout)
-  kept, matmuls = gradients(False, **config)
-  recomputed, recomputed_matmuls = gradients(True, **config)
+  kept, matmuls = gradients(kernels.for_training(SEQ), **config)
+  recomputed, recomputed_matmuls = gradients(
+      kernels.for_training(SEQ, recompute_blocks=True), **config)
   assert set(kept) == set(recomputed)
   for name, value in kept.items():
     assert np.abs(value).max() > 0 or "key/bias" in name, name
@@ -241,7 +237,7 @@ def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
     names = sorted(placeholders)
     model_fn = make_model_fn(make_options(**changes), **one_layer)
 
-    def step(*tensors):
+    def train_step(*tensors):
       spec = model_fn(dict(zip(names, tensors)), None,
                       tf.estimator.ModeKeys.TRAIN, {})
       with tf.control_dependencies([spec.train_op]):
@@ -249,7 +245,7 @@ def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
 
     tf.train.get_or_create_global_step()
     loss, = tf.xla.experimental.compile(
-        step, [placeholders[name] for name in names])
+        train_step, [placeholders[name] for name in names])
     session.run(tf.global_variables_initializer())
     start_equal(session)
     compiled = [session.run(loss, {placeholders[name]: batch[name]
@@ -261,7 +257,7 @@ def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
 
 @pytest.mark.parametrize("changes", [
     {}, {"gradient_accumulation_steps": 2, "recompute_grads": True},
-    {"optimizer": "adamw", "adversarial_epsilon": 0.5}])
+    {"optimizer": "adamw", "adversarial": "fgm", "adversarial_epsilon": 0.5}])
 def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
   options = make_options(use_tpu=True, output_dir="/nowhere", **changes)
   ops, shapes = tpu_step.ops(make_model_fn(options, **DROPOUT), make_features())
@@ -275,25 +271,26 @@ def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
 @pytest.mark.parametrize("num_slices", [1, 2])
 def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
   """The loss is finite here and one of its gradients is not."""
-  options = make_options(
-      precision="fp16", gradient_accumulation_steps=num_slices)
 
-  def head(model, features):
-    output = run_pretraining.pretraining_head(model, features, 1.0)
-    # The root's slope at 0 is infinite.
-    poison = tf.sqrt(tf.reduce_sum(
-        features["poison"] * tf.square(model.get_pooled_output())))
-    return output._replace(losses=dict(
-        output.losses, masked_lm_loss=output.losses["masked_lm_loss"] + poison))
+  class Poisoned(Pretraining):
+    def apply(self, model, features):
+      output = super().apply(model, features)
+      # The root's slope at 0 is infinite.
+      poison = tf.sqrt(tf.reduce_sum(
+          features["poison"] * tf.square(model.get_pooled_output())))
+      return output._replace(losses=dict(
+          output.losses,
+          masked_lm_loss=output.losses["masked_lm_loss"] + poison))
 
   with tf.Graph().as_default(), tf.Session() as session:
     tf.set_random_seed(7)
     features = {name: tf.constant(x) for name, x in make_features().items()}
     poison = tf.placeholder(tf.float32, [])
     features["poison"] = tf.fill([BATCH, 1], poison)
-    spec = estimators.model_fn_builder(
-        modeling.AlbertConfig.from_dict(SIZES), options, head,
-        run_pretraining.loss_totals, 20)(
+    spec = step.model_fn_builder(
+        AlbertConfig.from_dict(SIZES), Poisoned(), make_options(
+            precision="fp16", gradient_accumulation_steps=num_slices),
+        Schedule(20), distribution.get_workers())(
             features, None, tf.estimator.ModeKeys.TRAIN, {})
     session.run(tf.global_variables_initializer())
     trained = {v.op.name: v for v in tf.global_variables()
@@ -329,10 +326,10 @@ def test_mixed_precision_makes_the_steps_of_single_precision():
 def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
   options = make_options(use_tpu=True, output_dir=str(tmp_path), log_steps=2)
   with tf.Graph().as_default():
-    step = tf.train.get_or_create_global_step()
-    scalars = {"loss": tf.cast(step, tf.float32) / 8, "learning_rate":
+    global_step = tf.train.get_or_create_global_step()
+    scalars = {"loss": tf.cast(global_step, tf.float32) / 8, "learning_rate":
                tf.constant(0.5)}
-    write, tensors = estimators._host_call(scalars, options)
+    write, tensors = step._host_call(scalars, options.run)
     assert all(tensor.shape.as_list() == [1] for tensor in tensors)
     # The host sees the values of all replicas, one after the other.
     ops = write(*[tf.concat([tensor] * 8, 0) for tensor in tensors])
@@ -342,8 +339,8 @@ def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
     # The loop of a TPU takes several steps and returns the last loss.
     tf.add_to_collection(tf.GraphKeys.LOSSES, scalars["loss"])
     number = tf.placeholder(tf.int64, [])
-    assign = step.assign(number)
-    progress = training.ProgressHook(9, 4, 10, str(tmp_path))
+    assign = global_step.assign(number)
+    progress = hooks.ProgressHook(9, 4, 10, str(tmp_path))
     with caplog.at_level(logging.INFO, "absl"), (
         tf.train.SingularMonitoredSession(hooks=[progress])) as session:
       raw = session.raw_session()
@@ -352,7 +349,7 @@ def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
       for value in (1, 2, 3, 5, 6, 9):
         raw.run(assign, {number: value})
         raw.run(ops)
-        session.run(step)
+        session.run(global_step)
       raw.run(flushes)
   assert plot_curves.read_scalars(str(tmp_path))["loss"] == {
       0: 0.0, 2: 0.25, 6: 0.75}

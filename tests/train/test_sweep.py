@@ -1,6 +1,5 @@
 """Several runs of one fine-tuning, against single runs."""
 
-import copy
 import csv
 import json
 import os
@@ -10,12 +9,12 @@ import subprocess
 import numpy as np
 import pytest
 import scripting
-from absl import flags
+from given_settings import given_flags, make_settings
 from scripting import ROOT, VOCAB, command, fail, results, succeed
 
 from albert.errors import InputError
 from albert.files import checkpoints
-from albert.train import sweep, training  # noqa: F401 has the flags
+from albert.train import sweep
 from similarity import BertSim
 
 pytestmark = pytest.mark.slow
@@ -159,46 +158,43 @@ def test_runs_have_the_same_settings(swept):
   assert (swept / "rate_0.01_seed_3" / "eval_report.txt").read_bytes() == report
 
 
-def plan(folder, *args):
-  values = flags.FlagValues()
-  for name in ("do_train", "do_eval", "output_dir", "learning_rate", "seeds",
-               "learning_rates", "random_seed", "num_seeds"):
-    values[name] = copy.deepcopy(flags.FLAGS[name])
-  values(["script", "--do_train", "--do_eval", "--output_dir=%s" % folder,
-          *args])
-  return sweep.plan(values)
+def plan(folder, **given):
+  """Plans what flags ask for, those that are `given` and those of a run."""
+  sweep.check_flags(given_flags(**given))
+  return sweep.plan(make_settings(**dict(dict(
+      do_train=True, do_eval=True, output_dir=str(folder)), **given)))
 
 
 def test_plan(tmp_path):
-  rate = flags.FLAGS["learning_rate"].default  # pretraining has its own
-  assert plan(tmp_path) == [(rate, 12345)]
-  assert plan(tmp_path, "--num_seeds=2", "--random_seed=3") == [
-      (rate, 3), (rate, 4)]
-  assert plan(tmp_path, "--seeds=9,2,9", "--learning_rates=1e-4,.0001,2") == [
+  assert plan(tmp_path) == [(5e-5, 12345)]
+  assert plan(tmp_path, num_seeds=2, random_seed=3) == [(5e-5, 3), (5e-5, 4)]
+  assert plan(tmp_path, seeds=["9", "2", "9"],
+              learning_rates=["1e-4", ".0001", "2"]) == [
       (1e-4, 9), (1e-4, 2), (2.0, 9), (2.0, 2)]
 
 
-@pytest.mark.parametrize("args, message", [
-    (["--nodo_eval", "--num_seeds=2"], "need --do_train and --do_eval"),
-    (["--seeds=1", "--num_seeds=2"], "give --num_seeds or --seeds, not both"),
-    (["--seeds=1", "--random_seed=2"], "give --random_seed or --seeds, not"),
-    (["--learning_rate=1", "--learning_rates=1,2"],
+@pytest.mark.parametrize("given, message", [
+    (dict(do_eval=False, num_seeds=2), "need --do_train and --do_eval"),
+    (dict(seeds=["1"], num_seeds=2), "give --num_seeds or --seeds, not both"),
+    (dict(seeds=["1"], random_seed=2), "give --random_seed or --seeds, not"),
+    (dict(learning_rate=1.0, learning_rates=["1", "2"]),
      "give --learning_rate or --learning_rates, not both"),
-    (["--seeds=1,x"], "--seeds: invalid literal .* 'x'"),
-    (["--learning_rates=1e-4,fast"], "--learning_rates: could not convert")])
-def test_what_cannot_be_planned(args, message, tmp_path):
+    (dict(seeds=["1", "x"]), "--seeds: invalid literal .* 'x'"),
+    (dict(learning_rates=["1e-4", "fast"]),
+     "--learning_rates: could not convert")])
+def test_what_cannot_be_planned(given, message, tmp_path):
   with pytest.raises(InputError, match=message):
-    plan(tmp_path, *args)
+    plan(tmp_path, **given)
 
 
 def test_a_single_run_in_the_folder(tmp_path):
   checkpoints.write_checkpoint(
       str(tmp_path), "model.ckpt-1", {"x": np.zeros([1], np.float32)})
-  assert plan(tmp_path, "--learning_rate=0.5") == [(0.5, 12345)]
+  assert plan(tmp_path, learning_rate=0.5) == [(0.5, 12345)]
   (tmp_path / "several").mkdir()
   (tmp_path / "several" / "runs.json").write_text("{}")
   with pytest.raises(InputError, match="several has several runs: choose"):
     plan(tmp_path / "several")
   with pytest.raises(InputError, match="has the checkpoints of a single run: "
                      "choose a different --output_dir"):
-    plan(tmp_path, "--num_seeds=1")
+    plan(tmp_path, num_seeds=1)

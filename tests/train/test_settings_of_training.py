@@ -1,0 +1,41 @@
+"""What flags make of the settings of a training, and what contradicts."""
+
+import dataclasses
+
+import pytest
+from given_settings import given_flags, make_settings
+
+from albert.errors import InputError
+from albert.train import settings
+
+
+def test_a_flag_is_in_one_group():
+  names = [field.name for cls in settings.FINE_TUNING
+           for field in dataclasses.fields(cls)]
+  assert len(names) == len(set(names))
+  assert {field.type for field in dataclasses.fields(
+      settings.TrainSettings)} == set(settings.FINE_TUNING)
+
+
+def test_pretraining_has_neither_data_nor_sweep():
+  read = settings.read({
+      name: flag for name, flag in given_flags(train_batch_size=7).items()
+      if name in {field.name for cls in settings.PRETRAINING
+                  for field in dataclasses.fields(cls)}})
+  assert read.batch.train_batch_size == 7
+  assert read.optimizer == settings.OptimizerSettings()
+  assert read.data is None and read.sweep is None
+
+
+def test_a_batch_that_cannot_be_sliced():
+  with pytest.raises(InputError, match="10 is not a multiple of .* 4"):
+    make_settings(train_batch_size=10, gradient_accumulation_steps=4)
+
+
+def test_two_names_of_half_precision():
+  assert make_settings().device.precision == "float32"
+  for given in (dict(use_fp16=True), dict(precision="fp16"),
+                dict(use_fp16=True, precision="fp16")):
+    assert make_settings(**given).device.precision == "fp16"
+  with pytest.raises(InputError, match="--use_fp16 contradicts .*=float32"):
+    make_settings(use_fp16=True, precision="float32")
