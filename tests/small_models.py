@@ -7,9 +7,9 @@ import numpy as np
 import reference_albert as reference
 import tensorflow.compat.v1 as tf
 
-import modeling
 from albert.files import checkpoints
-from albert.heads import heads
+from albert.model.config import AlbertConfig
+from albert.model.layouts import create_model
 
 BATCH, SEQ = 3, 7
 INPUT_IDS = np.random.RandomState(11).randint(0, 50, size=[BATCH, SEQ])
@@ -69,7 +69,6 @@ CONFIGS = {
 }
 
 
-
 def span_weights(hidden, head, seed=3):
   """Returns random weights of a head of run_squad.py: name -> float32 array."""
   shapes = {"cls/squad/output_weights": [2, hidden],
@@ -97,8 +96,8 @@ def create(config, is_training=False, input_ids=INPUT_IDS,
   def tensor(values):
     return None if values is None else tf.constant(values, tf.int32)
 
-  return heads.create_model(
-      modeling.AlbertConfig.from_dict(config), is_training, tensor(input_ids),
+  return create_model(
+      AlbertConfig.from_dict(config), is_training, tensor(input_ids),
       tensor(input_mask), tensor(token_type_ids), **kwargs)
 
 
