@@ -32,7 +32,8 @@ LAYOUTS = {"albert_zh": {}, "google_preln": {
 
 def make_options(**changes):
   return make_settings(**dict(dict(
-      optimizer="lamb", learning_rate=0.005, log_steps=1), **changes))
+      optimizer="lamb", learning_rate=0.005, log_steps=1,
+      train_batch_size=BATCH), **changes))
 
 
 def make_features(seed=0, dtype=np.int32):
