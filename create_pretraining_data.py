@@ -25,7 +25,7 @@ from albert import cli
 from albert.data import corpus, shards
 from albert.data.masking import Settings
 from albert.errors import InputError
-from albert.files import filesystem, records
+from albert.files import filesystem, record_files
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 
@@ -281,7 +281,7 @@ def main():
   else:
     outputs = [path for path in texts.output_file.split(",") if path]
     described = [path + ".json" for path in outputs]
-  paths = records.expand_patterns(texts.input_file, "input_file")
+  paths = record_files.expand_patterns(texts.input_file, "input_file")
   check_outputs(texts, outputs, paths)
   tokenizer = tokenization.create_tokenizer(
       texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
@@ -306,7 +306,7 @@ def main():
     remove(described)
     run_beam(texts, reader, maker, settings.random_seed)
     try:
-      records.check_records(outputs, [])
+      record_files.check_records(outputs, [])
     except InputError:
       remove(outputs)
       raise

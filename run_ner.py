@@ -20,7 +20,7 @@ from albert.files.records import FeatureSpec
 from albert.heads import TokenLabels, crf
 from albert.predict import tagger
 from albert.settings import NEEDED, USUAL, from_flags, setting
-from albert.tasks import metrics, ner
+from albert.tasks import entity_files, metrics, ner
 from albert.train import finetuning
 from albert.train.settings import FINE_TUNING
 
@@ -30,7 +30,7 @@ class EntitySettings:
   """Which data, and what finds entities."""
   task_name: str = setting(
       None, "Data set; file: your own train, dev and test.json, .jsonl, .txt, "
-      ".tsv or .bio.", NEEDED, choices=sorted(ner.TASKS))
+      ".tsv or .bio.", NEEDED, choices=sorted(entity_files.TASKS))
   data_dir: str = setting(None, "Folder with its files.", NEEDED)
   crf: bool = setting(
       False, "Train a CRF on top, instead of a softmax for each token.", USUAL)
@@ -69,9 +69,9 @@ def read_texts(own, data, names, folder):
   if not trains and folder.head != TokenLabels.name:
     raise InputError("%s has no model that finds entities: train one with "
                      "--do_train" % folder.where)
-  task = ner.TASKS[own.task_name]
-  examples = {name: ner.read_examples(
-      ner.find_file(task, own.data_dir, name), name == "test",
+  task = entity_files.TASKS[own.task_name]
+  examples = {name: entity_files.read_examples(
+      entity_files.find_file(task, own.data_dir, name), name == "test",
       own.skip_bad_rows) for name in names}
   kinds = {name: {entity.kind for example in rows
                   for entity in example.entities or []}
@@ -134,7 +134,7 @@ def mark_lines(model_dir):
            for line in sys.stdin.buffer]
   for line, entities in zip(lines,
                             tagger.EntityTagger(model_dir).predict(lines)):
-    print(ner.marked(line, entities))
+    print(entity_files.marked(line, entities))
 
 
 def main():
@@ -185,9 +185,9 @@ def main():
     examples = texts[name].examples
     predictions = predict(name, checkpoint)
     write_entities(runner.output_dir, own.task_name + "_predict.json", examples,
-                   predictions[1], ner.submission)
+                   predictions[1], entity_files.submission)
     write_entities(runner.output_dir, name + "_entities.jsonl", examples,
-                   predictions[1], ner.with_offsets)
+                   predictions[1], entity_files.with_offsets)
     # All texts have labels, or none has.
     outputs.write_test_scores(
         runner.output_dir, name, [example.entities for example in examples],

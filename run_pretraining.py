@@ -13,7 +13,13 @@ from absl import flags, logging
 
 from albert import cli, model_folder
 from albert.errors import InputError
-from albert.files import checkpoints, filesystem, outputs, records
+from albert.files import (
+    checkpoints,
+    filesystem,
+    outputs,
+    record_files,
+    records,
+)
 from albert.heads.pretraining import Pretraining
 from albert.model.config import AlbertConfig
 from albert.settings import NEEDED, USUAL, from_flags, setting
@@ -138,7 +144,7 @@ def find_records(own, settings):
   if not wanted:
     raise InputError("nothing to do: give --do_train or --do_eval")
   cli.require_flags(flags.FLAGS, *wanted)
-  paths = {flag: records.expand_patterns(getattr(own, flag), flag)
+  paths = {flag: record_files.expand_patterns(getattr(own, flag), flag)
            for flag in wanted}
   trained = set(map(filesystem.resolve, paths.get("input_file", [])))
   for path in paths.get("eval_input_file", []):
@@ -147,7 +153,7 @@ def find_records(own, settings):
 
   all_paths = sum(paths.values(), [])
   folder = model_folder.load(settings.model, settings.model.init_checkpoint)
-  made_with = records.check_descriptions(all_paths, {
+  made_with = record_files.check_descriptions(all_paths, {
       "vocab_size": folder.config.vocab_size,
       "vocab_file_sha256": None, "spm_model_file_sha256": None,
       "do_lower_case": None, "max_seq_length": own.max_seq_length,
@@ -156,7 +162,7 @@ def find_records(own, settings):
   folder.check_length(max_seq_length)
   specs = records.pretraining_specs(
       max_seq_length, made_with.get("max_predictions_per_seq", 51))
-  files = {flag: records.check_records(
+  files = {flag: record_files.check_records(
       paths[flag], specs, own.skip_corrupt_records, own.check_records)
            for flag in paths}
   return Records(
@@ -171,7 +177,7 @@ def count_eval_steps(own, settings, files):
   if not settings.device.use_tpu:
     return own.max_eval_steps
   # A TPU must know, and all its batches are full.
-  batches = records.count_batches(files, settings.batch.eval_batch_size)
+  batches = record_files.count_batches(files, settings.batch.eval_batch_size)
   return min(batches, own.max_eval_steps or batches)
 
 

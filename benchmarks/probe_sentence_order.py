@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import tokenization  # noqa: E402
-from albert.files import records  # noqa: E402
+from albert.files import record_files  # noqa: E402
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Record files: globs.")
@@ -109,8 +109,8 @@ def main(argv):
   if FLAGS.text_file:
     found = read_lines(FLAGS.text_file, tokenizer, FLAGS.max_records)
   else:
-    found = read_pairs(records.expand_patterns(FLAGS.input_file, "input_file"),
-                       FLAGS.max_records)
+    paths = record_files.expand_patterns(FLAGS.input_file, "input_file")
+    found = read_pairs(paths, FLAGS.max_records)
   pairs, labels = [], []
   for one, two, label in found:
     pairs.append((one, two))

@@ -6,7 +6,7 @@ Tests: tests/heads/test_crf.py.
 import numpy as np
 
 from albert.predict import engines
-from albert.tasks import bio, ner
+from albert.tasks import bio, entity_files, ner
 
 
 class EntityTagger:
@@ -39,12 +39,13 @@ class EntityTagger:
       texts: iterable of str, of any length.
 
     Returns:
-      list of lists of ner.Entity (start, end, kind), for each text, in their
-      order: text[start:end] is an entity of that kind.
+      list of lists of entity_files.Entity (start, end, kind), for each text, in
+      their order: text[start:end] is an entity of that kind.
     """
     labels = self._folder.labels
     texts = ner.Texts(
-        [ner.Example(number, text, None) for number, text in enumerate(texts)],
+        [entity_files.Example(number, text, None)
+         for number, text in enumerate(texts)],
         self._tokenizer, labels, self._folder.length(),
         self._folder.more["by_character"])
     features = map(texts.make_features, texts.windows)

@@ -12,7 +12,7 @@ from absl import logging
 
 from albert import cli, model_folder
 from albert.errors import InputError
-from albert.files import checkpoints, outputs, records
+from albert.files import checkpoints, outputs, record_files, records
 from albert.files.records import FeatureSpec
 from albert.train import loop, step, sweep
 from albert.train import settings as train_settings
@@ -295,7 +295,7 @@ class Runner:
     path, specs = self._paths[name]
     data, device = self._settings.data, self._settings.device
     return records.input_fn_builder(
-        [records.record_file(path)], specs, max_length=data.max_seq_length,
+        [record_files.record_file(path)], specs, max_length=data.max_seq_length,
         pad_to_max=data.pad_to_max or device.use_tpu, **kwargs)
 
 

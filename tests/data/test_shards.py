@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, succeed
 
 from albert.data import shards
-from albert.files import filesystem, records
+from albert.files import filesystem, record_files, records
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ class NumberReader:
 def training_order(paths):
   """Returns the passages in the order in which training reads them."""
   input_fn = records.input_fn_builder(
-      list(map(records.record_file, paths)), SPECS, is_training=True,
+      list(map(record_files.record_file, paths)), SPECS, is_training=True,
       seed=3)
   with tf.Graph().as_default(), tf.Session() as session:
     batch = tf.data.make_one_shot_iterator(

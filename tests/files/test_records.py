@@ -1,5 +1,6 @@
 """The writer, the parser and the order in which records are read."""
 
+import itertools
 import logging
 import os
 import subprocess
@@ -11,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 import tokenization
 from albert import errors
-from albert.files import records
+from albert.files import record_files, records
 from albert.files.records import FeatureSpec
 
 SPECS = [FeatureSpec("input_ids", "int", None),
@@ -26,7 +27,7 @@ def write(path, lengths):
 
 def read(paths, count, batch_size=4, **kwargs):
   input_fn = records.input_fn_builder(
-      [records.record_file(str(p)) for p in paths], SPECS, max_length=20,
+      [record_files.record_file(str(p)) for p in paths], SPECS, max_length=20,
       **kwargs)
   batch = tf.data.make_one_shot_iterator(
       input_fn({"batch_size": batch_size})).get_next()
@@ -84,17 +85,17 @@ def test_training_order_depends_on_the_seed(tmp_path):
 def test_a_file_that_does_not_fit_is_named(tmp_path):
   path = str(tmp_path / "a")
   write(path, [3])
-  records.check_records([path], SPECS)
+  record_files.check_records([path], SPECS)
   with pytest.raises(errors.InputError, match="a: 'pair' has 2 values.*say 3"):
-    records.check_records([path], [FeatureSpec("pair", "float", 3)])
+    record_files.check_records([path], [FeatureSpec("pair", "float", 3)])
   with pytest.raises(errors.InputError, match="a: records have no feature 'x'"):
-    records.check_records([path], [FeatureSpec("x", "int", 4)])
+    record_files.check_records([path], [FeatureSpec("x", "int", 4)])
   (tmp_path / "empty").write_bytes(b"")
   with pytest.raises(errors.InputError, match="empty: has no records"):
-    records.check_records([str(tmp_path / "empty")], SPECS)
+    record_files.check_records([str(tmp_path / "empty")], SPECS)
   (tmp_path / "text").write_bytes(b"not a record file at all")
   with pytest.raises(errors.InputError, match="text: not a readable tfrecord"):
-    records.check_records([str(tmp_path / "text")], SPECS)
+    record_files.check_records([str(tmp_path / "text")], SPECS)
 
 
 def read_numbers(files, **kwargs):
@@ -133,14 +134,14 @@ def test_a_damaged_file_is_named_or_its_rest_left_out(
   # All is read before training.
   with pytest.raises(errors.InputError, match="\u574f .1.: not a readable "
                      "tfrecord file after %d records" % good):
-    records.check_records(paths, SPECS, read_all=True)
+    record_files.check_records(paths, SPECS, read_all=True)
   with caplog.at_level(logging.WARNING, "absl"):
-    records.check_records(paths, SPECS, skip_corrupt=True, read_all=True)
+    record_files.check_records(paths, SPECS, skip_corrupt=True, read_all=True)
   assert "%s: damaged after %d records, the rest is left out: %s" % (
       path, good, lost) in caplog.text
   # First records are, and damage is met in training.
   caplog.clear()
-  files = records.check_records(paths, SPECS)
+  files = record_files.check_records(paths, SPECS)
   with pytest.raises(errors.InputError) as raised:
     read_numbers(files)
   message = "%s: damaged after %d records, %s cannot be read" % (
@@ -151,9 +152,9 @@ def test_a_damaged_file_is_named_or_its_rest_left_out(
   assert "damaged" not in caplog.text
   assert capfd.readouterr().err.count(
       message + " and are left out\n") == 1
-  assert records.count_batches(files, 2) == (good + 4) // 2
+  assert record_files.count_batches(files, 2) == (good + 4) // 2
   with pytest.raises(errors.InputError, match="less than one batch of 13"):
-    records.count_batches(files, 13)
+    record_files.count_batches(files, 13)
 
 
 def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):
@@ -165,12 +166,12 @@ def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):
   for path in paths:
     write(path, [5] * 3)
     os.truncate(path, 1 << 35)  # sparse, and damaged after three records
-  files = records.check_records(paths, SPECS)
-  assert files == [records.RecordFile(path, 1 << 35) for path in paths]
+  files = record_files.check_records(paths, SPECS)
+  assert [file[:2] for file in files] == [(path, 1 << 35) for path in paths]
   assert not read
   with pytest.raises(errors.InputError, match="0: not a readable tfrecord file "
                      "after 3 records"):
-    records.check_records(paths[:1], SPECS, read_all=True)
+    record_files.check_records(paths[:1], SPECS, read_all=True)
   assert read == paths[:1]
 
 
@@ -182,7 +183,7 @@ def flip(data, position):
 def test_no_readable_record_at_all(tmp_path):
   (tmp_path / "a").write_bytes(b"damaged from the first byte on")
   with pytest.raises(errors.InputError, match="no readable record"):
-    records.check_records([str(tmp_path / "a")], SPECS, skip_corrupt=True)
+    record_files.check_records([str(tmp_path / "a")], SPECS, skip_corrupt=True)
 
 
 @pytest.mark.parametrize("lengths", [[range(1, 9), range(9, 17)],
@@ -203,6 +204,35 @@ def test_readers_share_the_records_without_overlap(tmp_path, lengths):
   assert seen[0] | seen[1] == set(range(1, 17))
 
 
+def test_parts_of_files_are_equally_large():
+  """As counted in records of one size, whatever the numbers."""
+  for number, readers in itertools.product(range(1, 17), range(1, 10)):
+    sizes = [100 * (1 + i * 7 % 5) for i in range(number)]
+    files = [record_files.RecordFile(str(i), size)
+             for i, size in enumerate(sizes)]
+    read = [[(file.path, record) for file, start, end in
+             records.file_parts(files, readers, reader)
+             for record in range(0, file.size, 20) if start <= record < end]
+            for reader in range(readers)]
+    assert sorted(itertools.chain(*read)) == sorted(
+        (file.path, record) for file in files
+        for record in range(0, file.size, 20))
+    assert max(map(len, read)) - min(map(len, read)) <= 1, (number, readers)
+
+
+@pytest.mark.parametrize("number, readers", [(1, 1), (10, 8), (5, 3), (2, 9)])
+def test_readers_read_each_record_once(tmp_path, number, readers):
+  paths = [str(tmp_path / str(i)) for i in range(number)]
+  for i, path in enumerate(paths):
+    write(path, [1 + i % 3] * (i * 7 % 5 + 4))  # records of different sizes
+  files = [record_files.record_file(path) for path in paths]
+  shares = [read_numbers(files, shard=(readers, reader))
+            for reader in range(readers)]
+  count = sum(i * 7 % 5 + 4 for i in range(number))
+  assert sorted(itertools.chain(*shares)) == sorted(read_numbers(files))
+  assert max(abs(len(share) - count / readers) for share in shares) <= 1
+
+
 def test_two_readers_read_the_batch_of_one(tmp_path):
   write(tmp_path / "a", range(1, 13))
 
@@ -219,9 +249,9 @@ def test_two_readers_read_the_batch_of_one(tmp_path):
 _MANY_SESSIONS = """
 import sys
 import tensorflow.compat.v1 as tf
-from albert.files import records
+from albert.files import record_files, records
 tf.disable_eager_execution()
-files = [records.record_file(path) for path in sys.argv[1:]]
+files = [record_files.record_file(path) for path in sys.argv[1:]]
 specs = [records.FeatureSpec("input_ids", "int", 64)]
 for number in range(30):
   tf.reset_default_graph()
@@ -259,7 +289,7 @@ def test_hosts_of_a_tpu_pod_share_the_records(tmp_path):
   for host in (0, 1):
     tf.reset_default_graph()
     input_fn = records.input_fn_builder(
-        [records.record_file(str(tmp_path / "a"))], SPECS, True, 20, True)
+        [record_files.record_file(str(tmp_path / "a"))], SPECS, True, 20, True)
     batch = tf.data.make_one_shot_iterator(input_fn(
         {"batch_size": 4, "context": Context(host)})).get_next()
     with tf.Session() as session:
@@ -271,10 +301,10 @@ def test_patterns(tmp_path):
   for name in ("a1", "a2", "b"):
     (tmp_path / name).write_bytes(b"")
   pattern = "%s/a*,%s/b" % (tmp_path, tmp_path)
-  assert records.expand_patterns(pattern, "x") == [
+  assert record_files.expand_patterns(pattern, "x") == [
       str(tmp_path / name) for name in ("a1", "a2", "b")]
   with pytest.raises(errors.InputError, match="--x: no file matches .*/c"):
-    records.expand_patterns(str(tmp_path / "c"), "x")
+    record_files.expand_patterns(str(tmp_path / "c"), "x")
 
 
 def test_an_interrupted_writer_leaves_no_file(tmp_path):

@@ -14,7 +14,7 @@ from albert import errors
 from albert.files import checkpoints
 from albert.heads import crf
 from albert.predict import tagger
-from albert.tasks import ner
+from albert.tasks import entity_files, ner
 
 VOCAB_FILE = VOCAB.split("=")[1]
 
@@ -101,7 +101,7 @@ def test_the_warm_model_finds_the_same(trained):
   assert model.predict([]) == []
   out, _ = succeed("run_ner.py", "--mark", "--init_checkpoint=%s" % best,
                    input="\n".join(texts[:3] + [""]).encode())
-  assert out.splitlines() == [ner.marked(*pair) for pair in zip(
+  assert out.splitlines() == [entity_files.marked(*pair) for pair in zip(
       texts[:3], expected)]
 
 
@@ -184,7 +184,7 @@ def test_exported_models_label_the_same(trained, tmp_path):
   folder, _ = trained
   best = str(folder / "out" / "best")
   task = json.loads((folder / "out" / "best" / "task.json").read_text())
-  examples = [example for example in ner.read_examples(
+  examples = [example for example in entity_files.read_examples(
       str(folder / "dev.json")) if len(example.text) <= 30]
   texts = ner.Texts(examples, tokenization.create_tokenizer(VOCAB_FILE),
                     task["labels"], 32, True)

@@ -6,7 +6,7 @@ import pytest
 import seqeval.metrics
 from seqeval import scheme
 
-from albert.tasks import metrics, ner
+from albert.tasks import entity_files, metrics
 
 # Letters of an entity of one row, and of the first, inner and last of several.
 SCHEMES = {"BIO": ("B", "B", "I", "I", scheme.IOB2),
@@ -53,7 +53,7 @@ def test_scores_are_those_of_seqeval(name, tmp_path):
     path.write_text("\n\n".join("\n".join("甲 " + tag for tag in tags)
                                 for tags in sentences), encoding="utf-8")
     entities.append([example.entities
-                     for example in ner.read_examples(str(path))])
+                     for example in entity_files.read_examples(str(path))])
   found, report = metrics.entities(*entities)
   if name == "BMEO":  # which seqeval does not know
     true, claimed, theirs = [[as_bio(tags) for tags in sentences]
