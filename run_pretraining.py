@@ -242,8 +242,9 @@ def main():
     estimator = next((x for x, end in stages
                       if checkpoints.step_of(checkpoint) <= end),
                      stages[-1][0]) if run.do_train else stages[-1][0]
-    results = estimator.evaluate(eval_input_fn, steps=eval_steps,
-                                 checkpoint_path=checkpoint)
+    with checkpoints.restoring(checkpoint or settings.model.init_checkpoint):
+      results = estimator.evaluate(eval_input_fn, steps=eval_steps,
+                                   checkpoint_path=checkpoint)
     results["loss"] = (
         results["masked_lm_loss"] +
         own.sentence_loss_weight * results["sentence_order_loss"])

@@ -149,8 +149,8 @@ def test_a_bad_archive_leaves_nothing(server, tmp_path, content, message):
   target = tmp_path / "a" / "b"
   with pytest.raises(InputError, match=message):
     download.fetch(item(server, "/model.zip"), str(target))
-  assert not names(target)
   assert names(tmp_path) == ["a"]
+  assert not names(tmp_path / "a")
 
 
 def test_sha256(server, tmp_path):
@@ -179,7 +179,8 @@ def test_no_network(tmp_path):
   nothing = download.Item("a", ["a.txt"], ["http://127.0.0.1:9/a.zip"],
                           "SOME_URL", None)
   with pytest.raises(InputError, match=(
-      r"put a.txt into .*, or set SOME_URL to an address .*refused")):
+      r"refused.*: put a.txt into .*, or set SOME_URL to an address "
+      "that has them$")):
     download.fetch(nothing, str(tmp_path))
 
 

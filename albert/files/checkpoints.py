@@ -108,6 +108,16 @@ def reading(checkpoint):
         checkpoint, str(error).split("\n")[0])) from error
 
 
+@contextlib.contextmanager
+def restoring(checkpoint):
+  """Like `reading`, around a training or prediction that begins by that."""
+  try:
+    yield
+  except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
+    with reading(checkpoint):
+      raise error
+
+
 def saved_shapes(checkpoint):
   """Returns a checkpoint's weights, without the optimizer's: name -> shape."""
   with reading(checkpoint):

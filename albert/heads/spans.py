@@ -100,8 +100,9 @@ def answer_mask(input_mask, segment_ids):
 
 
 def _only(mask, scores):
-  """Returns the scores where the mask is true, -1e30 elsewhere."""
-  return tf.where(mask, scores, tf.fill(tf.shape(scores), _IMPOSSIBLE))
+  """Returns the scores where the int mask is 1, -1e30 elsewhere."""
+  return tf.where(tf.cast(mask, tf.bool), scores,
+                  tf.fill(tf.shape(scores), _IMPOSSIBLE))
 
 
 def _likeliest(logits, count):
@@ -130,7 +131,7 @@ class BeamScores:
     config = model.config
     self._model = model
     self._x = model.get_sequence_output()  # [B, S, H]
-    self._mask = tf.cast(mask, tf.bool)
+    self._mask = mask
     self._batch, self._sequence, self._hidden = modeling.get_shape_list(
         self._x, 3, "sequence output")
     self.start = _only(self._mask, self._score(
@@ -168,6 +169,7 @@ class BeamScores:
       y = modeling.layer_norm(y, "LayerNorm")
     scores = self._score(y, "end_logits/dense_1", [
         self._batch, beams, self._sequence])
+    # TFLite of TensorFlow 1.15 repeats no truth values.
     return _only(tf.tile(tf.expand_dims(self._mask, 1), [1, beams, 1]), scores)
 
   def likeliest(self, start_n_top, end_n_top):

@@ -264,10 +264,12 @@ class Runner:
           examples=examples + examples[-1:] * padding))
     input_fn = self._input_fn(name, is_training=False, drop_remainder=use_tpu)
     predictions, started = {}, None
-    for prediction in self._estimator.predict(
-        input_fn, checkpoint_path=checkpoint):
-      started = started or time.time()  # the model is built and loaded
-      predictions[int(prediction["number"])] = prediction
+    with checkpoints.restoring(
+        checkpoint or self._settings.model.init_checkpoint):
+      for prediction in self._estimator.predict(
+          input_fn, checkpoint_path=checkpoint):
+        started = started or time.time()  # the model is built and loaded
+        predictions[int(prediction["number"])] = prediction
     logging.info("%d examples predicted, %.1f a second", len(examples),
                  len(examples) / (time.time() - started))
     return [predictions[number] for number in range(len(examples))]

@@ -92,13 +92,15 @@ def _handle(number, frame):
 
 def _watch(reader):
   """Reads the numbers of signals; 0 is the end."""
+  is_second = False
   while True:
     for number in os.read(reader, 16):
       if not number:
         return
-      if _state["signal"]:
+      if is_second:
         logging.info("ended at once, by a second signal")
         os._exit(128 + number)
+      is_second = True
       _state["signal"] = number
       if _state["training"]:
         logging.info("%s: training ends after this step, or between its "

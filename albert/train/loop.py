@@ -212,7 +212,10 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
                 stage_end) if leaves else stage_end
       used = hooks.create(settings, workers, last_step, evaluator, should_stop)
       try:
-        with interrupts.watching(), interrupts.training():
+        with interrupts.watching(), interrupts.training(), (
+            checkpoints.restoring(
+                checkpoints.latest_checkpoint(run.output_dir) or
+                settings.model.init_checkpoint)):
           estimator.train(train_input_fn_at(start), max_steps=end, hooks=used)
       except tf.errors.NotFoundError as error:
         lacks = re.search(r"Key (\S+) not found in checkpoint", error.message)

@@ -13,11 +13,12 @@ import tensorflow.compat.v1 as tf
 import torch
 import transformers
 
-import convert_to_pytorch
-import modeling
 import tokenization
-from albert.export import transformers_tokenizer
-from albert.heads import heads
+from albert import heads
+from albert.export import pytorch, transformers_tokenizer
+from albert.model.config import AlbertConfig
+from albert.model.layouts import create_model
+from albert.model_folder import ModelFolder
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +27,7 @@ INPUT_MASK = np.array([[1] * 8, [1] * 5 + [0] * 3, [1] * 2 + [0] * 6])
 SEGMENT_IDS = np.array([[0] * 4 + [1] * 4, [0] * 3 + [1] * 2 + [0] * 3,
                         [0] * 8])
 POSITIONS = np.tile(np.arange(8), [3, 1])
+
 
 def config_of(**changes):
   config = {
@@ -46,8 +48,8 @@ def pretraining_outputs(model):
 
 def our_outputs(config, weights, build=pretraining_outputs):
   with tf.Graph().as_default(), tf.Session() as sess:
-    outputs = build(heads.create_model(
-        modeling.AlbertConfig.from_dict(config), False,
+    outputs = build(create_model(
+        AlbertConfig.from_dict(config), False,
         tf.constant(INPUT_IDS, tf.int32), tf.constant(INPUT_MASK, tf.int32),
         tf.constant(SEGMENT_IDS, tf.int32)))
     variables = {v.op.name: v for v in tf.trainable_variables()}
@@ -58,11 +60,13 @@ def our_outputs(config, weights, build=pretraining_outputs):
     return sess.run(outputs)
 
 
-def write_folder(folder, config, weights, labels_tokens=False):
-  theirs, state = convert_to_pytorch.to_pytorch(
-      modeling.AlbertConfig.from_dict(config),
+def write_folder(folder, config, weights, **task):
+  """Writes what transformers read; `task` has fields of a ModelFolder."""
+  theirs, state = pytorch.to_pytorch(
+      AlbertConfig.from_dict(config),
       {name: value.astype(np.float32) for name, value in weights.items()},
-      labels_tokens)
+      heads.restore({name: value.shape for name, value in weights.items()},
+                    ModelFolder(config, None, **task)))
   (folder / "config.json").write_text(json.dumps(theirs))
   safetensors.numpy.save_file(state, str(folder / "model.safetensors"),
                               metadata={"format": "pt"})
@@ -109,7 +113,7 @@ def assert_same(folder, config, weights):
     dict(embedding_size=16, num_hidden_groups=2, inner_group_num=2),
     dict(num_hidden_groups=1)])
 def test_google_layout(sizes, hidden_act, tmp_path):
-  config = dict(modeling.AlbertConfig(
+  config = dict(AlbertConfig(
       **config_of(hidden_act=hidden_act, **sizes)).to_dict())
   assert_same(tmp_path, config, reference.random_weights(config, seed=1))
 
@@ -138,7 +142,7 @@ def test_classifier(layout, tmp_path):
   with torch.no_grad():
     theirs = model(**their_inputs()).logits.numpy()
   np.testing.assert_allclose(
-      our_outputs(config, weights, lambda m: heads.classifier_logits(m, 3)),
+      our_outputs(config, weights, heads.Classifier(3).logits),
       theirs, rtol=0, atol=1e-4)
 
 
@@ -154,21 +158,24 @@ def test_token_classifier(layout, tmp_path):
   rng = np.random.RandomState(10)
   weights["output_weights"] = rng.normal(size=[5, 24])
   weights["output_bias"] = rng.normal(size=[5])
-  write_folder(tmp_path, config, weights, True)
+  labels = ["O", "B-a", "I-a", "B-b", "I-b"]
+  head = heads.TokenLabels(labels, use_crf=False)
+  write_folder(tmp_path, config, weights, head=head.name, labels=labels)
   model = load(transformers.AutoModelForTokenClassification, tmp_path)
   with torch.no_grad():
     theirs = model(**their_inputs()).logits.numpy()
-
-  def logits(model):
-    return heads.token_logits(model, 5)
-
-  np.testing.assert_allclose(our_outputs(config, weights, logits), theirs,
+  np.testing.assert_allclose(our_outputs(config, weights, head.logits), theirs,
                              rtol=0, atol=1e-4)
   model.save_pretrained(str(tmp_path / "theirs"))
-  _, found = convert_to_pytorch.from_pytorch(
-      *convert_to_pytorch.read_pytorch_folder(str(tmp_path / "theirs")))
-  np.testing.assert_allclose(our_outputs(config, found, logits), theirs,
+  _, found = pytorch.from_pytorch(
+      *pytorch.read_pytorch_folder(str(tmp_path / "theirs")))
+  np.testing.assert_allclose(our_outputs(config, found, head.logits), theirs,
                              rtol=0, atol=1e-4)
+
+
+def span_logits(model):
+  found = heads.Spans().outputs(model, {})
+  return [found["start"], found["end"]]
 
 
 def test_answer_span(tmp_path):
@@ -185,7 +192,7 @@ def test_answer_span(tmp_path):
   with torch.no_grad():
     theirs = model(**their_inputs())
   for one, other in zip(
-      our_outputs(config, weights, heads.span_logits),
+      our_outputs(config, weights, span_logits),
       (theirs.start_logits, theirs.end_logits)):
     np.testing.assert_allclose(one, other.numpy(), rtol=0, atol=1e-4)
   # Back again: theirs has no pooler, and old ones other names.
@@ -193,7 +200,7 @@ def test_answer_span(tmp_path):
       "LayerNorm.bias", "LayerNorm.beta"): value.numpy()
            for name, value in model.state_dict().items()}
   assert not any("pooler" in name for name in state)
-  _, found = convert_to_pytorch.from_pytorch(model.config.to_dict(), state)
+  _, found = pytorch.from_pytorch(model.config.to_dict(), state)
   assert set(found) == set(weights)
   for name, value in weights.items():
     np.testing.assert_array_equal(
@@ -209,8 +216,8 @@ def test_pytorch_model_bin(tmp_path):
   model = load(transformers.AutoModelForPreTraining, tmp_path)
   (tmp_path / "model.safetensors").unlink()
   torch.save(model.state_dict(), str(tmp_path / "pytorch_model.bin"))
-  _, found = convert_to_pytorch.from_pytorch(
-      *convert_to_pytorch.read_pytorch_folder(str(tmp_path)))
+  _, found = pytorch.from_pytorch(
+      *pytorch.read_pytorch_folder(str(tmp_path)))
   assert set(found) == set(weights)
   for name, value in weights.items():
     np.testing.assert_array_equal(found[name], value)

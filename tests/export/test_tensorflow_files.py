@@ -131,7 +131,7 @@ def test_saved_model(model, tmp_path, batch):
       ("sentence_vector", "vector", sentence_vectors)):
     np.testing.assert_allclose(
         found[signature][output], from_session(model, batch, build), rtol=0,
-        atol=1e-6, err_msg=signature)
+        atol=1e-5, err_msg=signature)
     assert len(found[signature]) == 1 + (signature == "encode")
 
 
@@ -214,9 +214,9 @@ def test_tflite_of_8_bits(model, tmp_path, batch):
                      "--max_seq_length=%d" % LENGTH)
   found, = run_tflite(folder / "model.tflite", batch).values()
   expected = from_session(model, batch, probabilities)
-  # A quarter of the word embeddings' bytes alone.
+  # A quarter of the word embeddings' bytes alone, and many small operations.
   size = (folder / "model.tflite").stat().st_size
-  assert size < 0.5 * 4 * 21128 * 32
+  assert size < 0.6 * 4 * 21128 * 32
   assert np.abs(found - expected).mean() < 0.02
   assert not np.array_equal(found, expected)
 

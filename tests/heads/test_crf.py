@@ -134,11 +134,11 @@ SIZES = {"vocab_size": 50, "hidden_size": 16, "embedding_size": 8,
          "max_position_embeddings": 8, "initializer_range": 0.2}
 
 
-def step_of(use_tpu=False):
+def step_of(use_tpu=False, use_xla=False):
   return model_fn_builder(
       AlbertConfig(**SIZES), TokenLabels(LABELS, use_crf=True), make_settings(
           learning_rate=0.01, gradient_accumulation_steps=2, use_tpu=use_tpu,
-          output_dir="/nowhere", log_steps=1), Schedule(20),
+          use_xla=use_xla, output_dir="/nowhere", log_steps=1), Schedule(20),
       distribution.get_workers(use_tpu=use_tpu))
 
 
@@ -166,13 +166,14 @@ def test_a_step_of_the_crf_compiles_for_a_tpu(monkeypatch):
   features = make_features()
   names, losses = sorted(features), []
   for compiled in (False, True):
+    model_fn = step_of(use_xla=compiled)
     with tf.Graph().as_default(), tf.Session() as session:
       inputs = [tf.placeholder(features[name].dtype, features[name].shape)
                 for name in names]
 
-      def step(*tensors):
-        spec = step_of()(dict(zip(names, tensors)), None,
-                         tf.estimator.ModeKeys.TRAIN, {})
+      def step(*tensors, model_fn=model_fn):
+        spec = model_fn(dict(zip(names, tensors)), None,
+                        tf.estimator.ModeKeys.TRAIN, {})
         with tf.control_dependencies([spec.train_op]):
           return tf.identity(spec.loss)
 

@@ -74,7 +74,8 @@ def data_of_one_worker(work):
 
 def test_workers_do_not_change_the_records(work, data_of_one_worker):
   assert sorted(data_of_one_worker) == [
-      "part-0000%d-of-00003.tfrecord" % i for i in range(3)] + ["records.json"]
+      "part-0000%d-of-00003.tfrecord" % i for i in range(3)] + [
+          "records.json", "vocab.txt"]
   succeed(*create_data(work / "four", "--num_workers=4"))
   assert content(work / "four") == data_of_one_worker
   sizes = [len(data) for name, data in data_of_one_worker.items()
@@ -121,11 +122,12 @@ def test_pretraining(work, pretrained):
   folder, log = pretrained
   number = r"[-\d.e]+"
   progress = re.findall(
-      r"step (\d)/6 \| loss {0} \| masked_lm_loss {0} \| masked_lm_accuracy {0}"
-      r" \| sentence_order_loss {0} \| sentence_order_accuracy {0} \| "
+      r"step (\d)/6 \| last \d: loss {0} \| masked_lm_loss {0} \| "
+      r"masked_lm_accuracy {0} \| sentence_order_loss {0} \| "
+      r"sentence_order_accuracy {0} \| "
       r"learning_rate {0} \| {0} examples/s \| \d+:\d\d:\d\d left".format(
           number), log)
-  assert progress == ["2", "4", "6"]
+  assert progress == ["1", "2", "4", "6"]
   found = results(folder)
   assert set(found) == {
       "loss", "global_step", "masked_lm_loss", "masked_lm_accuracy",
@@ -194,7 +196,7 @@ def test_training_goes_on_after_kills(work):
   assert reached <= start < end
   steps = [int(step) for step in re.findall(r"step (\d+)/", log)]
   assert steps[-1] == end
-  losses = [float(x) for x in re.findall(r"\| loss ([\d.]+) ", log)]
+  losses = [float(x) for x in re.findall(r": loss ([\d.]+) ", log)]
   assert losses and all(8 < x < 12 for x in losses)
   assert not [path for path in folder.iterdir() if "temp" in path.name]
   assert checkpoints.start_step(str(folder)) == end
@@ -219,7 +221,7 @@ def test_a_loss_that_is_not_finite_ends_training(work):
   folder = work / "diverged"
   args = pretrain(work, folder, "--do_train", "--num_train_steps=50",
                   "--save_checkpoints_steps=1", "--log_steps=1",
-                  "--optimizer=adamw", "--learning_rate=1e38")
+                  "--optimizer=adamw", "--weight_decay_rate=1e30")
   status, _, log = run("run_pretraining.py", *args)
   assert status == 1
   found = re.search(r"ERROR: the loss is (nan|inf) at step (\d+); the newest "

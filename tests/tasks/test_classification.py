@@ -13,9 +13,12 @@ from albert.tasks.classification import InputExample
 def read(tmp_path, name, content, split="train", suffix="tsv", **kwargs):
   path = tmp_path / ("%s.%s" % (split, suffix))
   path.write_bytes(content.encode())
-  return classification.read_examples(
+  examples = classification.read_examples(
       classification.get_task(name), "file://%s" % path, split == "test",
       **kwargs)
+  assert all(example.where.startswith("file://%s:" % path)
+             for example in examples)
+  return [example._replace(where="") for example in examples]
 
 
 def read_json(tmp_path, name, *rows, **kwargs):
@@ -45,7 +48,7 @@ def test_fields_of_ones_own(tmp_path):
   path.write_text('{"title": "a", "body": "b", "class": 3}\n')
   task = classification.get_task("jsonl", "title", "body", "class", ["1", "3"])
   assert classification.read_examples(task, str(path)) == [
-      InputExample(0, "a", "b", "3")]
+      InputExample(0, "a", "b", "3", "%s:1" % path)]
 
 
 @pytest.mark.parametrize("name, row, expected", [
@@ -143,7 +146,7 @@ def test_xnli_in_its_two_layouts(tmp_path):
 ])
 def test_glue(tmp_path, name, content, expected):
   (example,) = read(tmp_path, name, content)
-  assert example[1:] == expected
+  assert example[1:4] == expected
 
 
 def test_glue_test_files_have_an_index(tmp_path):
@@ -228,13 +231,13 @@ def test_unknown_task_missing_file_unknown_label(tmp_path):
   assert classification.find_file(
       classification.get_task("ocnli"), "file://%s" % tmp_path, "train") == (
           "file://%s/train.3k.json" % tmp_path)
-  examples = [InputExample(0, "甲", None, "b"),
+  examples = [InputExample(0, "甲", None, "b", "dev.tsv:7"),
               InputExample(1, "甲", None, None)]
-  assert labelling.label_ids(examples, ["a", "b"], "dev") == [1, 0]
-  with pytest.raises(errors.InputError, match="dev: unknown label 'b' of '"):
-    labelling.label_ids(examples, ["a"], "dev")
-  assert labelling.label_ids(
-      [InputExample(0, "a", "b", "4.5")], [], "dev") == [4.5]
+  assert labelling.label_ids(examples, ["a", "b"]) == [1, 0]
+  with pytest.raises(errors.InputError, match="dev.tsv:7: unknown label 'b'; "
+                     "known are a$"):
+    labelling.label_ids(examples, ["a"])
+  assert labelling.label_ids([InputExample(0, "a", "b", "4.5")], []) == [4.5]
 
 
 @pytest.mark.parametrize("column", ["label", "score"])
@@ -244,7 +247,7 @@ def test_numbers_of_ones_own(tmp_path, column):
   path = tmp_path / "train.tsv"
   path.write_text("text_a\t%s\na\t-1.5\nb\t2e1\n" % column)
   examples = classification.read_examples(task, str(path))
-  assert labelling.label_ids(examples, [], "train") == [-1.5, 20.0]
+  assert labelling.label_ids(examples, []) == [-1.5, 20.0]
   path.write_text("text_a\t%s\na\t1\nb\tmany\n" % column)
   with pytest.raises(errors.InputError, match="train.tsv:3: the label 'many' "
                      "is not a number"):

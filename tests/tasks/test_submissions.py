@@ -147,7 +147,7 @@ def test_classification(tmp_path):
     found = contents(folder)
     assert found.pop(name) == text
     probabilities = found.pop(split_of(task, file) + "_results.tsv")
-    assert len(probabilities.splitlines()) == len(logits)
+    assert len(probabilities.splitlines()) == 1 + len(logits)
     assert not found  # no scores without labels
 
 
@@ -382,9 +382,9 @@ def test_scores_of_labelled_files_for_reading_comprehension(tmp_path):
 
 # In place of Python: writes down each command, and what a script would write.
 PYTHON = """#!/usr/bin/env bash
-if [[ $1 == -m ]]; then exec %s "$@"; fi
+if [[ $2 == zipfile ]]; then exec %s "$@"; fi
 echo "$*" >>commands.txt
-if [[ $2 == --or_starter ]]; then echo "${4#*=}"; fi
+if [[ $3 == --or_starter ]]; then echo "${5#*=}"; fi
 for arg; do
   if [[ $arg == --output_dir=* ]]; then
     out=${arg#*=} task=${out##*/}

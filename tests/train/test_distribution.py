@@ -16,7 +16,8 @@ from albert.files import records
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("horovod.tensorflow")
+# Not horovod.tensorflow: it and onnx cannot be in one process of TF 1.15.
+pytest.importorskip("horovod")
 psutil = pytest.importorskip("psutil")
 
 SPECS = records.pretraining_specs(16, 4)
@@ -120,7 +121,7 @@ def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
 def test_rank_0_evaluates_and_stops_all(work):
   shutil.copy(str(work / "train.tfrecord"), str(work / "heldout.tfrecord"))
   log = finish(start(
-      work, "stopped", 2, 8, "--num_train_steps=400", "--learning_rate=0",
+      work, "stopped", 2, 8, "--num_train_steps=400", "--learning_rate=1e-30",
       "--eval_input_file=%s" % (work / "heldout.tfrecord"),
       "--save_checkpoints_steps=5", "--early_stop_evals=2"))
   assert "stopping early" in log
@@ -135,7 +136,7 @@ def test_all_stop_that_resumed_between_two_evaluations(work):
   for args in (["--num_train_steps=7"],
                ["--num_train_steps=400", "--early_stop_evals=4"]):
     finish(start(
-        work, "resumed", 2, 8, *args, "--learning_rate=0",
+        work, "resumed", 2, 8, *args, "--learning_rate=1e-30",
         "--eval_input_file=%s" % (work / "heldout.tfrecord"),
         "--save_checkpoints_steps=5"))
   history = (work / "resumed" / "eval_history.tsv").read_text()
@@ -238,4 +239,4 @@ def test_fine_tuning_by_two_ranks(script, args, test_results, work):
       "global_step", "4", "8"]
   predicted = (output / test_results).read_text()
   assert len(json.loads(predicted) if test_results == "predictions.json" else
-             predicted.splitlines()) == 64
+             predicted.splitlines()[1:]) == 64

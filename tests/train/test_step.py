@@ -236,7 +236,7 @@ def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
     placeholders = {name: tf.placeholder(x.dtype, x.shape)
                     for name, x in batches[0].items()}
     names = sorted(placeholders)
-    model_fn = make_model_fn(make_options(**changes), **one_layer)
+    model_fn = make_model_fn(make_options(use_xla=True, **changes), **one_layer)
 
     def train_step(*tensors):
       spec = model_fn(dict(zip(names, tensors)), None,
@@ -354,7 +354,9 @@ def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
       raw.run(flushes)
   assert plot_curves.read_scalars(str(tmp_path))["loss"] == {
       0: 0.0, 2: 0.25, 6: 0.75}
-  assert [re.sub(r"[\d.]+ examples.*", "", record.getMessage())
+  assert [re.sub(r"[\d.]+ (examples|s a step).*", "",
+                 record.getMessage())
           for record in caplog.records if record.name == "absl"] == [
-      "step 5/9 | loss 0.3438 | learning_rate 0.5000 | ",
-      "step 9/9 | loss 0.9375 | learning_rate 0.5000 | "]
+      "step 1/9 | last 1: loss 0.1250 | learning_rate 0.5000 | ",
+      "step 5/9 | last 4: loss 0.4167 | learning_rate 0.5000 | ",
+      "step 9/9 | last 4: loss 0.9375 | learning_rate 0.5000 | "]

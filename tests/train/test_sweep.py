@@ -37,11 +37,16 @@ def classify(work, output_dir, *args):
           "--num_train_epochs=1", "--do_train", "--do_eval", *args]
 
 
+def read_table(path):
+  """The rows of a file with a header, a list of dicts."""
+  with open(str(path), encoding="utf-8") as reader:
+    return list(map(dict, csv.DictReader(reader, delimiter="\t")))
+
+
 def table(folder):
   """The rows of `runs.tsv`: (rate, seed) -> dict."""
-  with open(str(folder / "runs.tsv")) as reader:
-    return {(row.pop("learning_rate"), row.pop("seed")): row
-            for row in csv.DictReader(reader, delimiter="\t")}
+  return {(row.pop("learning_rate"), row.pop("seed")): row
+          for row in read_table(folder / "runs.tsv")}
 
 
 def numbers(row, of):
@@ -95,19 +100,17 @@ def test_best_is_the_best_seed_of_the_best_rate(work, swept):
     assert (swept / "best" / name).read_bytes() == (
         run / "best" / name).read_bytes()
   assert not list(swept.glob("rate*/test_results.tsv"))
-  predicted = [[float(x) for x in line.split("\t")] for line in (
-      swept / "test_results.tsv").read_text().splitlines()]
+  predicted = read_table(swept / "test_results.tsv")
   pairs = [line.split("\t")[:2] for line in (
       ROOT / "data" / "pairs" / "test.txt").read_text(
           encoding="utf-8").splitlines()]
   assert BertSim(str(swept / "best")).predict_sentences(pairs) == (
-      pytest.approx([row[1] for row in predicted], abs=1e-6))
+      pytest.approx([float(row["1"]) for row in predicted], abs=1e-6))
   # Later, with the checkpoint that all began from or without one.
   (swept / "test_results.tsv").unlink()
   args = classify(work, "swept", "--nodo_train", "--do_predict")
   succeed(*args)
-  assert [[float(x) for x in line.split("\t")] for line in (
-      swept / "test_results.tsv").read_text().splitlines()] == predicted
+  assert read_table(swept / "test_results.tsv") == predicted
   found = results(swept)
   for name, value in results(swept / "best").items():
     assert found[name] == pytest.approx(value, abs=1e-6)
@@ -129,7 +132,7 @@ def test_killed_and_started_again(work):
       command(*args), stderr=subprocess.PIPE,
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"))
   log = ""
-  while log.count("dev: ") < 3:  # the counts, then each run's first evaluation
+  while log.count("dev: ") < 4:  # two counts, then each run begins to evaluate
     log += process.stderr.readline().decode()
   process.kill()
   process.communicate()
@@ -169,15 +172,15 @@ def test_plan(tmp_path):
   assert plan(tmp_path) == [(5e-5, 12345)]
   assert plan(tmp_path, num_seeds=2, random_seed=3) == [(5e-5, 3), (5e-5, 4)]
   assert plan(tmp_path, seeds=["9", "2", "9"],
-              learning_rates=["1e-4", ".0001", "2"]) == [
-      (1e-4, 9), (1e-4, 2), (2.0, 9), (2.0, 2)]
+              learning_rates=["1e-4", ".0001", ".5"]) == [
+      (1e-4, 9), (1e-4, 2), (0.5, 9), (0.5, 2)]
 
 
 @pytest.mark.parametrize("given, message", [
     (dict(do_eval=False, num_seeds=2), "need --do_train and --do_eval"),
     (dict(seeds=["1"], num_seeds=2), "give --num_seeds or --seeds, not both"),
     (dict(seeds=["1"], random_seed=2), "give --random_seed or --seeds, not"),
-    (dict(learning_rate=1.0, learning_rates=["1", "2"]),
+    (dict(learning_rate=1.0, learning_rates=["0.5", "1"]),
      "give --learning_rate or --learning_rates, not both"),
     (dict(seeds=["1", "x"]), "--seeds: invalid literal .* 'x'"),
     (dict(learning_rates=["1e-4", "fast"]),
