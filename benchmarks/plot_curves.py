@@ -27,7 +27,8 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 @dataclasses.dataclass(frozen=True)
 class CurveSettings:
   """Which runs, and how they are drawn."""
-  runs: list = setting(None, "Output folders of run_pretraining.py.", NEEDED)
+  runs: list = setting(
+      None, "Output folders of pretraining or fine-tuning.", NEEDED)
   output: str = setting(None, "PNG to make.", NEEDED)
   names: list = setting(None, "Names of the runs; default: --runs.", USUAL)
   unigram_entropy: float = setting(
@@ -40,10 +41,13 @@ class CurveSettings:
 
 SETTINGS = (CurveSettings,)
 
-# A panel for each of these scalars: its title.
+# A panel for each of these scalars that a run has: its title.
 PANELS = {"loss": "loss", "masked_lm_loss": "masked-LM loss",
           "masked_lm_accuracy": "masked-LM accuracy",
           "sentence_order_accuracy": "sentence-order accuracy",
+          "accuracy": "accuracy", "exact": "exact match", "f1": "F1",
+          "macro_f1": "macro F1", "pearson": "Pearson's correlation",
+          "spearman": "Spearman's correlation",
           "learning_rate": "learning rate"}
 
 
@@ -86,7 +90,11 @@ def _events(path):
 
 
 def read_history(folder):
-  """Reads the evaluations of a run on held-out text; as read_scalars."""
+  """Reads the evaluations of a run on held-out or dev data.
+
+  Returns:
+    as read_scalars; without the "eval_" that fine-tuning's names begin with.
+  """
   path = os.path.join(folder, "eval_history.tsv")
   if not tf.io.gfile.exists(path):
     return {}
@@ -94,9 +102,10 @@ def read_history(folder):
                              delimiter="\t"))
   try:
     # An evaluation may have had other metrics.
-    return {tag: {int(row["global_step"]): float(row[tag]) for row in rows
-                  if row[tag] != ""}
-            for tag in PANELS if rows and tag in rows[0]}
+    return {column.replace("eval_", ""): {
+        int(row["global_step"]): float(row[column]) for row in rows
+        if row[column] != ""} for column in (rows[0] if rows else ())
+            if column.replace("eval_", "") in PANELS}
   except (KeyError, TypeError, ValueError) as error:
     raise InputError("%s is no history of evaluations: %r" % (
         path, error)) from error
@@ -125,9 +134,13 @@ def create_figure():
 
 def draw(figure, runs, unigram_entropy=None, smoothing=0.0):
   """Draws runs, a dict: name -> (training's scalars, held-out ones)."""
-  *panels, legend = figure.subplots(2, 3).flat
+  tags = [tag for tag in PANELS if any(
+      scalars.get(tag) for pair in runs.values() for scalars in pair)]
+  *panels, legend = figure.subplots(-(-(len(tags) + 1) // 3), 3).flat
+  for panel in panels[len(tags):]:
+    panel.axis("off")
   entries = {}
-  for panel, (tag, title) in zip(panels, PANELS.items()):
+  for panel, tag in zip(panels, tags):
     weight = 0.0 if tag == "learning_rate" else smoothing
     for number, (name, (train, held_out)) in enumerate(runs.items()):
       color = "C%d" % number
@@ -141,7 +154,7 @@ def draw(figure, runs, unigram_entropy=None, smoothing=0.0):
     if tag == "masked_lm_loss" and unigram_entropy is not None:
       panel.axhline(unigram_entropy, color="gray", linestyle="--",
                     label="unigram entropy")
-    panel.set(title=title, xlabel="step")
+    panel.set(title=PANELS[tag], xlabel="step")
     panel.grid(alpha=0.3)
     handles, labels = panel.get_legend_handles_labels()
     entries.update(zip(labels, handles))

@@ -112,6 +112,11 @@ def test_held_out_values(tmp_path):
   assert plot_curves.read_history(str(tmp_path)) == {
       "loss": {10: 7.5, 20: 7.0}, "masked_lm_loss": {10: 6.75, 20: 6.25},
       "masked_lm_accuracy": {10: 0.25, 20: 0.5}}
+  # Of fine-tuning.
+  history.write_text("global_step\teval_accuracy\teval_loss\tmatthews\n"
+                     "5\t0.5\t1.5\t0.1\n9\t0.75\t1.25\t\n")
+  assert plot_curves.read_history(str(tmp_path)) == {
+      "accuracy": {5: 0.5, 9: 0.75}, "loss": {5: 1.5, 9: 1.25}}
   for text in ("step\tloss\n1\t2\n", "global_step\tloss\n1\n",
                "global_step\tloss\n1\tx\n"):
     history.write_text(text)
@@ -161,12 +166,11 @@ def test_what_is_drawn():
   # The learning rate is known, not measured: it is drawn as it is.
   lines = panels["learning rate"].lines
   assert [list(line.get_ydata()) for line in lines] == [[1.0, 3.0], []]
-  assert set(panels) == {
-      "loss", "masked-LM loss", "masked-LM accuracy",
-      "sentence-order accuracy", "learning rate", ""}
+  # Those for which there is something to draw, and the legend.
+  assert set(panels) == {"masked-LM loss", "learning rate", ""}
   legend = panels[""].get_legend()
   assert [text.get_text() for text in legend.get_texts()] == [
-      "A", "B", "A, held out", "unigram entropy"]
+      "A", "A, held out", "B", "unigram entropy"]
 
 
 def test_the_script(tmp_path):
