@@ -13,7 +13,8 @@
 #   CONFIG        configuration of the model
 #   BATCH         examples per step, of all devices together (default 4096); the
 #                 published rate is scaled by the square root of BATCH / 4096
-#   DEVICE_BATCH  what fits into one device (default 32); the rest is accumulated
+#   DEVICE_BATCH  what fits into one device (default 32, on a CPU 8); the rest is
+#                 accumulated
 # Flags of run_pretraining.py may follow and override, as --flag=value.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -37,10 +38,11 @@ case ${PRESET:-published} in
     config=albert_config/albert_config_tiny_google.json batch=${BATCH:-16}
     flags=(--max_seq_length=64 --max_predictions_per_seq=25 --optimizer=adamw
       --learning_rate=5e-4 --num_train_steps=7000 --num_warmup_steps=500
-      --save_checkpoints_steps=500 --max_eval_steps=15) ;;
+      --save_checkpoints_steps=500 --max_eval_steps=15
+      ${heldout:+--early_stop_evals=3}) ;;
   *) refuse "PRESET=$PRESET" "it can be published or two_cores" ;;
 esac
-config=${CONFIG:-$config} device_batch=${DEVICE_BATCH:-32}
+config=${CONFIG:-$config}
 
 source ./env.sh
 launcher=() processes=1 devices=1
@@ -58,6 +60,13 @@ elif [[ -n ${HOSTS-} || ${GPUS:-1} -gt 1 ]]; then
   flags+=(--use_horovod)
 fi
 
+# On a CPU a step can be ended between its slices.
+device_batch=32
+if [[ -z ${PRESET-}${TPU_NAME-}${HOSTS-}${GPUS-} ]] &&
+  ! nvidia-smi >/dev/null 2>&1; then
+  device_batch=8
+fi
+device_batch=${DEVICE_BATCH:-$device_batch}
 # The fewest slices that fit, of equal size.
 if ((batch % devices)); then
   refuse "BATCH=$batch" "not a multiple of the $devices devices"
