@@ -15,22 +15,23 @@ import modeling
 LONG_SEQUENCE = 256
 
 
-def for_training(length, bfloat16=False, recompute_blocks=False,
+def for_training(length, precision="float32", recompute_blocks=False,
                  use_cpu=False):
   """Returns the Kernels to train with.
 
   Args:
     length: int, tokens of a sequence, or None where it varies.
-    bfloat16: bool, whether to multiply matrices in bfloat16.
+    precision: "float32"; "bf16" to multiply matrices in bfloat16; "fp16" where
+      the graph will be rewritten to compute in half precision.
     recompute_blocks: bool, whether the backward pass computes each block again.
     use_cpu: bool, whether it is a CPU that trains.
   """
   one_by_one = bool(use_cpu and length and length >= LONG_SEQUENCE)
   return modeling.Kernels(
-      matmul=bfloat16_matmul if bfloat16 else tf.matmul,
+      matmul=bfloat16_matmul if precision == "bf16" else tf.matmul,
       attention=functools.partial(recomputed_attention,
                                   one_by_one=one_by_one),
-      gelu=lean_gelu,
+      gelu=half_gelu if precision == "fp16" else lean_gelu,
       **(dict(run_block=recompute) if recompute_blocks else {}))
 
 
@@ -75,6 +76,15 @@ def lean_gelu(x):
     return dy * gate * (1.0 + slope * (1.0 - gate))
 
   return x * gate, gradient
+
+
+def half_gelu(x):
+  """`lean_gelu` whose gradient is finite in half precision.
+
+  There, the cube of `x` overflows from 40 on, and infinity times the 0 of a
+  closed gate is not a number. Beyond 10 the function is 0 or `x`.
+  """
+  return lean_gelu(tf.clip_by_value(x, -10.0, 10.0)) + tf.nn.relu(x - 10.0)
 
 
 def bfloat16_matmul(x, y, **kwargs):

@@ -1,5 +1,6 @@
 """One training on many devices: Horovod's processes or a TPU's replicas."""
 
+import os
 from typing import Callable, NamedTuple
 
 import tensorflow.compat.v1 as tf
@@ -14,7 +15,7 @@ class Workers(NamedTuple):
     rank: int, its number; 0 is the one that reads checkpoints, writes all
       files, evaluates and logs.
     size: int, how many there are.
-    local_rank: int, its number on its host, which is that of its GPU.
+    local_rank: int, its number on its host.
     reduce_mean: function of a list of float tensors that returns their means
       over all of them.
   """
@@ -24,9 +25,11 @@ class Workers(NamedTuple):
   reduce_mean: Callable
 
 
-
 def get_workers(use_horovod=False, use_tpu=False):
   """Returns the Workers; a TPU's replicas are one, they have one program.
+
+  Each of Horovod's processes has one of the host's GPUs from here on, whatever
+  session it opens. Must be called before TensorFlow looks for GPUs.
 
   Raises:
     InputError: Horovod is asked for and not installed.
@@ -37,6 +40,11 @@ def get_workers(use_horovod=False, use_tpu=False):
   if not use_horovod:
     return Workers(0, 1, 0, _tpu_mean if use_tpu else list)
   hvd = _horovod()
+  visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+  if visible is None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(hvd.local_rank())
+  elif "," in visible:
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[hvd.local_rank()]
   return Workers(hvd.rank(), hvd.size(), hvd.local_rank(), _horovod_mean)
 
 

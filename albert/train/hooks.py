@@ -20,6 +20,8 @@ from albert.train.step import PROGRESS
 
 _SECONDS = 30  # from one line of progress to the next, at most
 _DAY = 24 * 60 * 60
+# The loss scale is 1 by then, and what still overflows will again.
+_MOST_SKIPPED = 30
 
 
 def create(settings, workers, num_train_steps, evaluator, should_stop):
@@ -64,7 +66,8 @@ class ProgressHook(tf.train.SessionRunHook):
 
   A line after the first step, then every `every` steps, and at least every half
   minute. Ends training with an InputError before a loss that is not finite can
-  reach a checkpoint, and after a step in which a signal asked for the end.
+  reach a checkpoint, or where half precision overflows again and again, and
+  after a step in which a signal asked for the end.
 
   Args:
     num_train_steps: int.
@@ -79,6 +82,7 @@ class ProgressHook(tf.train.SessionRunHook):
     self._examples_per_step = examples_per_step
     self._output_dir = output_dir
     self._num_lines = 0
+    self._num_skipped = 0  # steps in a row
 
   def begin(self):
     self._scalars = collections.OrderedDict(
@@ -122,9 +126,16 @@ class ProgressHook(tf.train.SessionRunHook):
     if not math.isfinite(values["loss"]):
       raise _not_finite(values["loss"], self._step + 1, self._output_dir)
     if step == self._step:
+      self._num_skipped += 1
+      if self._num_skipped == _MOST_SKIPPED:
+        raise InputError(
+            "step %d overflows half precision, %d times in a row: try a lower "
+            "--learning_rate, more --num_warmup_steps, or --precision=float32"
+            % (step + 1, _MOST_SKIPPED))
       logging.info("step %d skipped: gradients too large for half precision",
                    step + 1)
       return
+    self._num_skipped = 0
     self._bar.update(step - self._step)
     self._step = step
     self._count += 1

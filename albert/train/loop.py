@@ -120,16 +120,19 @@ def create_estimator(settings, workers, model_fn):
     atexit.register(shutil.rmtree, output_dir, ignore_errors=True)
   session_config = tf.ConfigProto(allow_soft_placement=True)
   session_config.gpu_options.allow_growth = True
-  if (device.use_horovod and
-      tf.config.experimental.list_physical_devices("GPU")):
-    session_config.gpu_options.visible_device_list = str(workers.local_rank)
   if device.use_xla:
     session_config.graph_options.optimizer_options.global_jit_level = (
         tf.OptimizerOptions.ON_1)
   cluster = None
   if device.use_tpu and device.tpu_name:
-    cluster = tf.distribute.cluster_resolver.TPUClusterResolver(
-        device.tpu_name, zone=device.tpu_zone, project=device.gcp_project)
+    try:
+      cluster = tf.distribute.cluster_resolver.TPUClusterResolver(
+          device.tpu_name, zone=device.tpu_zone, project=device.gcp_project)
+    except (ImportError, OSError, ValueError) as error:
+      raise InputError(
+          "--tpu_name=%s cannot be looked up (%s): `pip install -r "
+          "requirements/tpu.txt` on a machine of Google Cloud, or give the "
+          "TPU's address, grpc://IP:8470" % (device.tpu_name, error)) from error
   run_config = tf.estimator.tpu.RunConfig(
       cluster=cluster,
       master=device.master,
@@ -146,7 +149,11 @@ def create_estimator(settings, workers, model_fn):
                                   run.save_checkpoints_steps),
           num_shards=device.num_tpu_cores,
           per_host_input_for_training=(
-              tf.estimator.tpu.InputPipelineConfig.PER_HOST_V2)))
+              tf.estimator.tpu.InputPipelineConfig.PER_HOST_V2),
+          # One host reads, all get their slices: no record twice, and those
+          # of one device.
+          eval_training_input_configuration=(
+              tf.estimator.tpu.InputPipelineConfig.SLICED)))
   return tf.estimator.tpu.TPUEstimator(
       use_tpu=device.use_tpu,
       model_fn=model_fn,

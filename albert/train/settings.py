@@ -183,6 +183,17 @@ def read(values):
                      "--gradient_accumulation_steps %d" % (
                          batch.train_batch_size,
                          batch.gradient_accumulation_steps))
+  if device.use_tpu:
+    cores, slices = device.num_tpu_cores, batch.gradient_accumulation_steps
+    for name, size, parts, divisors in (
+        ("train_batch_size", batch.train_batch_size, cores * slices,
+         "--num_tpu_cores=%d times --gradient_accumulation_steps=%d" % (
+             cores, slices)),
+        ("eval_batch_size", batch.eval_batch_size, cores,
+         "--num_tpu_cores=%d" % cores)):
+      if size % parts:
+        raise InputError("--%s=%d is not a multiple of %s: the next one is %d" %
+                         (name, size, divisors, size + -size % parts))
   for rate in [settings.optimizer.learning_rate] + (
       settings.sweep and settings.sweep.rates() or []):
     if not 0 < rate <= 1:
@@ -193,4 +204,7 @@ def read(values):
       raise InputError("--use_fp16 contradicts --precision=%s" %
                        device.precision)
     device = dataclasses.replace(device, precision="fp16")
+  if device.use_tpu and device.precision == "fp16":
+    raise InputError("--precision=fp16 is for GPUs; a TPU has "
+                     "--precision=bf16")
   return dataclasses.replace(settings, device=device)

@@ -96,7 +96,7 @@ def build_model(config, features, device, is_training):
       x = tf.reshape(x, [batch * choices, length])
     rows.append(x)
   used = kernels.for_training(
-      rows[0].shape.as_list()[1], device.precision == "bf16",
+      rows[0].shape.as_list()[1], device.precision,
       device.recompute_grads, is_cpu(device)) if is_training else (
           modeling.PLAIN)
   return create_model(config, is_training, *rows,

@@ -88,6 +88,27 @@ def test_gelu_has_the_values_and_gradient_of_the_plain_one(kernel):
     assert_as_close_as_float32(one, other)
 
 
+def test_the_gradient_of_gelu_is_finite_in_half_precision():
+  numbers = np.concatenate([np.arange(-200, 201), np.linspace(-12, 12, 97)])
+  x = tf.constant(numbers, tf.float16)
+  exact = tf.constant(numbers, tf.float64)
+  with tf.Session() as session:
+    (lean, half, plain) = session.run([
+        [y] + tf.gradients(y, of) for y, of in (
+            (kernels.lean_gelu(x), x), (kernels.half_gelu(x), x),
+            (modeling.gelu(exact), exact))])
+  for one, other in zip(half, plain):
+    np.testing.assert_allclose(one, other, rtol=2e-3, atol=5e-3)
+  assert not np.all(np.isfinite(lean[1]))  # what it is for
+  # In single precision nothing changes.
+  x = tf.constant(numbers, tf.float32)
+  with tf.Session() as session:
+    lean, half = session.run([[y] + tf.gradients(y, x) for y in (
+        kernels.lean_gelu(x), kernels.half_gelu(x))])
+  for one, other in zip(half, lean):
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-36)
+
+
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("heads", [[], [1, HEADS]])
 def test_products_head_by_head(heads, transpose_b):

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import tensorflow.compat.v1 as tf
 from scripting import ROOT, quick_python
 
 from albert.files import records
+from albert.train import distribution
 
 pytestmark = pytest.mark.slow
 
@@ -142,6 +144,21 @@ def test_all_stop_that_resumed_between_two_evaluations(work):
   history = (work / "resumed" / "eval_history.tsv").read_text()
   assert [line.split("\t")[0] for line in history.splitlines()] == [
       "global_step", "5", "7", "12", "17", "22"]
+
+
+@pytest.mark.parametrize("visible, own", [
+    (None, "1"), ("4,6", "6"), ("GPU-a,GPU-b", "GPU-b"), ("5", "5"), ("", "")])
+def test_a_rank_has_one_gpu(visible, own, monkeypatch):
+  """Whatever session it opens first; one that was given to it stays."""
+  monkeypatch.setattr(distribution, "_horovod", lambda: types.SimpleNamespace(
+      rank=lambda: 3, size=lambda: 4, local_rank=lambda: 1))
+  monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
+  if visible is None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+  for _ in range(2):
+    workers = distribution.get_workers(use_horovod=True)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == own
+  assert workers[:3] == (3, 4, 1)
 
 
 @pytest.mark.parametrize("victim", ["0", "1"])

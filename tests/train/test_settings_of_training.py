@@ -39,3 +39,22 @@ def test_two_names_of_half_precision():
     assert make_settings(**given).device.precision == "fp16"
   with pytest.raises(InputError, match="--use_fp16 contradicts .*=float32"):
     make_settings(use_fp16=True, precision="float32")
+
+
+def test_a_tpu_has_no_half_precision():
+  with pytest.raises(InputError, match="a TPU has --precision=bf16"):
+    make_settings(use_tpu=True, precision="fp16")
+
+
+@pytest.mark.parametrize("given, message", [
+    (dict(train_batch_size=4096, num_tpu_cores=64, eval_batch_size=32),
+     "--eval_batch_size=32 is not a multiple of --num_tpu_cores=64: the next "
+     "one is 64"),
+    (dict(train_batch_size=100, num_tpu_cores=8, eval_batch_size=8),
+     "--train_batch_size=100 .* times .*=1: the next one is 104"),
+    (dict(train_batch_size=96, num_tpu_cores=8, eval_batch_size=8,
+          gradient_accumulation_steps=24), "the next one is 192")])
+def test_batches_that_the_cores_of_a_tpu_do_not_divide(given, message):
+  with pytest.raises(InputError, match=message):
+    make_settings(use_tpu=True, **given)
+  make_settings(**given)  # elsewhere they are fine
