@@ -153,7 +153,8 @@ def create_estimator(settings, workers, model_fn):
           # One host reads, all get their slices: no record twice, and those
           # of one device.
           eval_training_input_configuration=(
-              tf.estimator.tpu.InputPipelineConfig.SLICED)))
+              tf.estimator.tpu.InputPipelineConfig.SLICED if device.use_tpu else
+              tf.estimator.tpu.InputPipelineConfig.PER_HOST_V1)))
   return tf.estimator.tpu.TPUEstimator(
       use_tpu=device.use_tpu,
       model_fn=model_fn,
