@@ -22,7 +22,7 @@ def _protobuf_field(message, number):
       if byte < 128:
         return value
 
-  place, field = 0, b""
+  place, content = 0, b""
   while place < len(message):
     field, wire_type = divmod(varint(), 8)
     if wire_type == 0:
@@ -30,9 +30,9 @@ def _protobuf_field(message, number):
       continue
     size = varint() if wire_type == 2 else {1: 8, 5: 4}[wire_type]
     if field == number:
-      field = message[place:place + size]
+      content = message[place:place + size]
     place += size
-  return field
+  return content
 
 
 def unigram_tokenizer(model_file, do_lower_case):
