@@ -23,19 +23,12 @@ import numpy as np
 from albert import model_folder
 from albert.errors import InputError
 from albert.files import filesystem
+from albert.predict import text_predictor
 from albert.predict.text_predictor import TextPredictor
 from albert.settings import USUAL, setting
 
 NAMES = ("tensorflow", "onnx")
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-# What to say where a model lacks a signature.
-_MISSING = {
-    "classify": "no classifier: fine-tune one with run_classifier.py",
-    "label_tokens": "no model that finds entities: fine-tune one with "
-                    "run_ner.py",
-    "spans": "no model that finds answers: fine-tune one with run_squad.py",
-    "masked_lm": "no masked-LM weights, as is usual after fine-tuning: give a "
-                 "pretrained model"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +80,6 @@ def sentence_vectors(engine, pooling, layer, **kwargs):
   return engine.predictor("sentence_vector", output, **kwargs)
 
 
-def missing(path, signature):
-  """Returns the InputError of a model that lacks a signature."""
-  return InputError("%s has %s" % (path, _MISSING.get(
-      signature, "no weights for %s" % signature)))
-
-
 class OnnxEngine:
   """Files of export_model.py --onnx in ONNX Runtime, on the CPU."""
 
@@ -129,7 +116,7 @@ class OnnxEngine:
   def _session(self, signature):
     path = os.path.join(self._path, signature + ".onnx")
     if not filesystem.exists(path):
-      raise missing(self._path, signature)
+      raise text_predictor.missing(self._path, signature)
     try:
       import onnxruntime
     except ImportError as error:

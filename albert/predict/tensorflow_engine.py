@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from albert import heads, model_folder
+from albert.errors import InputError
 from albert.files import checkpoints
 from albert.heads.signatures import build_signature
-from albert.predict import engines
-from albert.predict.text_predictor import TextPredictor
+from albert.predict.text_predictor import TextPredictor, missing
 
 
 class TensorFlowEngine:
@@ -37,12 +37,12 @@ class TensorFlowEngine:
 
   def _call(self, signature, outputs):
     if signature not in self._heads:
-      raise engines.missing(self._path, signature)
+      raise missing(self._path, signature)
     with tf.Graph().as_default():
       built = build_signature(self.folder.config, self._heads[signature])
       for name in outputs:
         if name not in built.outputs:
-          raise engines.InputError("%s has no output %s" % (self._path, name))
+          raise InputError("%s has no output %s" % (self._path, name))
       session = checkpoints.restored_session(self._checkpoint)
       return session.make_callable(
           [built.outputs[name] for name in outputs],

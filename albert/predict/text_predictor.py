@@ -6,6 +6,22 @@ Tests: tests/scripts/test_similarity.py.
 import numpy as np
 
 import tokenization
+from albert.errors import InputError
+
+# What to say where a model lacks a signature.
+_MISSING = {
+    "classify": "no classifier: fine-tune one with run_classifier.py",
+    "label_tokens": "no model that finds entities: fine-tune one with "
+                    "run_ner.py",
+    "spans": "no model that finds answers: fine-tune one with run_squad.py",
+    "masked_lm": "no masked-LM weights, as is usual after fine-tuning: give a "
+                 "pretrained model"}
+
+
+def missing(path, signature):
+  """Returns the InputError of a model that lacks a signature."""
+  return InputError("%s has %s" % (path, _MISSING.get(
+      signature, "no weights for %s" % signature)))
 
 
 class TextPredictor:
