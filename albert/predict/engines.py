@@ -23,8 +23,7 @@ import numpy as np
 from albert import model_folder
 from albert.errors import InputError
 from albert.files import filesystem
-from albert.predict import text_predictor
-from albert.predict.text_predictor import TextPredictor
+from albert.predict.text_predictor import TextPredictor, missing
 from albert.settings import USUAL, setting
 
 NAMES = ("tensorflow", "onnx")
@@ -116,7 +115,7 @@ class OnnxEngine:
   def _session(self, signature):
     path = os.path.join(self._path, signature + ".onnx")
     if not filesystem.exists(path):
-      raise text_predictor.missing(self._path, signature)
+      raise missing(self._path, signature)
     try:
       import onnxruntime
     except ImportError as error:

@@ -6,6 +6,7 @@ Tests: tests/heads/test_crf.py.
 import numpy as np
 
 from albert.predict import engines
+from albert.predict.text_predictor import missing
 from albert.tasks import bio, entity_files, ner
 
 
@@ -25,7 +26,7 @@ class EntityTagger:
   def __init__(self, model_dir, batch_size=64, engine="tensorflow"):
     model = engines.load(engine, model_dir)
     if model.folder.head != "token_labels":
-      raise engines.missing(model_dir, "label_tokens")
+      raise missing(model_dir, "label_tokens")
     self._tokenizer = model.tokenizer
     self._folder = model.folder
     self._transitions = model.constant("label_tokens", "transitions")
