@@ -130,7 +130,7 @@ class Runner:
     self._workers = workers
     self._leads = not workers.rank
     self._folder = folder
-    self._head = _Numbered(head)
+    self._head = head
     self._specs = list(specs)
     self._label_specs = list(label_specs)
     self._splits = splits
@@ -185,20 +185,17 @@ class Runner:
       task_settings: dataclass, the script's own settings.
     """
     contents = self._folder.contents()
-
-    def run_once(settings):
-      self._begin(settings)
-      self._run(evaluate, metric, [*contents, *reports], write_test)
-
+    given = evaluate, metric, [*contents, *reports], write_test
     if sweep.is_wanted(self._settings):
       sweep.run(self._settings, self._leads, metric, contents, reports,
                 dataclasses.asdict(task_settings) if task_settings else {},
-                run_once)
+                lambda settings: self._run(settings, *given))
     else:
-      run_once(self._settings)
+      self._run(self._settings, *given)
 
-  def _run(self, evaluate, metric, files, write_test):
-    run, data = self._settings.run, self._settings.data
+  def _run(self, settings, evaluate, metric, files, write_test):
+    self._begin(settings)
+    run, data = settings.run, settings.data
     if run.do_train:
       evaluator = None
       if run.do_eval and self._leads:
@@ -206,7 +203,9 @@ class Runner:
             run.output_dir, evaluate,
             outputs.BestRule(metric, higher_is_better=True), files,
             run.early_stop_evals)
-      self._train(evaluator)
+      loop.train_and_evaluate(
+          settings, self._workers, [(self._estimator, self._num_train_steps)],
+          self._train_input_fn_at, evaluator)
     elif run.do_eval and self._leads:
       outputs.evaluate_and_write(run.output_dir, evaluate)
     if data.do_predict and self._leads:
@@ -214,22 +213,17 @@ class Runner:
       checkpoint = (checkpoints.latest_checkpoint(best) or
                     checkpoints.latest_checkpoint(run.output_dir))
       logging.info("predicting with %s",
-                   checkpoint or self._settings.model.init_checkpoint)
+                   checkpoint or settings.model.init_checkpoint)
       for name in self._splits:
         if name != "dev":
           write_test(name, checkpoint)
 
-  def _train(self, evaluator):
-    def input_fn_at(start):
-      if "train" not in self._paths:
-        self._write_train()
-      return self._input_fn(
-          "train", is_training=True, drop_remainder=True,
-          seed=self._settings.run.random_seed + start)
-
-    loop.train_and_evaluate(
-        self._settings, self._workers,
-        [(self._estimator, self._num_train_steps)], input_fn_at, evaluator)
+  def _train_input_fn_at(self, start):
+    if "train" not in self._paths:
+      self._write_train()
+    return self._input_fn(
+        "train", is_training=True, drop_remainder=True,
+        seed=self._settings.run.random_seed + start)
 
   def _write_train(self):
     """Writes this process's share of the training examples, shuffled."""
@@ -299,16 +293,3 @@ class Runner:
     return records.input_fn_builder(
         [record_files.record_file(path)], specs, max_length=data.max_seq_length,
         pad_to_max=data.pad_to_max or device.use_tpu, **kwargs)
-
-
-class _Numbered:
-  """A head whose predictions have the numbers of the examples."""
-
-  def __init__(self, head):
-    self._head = head
-    self.totals = head.totals
-
-  def apply(self, model, features):
-    output = self._head.apply(model, features)
-    return output._replace(predictions=dict(
-        output.predictions, number=features["number"]))

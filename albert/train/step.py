@@ -61,8 +61,11 @@ def model_fn_builder(config, head, settings, schedule, workers):
                         features)
     scaffold_fn = _initialize(settings, checkpoints.newest_or_best, False)
     if mode == tf.estimator.ModeKeys.PREDICT:
+      # Fine-tuning numbers its examples, which come in order of their length.
+      numbers = {name: features[name] for name in features if name == "number"}
       return tf.estimator.tpu.TPUEstimatorSpec(
-          mode, predictions=output.predictions, scaffold_fn=scaffold_fn)
+          mode, predictions=dict(output.predictions, **numbers),
+          scaffold_fn=scaffold_fn)
     names = list(output.metrics)
 
     def metric_fn(*tensors):

@@ -145,7 +145,8 @@ def test_predictions_are_in_the_order_of_the_examples(start, use_tpu):
     made.append(length)
     return make_features(length)
 
-  runner, estimator, _ = start(examples=lengths, make=make, use_tpu=use_tpu)
+  runner, estimator, _ = start(examples=lengths, make=make, use_tpu=use_tpu,
+                               num_tpu_cores=1)
   for _ in range(2):
     found = runner.predict("dev", "model.ckpt-1")
     assert [row["sum"] for row in found] == [n * n for n in lengths]

@@ -33,7 +33,7 @@ LAYOUTS = {"albert_zh": {}, "google_preln": {
 def make_options(**changes):
   return make_settings(**dict(dict(
       optimizer="lamb", learning_rate=0.005, log_steps=1,
-      train_batch_size=BATCH), **changes))
+      train_batch_size=BATCH, eval_batch_size=BATCH), **changes))
 
 
 def make_features(seed=0, dtype=np.int32):
@@ -260,7 +260,8 @@ def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
     {}, {"gradient_accumulation_steps": 2, "recompute_grads": True},
     {"optimizer": "adamw", "adversarial": "fgm", "adversarial_epsilon": 0.5}])
 def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
-  options = make_options(use_tpu=True, output_dir="/nowhere", **changes)
+  options = make_options(use_tpu=True, num_tpu_cores=1, output_dir="/nowhere",
+                         **changes)
   ops, shapes = tpu_step.ops(make_model_fn(options, **DROPOUT), make_features())
   assert "MatMul" in ops and "CrossReplicaSum" in ops
   assert not tpu_step.without_kernel(ops)
@@ -325,7 +326,8 @@ def test_mixed_precision_makes_the_steps_of_single_precision():
 
 
 def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
-  options = make_options(use_tpu=True, output_dir=str(tmp_path), log_steps=2)
+  options = make_options(use_tpu=True, num_tpu_cores=1,
+                         output_dir=str(tmp_path), log_steps=2)
   with tf.Graph().as_default():
     global_step = tf.train.get_or_create_global_step()
     scalars = {"loss": tf.cast(global_step, tf.float32) / 8, "learning_rate":
