@@ -1,6 +1,6 @@
 """Fills in [MASK] in texts, with a pretrained model.
 
-    python predict_masked.py 中国的首[MASK]是北京 今天天[MASK]很好
+    python predict_masked.py 我[MASK]知道他在哪里。 今天天[MASK]很好
     python predict_masked.py --input_file=texts.txt --output_file=filled.tsv
 
 Prints a line for each mask: the text, the number of the mask in it, and the
