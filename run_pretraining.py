@@ -146,6 +146,7 @@ def find_records(own, settings):
   cli.require_flags(flags.FLAGS, *wanted)
   paths = {flag: record_files.expand_patterns(getattr(own, flag), flag)
            for flag in wanted}
+  settings.device.check_paths(paths)
   trained = set(map(filesystem.resolve, paths.get("input_file", [])))
   for path in paths.get("eval_input_file", []):
     if filesystem.resolve(path) in trained:

@@ -48,7 +48,8 @@ source ./env.sh
 launcher=() processes=1 devices=1
 if [[ -n ${TPU_NAME-} ]]; then
   devices=${TPU_CORES:-8}
-  flags+=(--use_tpu --tpu_name="$TPU_NAME" --num_tpu_cores="$devices")
+  flags+=(--use_tpu --tpu_name="$TPU_NAME" --num_tpu_cores="$devices"
+    --eval_batch_size=$((devices > 32 ? devices : 32)))
 elif [[ -n ${HOSTS-} || ${GPUS:-1} -gt 1 ]]; then
   hosts=${HOSTS:-localhost:$GPUS}
   processes=0

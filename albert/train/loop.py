@@ -8,6 +8,7 @@ import ctypes
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 
 import tensorflow.compat.v1 as tf
@@ -42,7 +43,52 @@ def start(settings):
     raise InputError("--precision=bf16 needs a TPU or TensorFlow 2.15, not %s"
                      % tf.__version__)
   prepare_process(device)
+  logging.info("%s", describe(settings, workers))
+  warn_of_unused_gpu(device)
   return workers
+
+
+def describe(settings, workers):
+  """Returns a line that says what computes, with how many bits and examples.
+
+  Args:
+    settings: TrainSettings.
+    workers: distribution.Workers.
+  """
+  device, batch = settings.device, settings.batch
+  gpus = len(tf.config.experimental.list_physical_devices("GPU"))
+  what = "a CPU of %d cores" % os.cpu_count()
+  if device.use_tpu:
+    what = "%d TPU cores" % device.num_tpu_cores
+  elif gpus:
+    what = "a GPU" + " of the %d here" % gpus * (gpus > 1)
+  parts = [what + " for each of %d processes" % workers.size * (
+      workers.size > 1), "TensorFlow %s" % tf.__version__, device.precision]
+  if device.use_xla:
+    parts.append("XLA")
+  if settings.run.do_train:
+    examples = batch.train_batch_size * workers.size
+    count = workers.size * batch.gradient_accumulation_steps * (
+        device.num_tpu_cores if device.use_tpu else 1)
+    parts.append("%d examples a step, %d at a time" % (
+        examples, examples // count))
+  return " | ".join(parts)
+
+
+def warn_of_unused_gpu(device):
+  """Warns where there is a GPU that TensorFlow cannot use."""
+  if device.use_tpu or not shutil.which("nvidia-smi") or (
+      tf.config.experimental.list_physical_devices("GPU")):
+    return
+  found = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, check=False)
+  if not found.returncode and found.stdout.strip():
+    logging.warning(
+        "nvidia-smi finds a GPU that TensorFlow %s cannot use: %s",
+        tf.__version__, "it needs CUDA 10.0; use `export ALBERT_PLATFORM=tf2`, "
+        "or NVIDIA's TF1 container" if tf.__version__.startswith("1.") else
+        "`pip install \"tensorflow[and-cuda]==%s\"` brings the libraries" %
+        tf.__version__)
 
 
 def prepare_process(device):
@@ -214,6 +260,8 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
   # One program at a time runs on a TPU: leave training to evaluate, and only
   # then.
   leaves = bool(device.use_tpu and evaluator)
+  if leaves and start:  # it may have been killed before this was evaluated
+    evaluator.evaluate(start)
   for estimator, stage_end in stages:
     while start < stage_end and not all_should_stop():
       end = min(start + run.save_checkpoints_steps,

@@ -93,6 +93,25 @@ class DeviceSettings:
   iterations_per_loop: int = setting(
       1000, "Steps per call of the device.", TPU)
 
+  def check_paths(self, paths):
+    """Refuses files that a TPU on a different machine cannot read.
+
+    Args:
+      paths: dict, flag -> list of str.
+
+    Raises:
+      InputError: there is one.
+    """
+    address = self.tpu_name or self.master or "local"
+    if not self.use_tpu or address == "local" or "localhost" in address:
+      return
+    for flag, names in paths.items():
+      for name in names:
+        if "://" not in name or name.startswith("file://"):
+          raise InputError(
+              "--%s=%s: the TPU is on a different machine, which reads and "
+              "writes gs://BUCKET/... only" % (flag, name))
+
 
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
@@ -204,6 +223,10 @@ def read(values):
       raise InputError("--use_fp16 contradicts --precision=%s" %
                        device.precision)
     device = dataclasses.replace(device, precision="fp16")
+  device.check_paths({
+      flag: [path] for flag, path in (
+          ("output_dir", settings.run.output_dir),
+          ("init_checkpoint", settings.model.init_checkpoint)) if path})
   if device.use_tpu and device.precision == "fp16":
     raise InputError("--precision=fp16 is for GPUs; a TPU has "
                      "--precision=bf16")

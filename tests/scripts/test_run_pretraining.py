@@ -351,6 +351,13 @@ def test_training_leaves_a_tpu_only_to_evaluate(work, monkeypatch):
   assert calls == [("train", 3, progress), ("evaluate", 5),
                    ("train", 5, progress), ("evaluate", 5)]
   del calls[:]
+  # Killed after a checkpoint was saved, before it was evaluated.
+  history = work / "tpu_and_evaluation" / "eval_history.tsv"
+  history.write_text("".join(history.read_text().splitlines(True)[:2]))
+  pretrain(work, work / "tpu_and_evaluation", heldout, *args,
+           "--num_train_steps=6")
+  assert calls == [("evaluate", 5), ("train", 6, progress), ("evaluate", 5)]
+  del calls[:]
   pretrain(work, work / "tpu", "--do_eval", "--use_tpu", "--num_tpu_cores=1",
            "--max_eval_steps=2", heldout)
   assert calls == [("evaluate", 2)]

@@ -58,3 +58,19 @@ def test_batches_that_the_cores_of_a_tpu_do_not_divide(given, message):
   with pytest.raises(InputError, match=message):
     make_settings(use_tpu=True, **given)
   make_settings(**given)  # elsewhere they are fine
+
+
+def test_a_tpu_elsewhere_reads_no_local_files():
+  remote = dict(use_tpu=True, tpu_name="my-tpu", train_batch_size=8)
+  with pytest.raises(InputError, match="--output_dir=out: .* gs://BUCKET"):
+    make_settings(output_dir="out", **remote)
+  with pytest.raises(InputError, match="--init_checkpoint=file:///a: "):
+    make_settings(output_dir="gs://a/out", init_checkpoint="file:///a",
+                  **remote)
+  device = make_settings(output_dir="gs://a/out", **remote).device
+  with pytest.raises(InputError, match="--input_file=b: "):
+    device.check_paths({"input_file": ["gs://a", "b"]})
+  for given in (dict(tpu_name="local"), dict(master="grpc://localhost:8470"),
+                dict(use_tpu=False)):
+    make_settings(output_dir="out",
+                  **dict(dict(remote, tpu_name=None), **given))
