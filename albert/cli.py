@@ -45,7 +45,15 @@ def run(main, classes, takes_arguments=False, **changes):
   if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
     print(help_text(sys.modules["__main__"].__doc__))
     sys.exit(0)
-  app.run(guarded_main)
+  app.run(guarded_main, flags_parser=_parse)
+
+
+def _parse(argv):
+  """Parses the command line; returns what is no flag."""
+  try:
+    return flags.FLAGS(argv)
+  except flags.Error as error:
+    sys.exit("ERROR: %s; see --help" % str(error).replace("\n", " "))
 
 
 def help_text(description):

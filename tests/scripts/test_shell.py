@@ -306,8 +306,10 @@ def test_bad_input_to_pretraining(work, pretrained):
          "--precision=float32")
   expect("--eval_input_file: .*train.tfrecord is a training file",
          "--eval_input_file=%s" % (work / "train.tfrecord"))
-  status, _, log = run("run_pretraining.py", "--do_trian")
-  assert status == 1 and "do_trian" in log
+  expect("^ERROR: Unknown command line flag 'do_trian'. Did you mean: "
+         "do_train .*; see --help$", "--do_trian")
+  expect("^ERROR: flag --train_batch_size=0: .*; see --help$",
+         "--train_batch_size=0")
 
 
 # A Python of the version in its name, which makes venvs of itself. Its pip
