@@ -3,6 +3,7 @@
 import csv
 import datetime
 import io
+import json
 import math
 import os
 import re
@@ -37,7 +38,8 @@ def prepare_output_dir(output_dir, contents):
   Args:
     output_dir: str.
     contents: dict, name of a file -> bytes. Where the folder has checkpoints
-      already, its files of these names must have the same content.
+      already, its files of these names must have the same content; those of
+      earlier versions may lack keys.
 
   Raises:
     InputError: the folder has checkpoints of a different description, or a name
@@ -51,8 +53,8 @@ def prepare_output_dir(output_dir, contents):
   has_model = checkpoints.newest_or_best(output_dir)
   for name, content in contents.items():
     path = os.path.join(output_dir, name)
-    if has_model and tf.io.gfile.exists(path) and (
-        filesystem.read_bytes(path) != content):
+    if has_model and tf.io.gfile.exists(path) and _contradicts(
+        filesystem.read_bytes(path), content):
       raise InputError(
           "%s says that the checkpoints there were made otherwise than asked "
           "for now: choose a different --output_dir" % path)
@@ -63,6 +65,15 @@ def prepare_output_dir(output_dir, contents):
   filesystem.write_text(path, "%s%s %s\n" % (
       before, datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S"),
       " ".join(map(shlex.quote, [sys.executable] + sys.argv))))
+
+
+def _contradicts(before, now):
+  """Returns whether the content of a file says what another one does not."""
+  if before == now or not now.startswith(b"{"):
+    return before != now
+  before, now = json.loads(before), json.loads(now)
+  before.pop("label_tokens", None)  # is a head now
+  return any(now.get(key) != value for key, value in before.items())
 
 
 class Evaluator:

@@ -12,7 +12,7 @@ and the methods
     the text, an array.
 They raise an InputError where the model has no such weights.
 
-Tests: tests/export/test_onnx_files.py.
+Tests: tests/predict/test_engines.py, tests/export/test_onnx_files.py.
 """
 
 import dataclasses

@@ -11,9 +11,18 @@ import reference_albert as reference
 import scripting
 import small_models
 import tensorflow.compat.v1 as tf
-from scripting import ROOT, call_main, fail, succeed
+from onnx_folders import (
+    LENGTH,
+    MODELS,
+    SIGNATURES,
+    VOCAB,
+    export,
+    export_one,
+    weights_of,
+    write_model,
+)
+from scripting import ROOT, succeed
 
-import export_model
 import tokenization
 from albert import heads, model_folder
 from albert.errors import InputError
@@ -30,36 +39,13 @@ from similarity import BertSim, VectorSim
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-SIGNATURES = ["classify", "encode", "masked_lm", "sentence_order",
-              "sentence_vector"]
-VOCAB = ROOT / "albert_config" / "vocab.txt"
-SIZES = dict(scripting.SIZES, hidden_size=32, embedding_size=24,
-             intermediate_size=64)
-MODELS = {"%s %s" % (name, ln_type): dict(AlbertConfig(
-    ln_type=ln_type, **SIZES, **more).to_dict())
-          for name, more in (("google", {"num_hidden_groups": 1}),
-                             ("albert_zh", {}))
-          for ln_type in ("postln", "preln")}
 INPUTS = ("input_ids", "input_mask", "segment_ids")
-LENGTH = 48
 COUNT = 200
 
 
 def session_of(content):
   return onnxruntime.InferenceSession(
       content, providers=["CPUExecutionProvider"])
-
-
-def weights_of(config, num_labels):
-  weights = {name: value.astype(np.float32) for name, value in
-             reference.random_weights(config, seed=1).items()}
-  hidden = config["hidden_size"]
-  rng = np.random.RandomState(2)
-  for name, shape in (("output_weights", [num_labels, hidden]),
-                      ("output_bias", [num_labels])):
-    weights[name] = rng.normal(scale=1.5 / np.sqrt(hidden), size=shape).astype(
-        np.float32)
-  return weights
 
 
 def signatures_of(weights, config, **task):
@@ -206,31 +192,6 @@ def test_tokens_are_labelled_as_by_tensorflow(has_crf, tmp_path):
   found = labels_of(*convert(tmp_path, config, weights, head, int8=True).run(
       ["scores", "transitions"], feed))
   assert (found == wanted["labels"])[wanted["labels"] > 0].mean() > 0.9
-
-
-def write_model(folder, config):
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-7",
-                               weights_of(config, 2))
-  (folder / "config.json").write_text(json.dumps(config))
-  (folder / "task.json").write_text(json.dumps(
-      {"labels": ["0", "1"], "max_seq_length": LENGTH}))
-  (folder / "vocab.txt").write_bytes(VOCAB.read_bytes())
-
-
-def export(source, target, *args, signatures=SIGNATURES):
-  # In this process, which has imported what takes seconds to import.
-  call_main(export_model, "--onnx", "--init_checkpoint=file://%s" % source,
-            "--output_dir=file://%s" % target, *args)
-  assert sorted(os.listdir(str(target))) == sorted(
-      [name + ".onnx" for name in signatures] +
-      ["config.json", "task.json", "vocab.txt"])
-  return target
-
-
-def export_one(source, target, signature, *args):
-  export(source, target, "--signature=" + signature, *args,
-         signatures=[signature])
-  return str(target / (signature + ".onnx"))
 
 
 @pytest.fixture(scope="module")
@@ -456,59 +417,3 @@ def test_scripts_where_there_is_no_tensorflow(
   status, _, log = scripting.run("similarity.py", "--model_dir=%s" % folder,
                                  "a", "b", python=sys.executable)
   assert status == 1 and "no TensorFlow" in log  # or it is there after all
-
-
-@pytest.mark.slow
-def test_how_text_is_read_is_in_what_is_written(tmp_path):
-  """Even if the model's own folder does not say it."""
-  source, target = tmp_path / "source", tmp_path / "exported"
-  source.mkdir()
-  write_model(source, MODELS["google postln"])
-  for name in ("task.json", "vocab.txt"):
-    (source / name).unlink()
-  succeed("export_model.py", "--onnx", "--init_checkpoint=%s" % source,
-          "--signature=sentence_order", "--output_dir=%s" % target,
-          scripting.VOCAB, "--nodo_lower_case")
-  assert json.loads((target / "task.json").read_text()) == {
-      "do_lower_case": False}
-  assert (target / "vocab.txt").read_bytes() == VOCAB.read_bytes()
-  assert not engines.load("onnx", str(target)).tokenizer.do_lower_case
-
-
-@pytest.mark.slow
-def test_bad_input(tmp_path):
-  folder, exported = tmp_path / "model", tmp_path / "exported"
-  folder.mkdir()
-  write_model(folder, MODELS["google postln"])
-  checkpoints.write_checkpoint(
-      str(folder), "model.ckpt-7",
-      {name: value for name, value in weights_of(
-          MODELS["google postln"], 2).items() if name.startswith("bert/")})
-  (folder / "task.json").unlink()
-  export_one(folder, exported, "encode")
-  with pytest.raises(InputError, match="nowhere has no config.json: give a "
-                     "folder that export_model.py --onnx made"):
-    engines.load("onnx", str(tmp_path / "nowhere"))
-  engine = engines.load("onnx", "file://%s" % exported)
-  assert engine.tokenizer.do_lower_case
-  with pytest.raises(InputError, match="--layer=3: the model has layers 0 to"):
-    engines.sentence_vectors(engine, "mean", 3)
-  with pytest.raises(InputError, match="exported has no masked-LM weights, .* "
-                     "give a pretrained model"):
-    engine.predictor("masked_lm", "logits")
-  with pytest.raises(InputError, match="exported has no output vector"):
-    engine.predictor("encode", "vector")
-  (exported / "sentence_vector.onnx").write_bytes(b"damaged")
-  with pytest.raises(InputError, match="sentence_vector.onnx cannot be read"):
-    engines.sentence_vectors(engine, "cls", -1)
-  with pytest.raises(InputError, match=r"the labels \(none\) are not those of"):
-    BertSim(str(exported), engine="onnx").start_model()
-  fail("with --engine=onnx, there is no effect of --vocab_file",
-       "similarity.py", "--engine=onnx", "--model_dir=%s" % exported, "a", "b",
-       scripting.VOCAB)
-  (folder / "other.json").write_text(json.dumps(
-      dict(MODELS["google postln"], intermediate_size=65)))
-  fail(r"has \[32, 64\] for .*, the model \[32, 65\]", "export_model.py",
-       "--onnx", "--init_checkpoint=%s" % folder, "--bert_config_file=%s" % (
-           folder / "other.json"), "--output_dir=%s" % (tmp_path / "out"))
-  assert not (tmp_path / "out").exists()

@@ -60,6 +60,14 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, changes, caplog):
           "unrelated\n" % (len(values) - 1)) in text
 
 
+def test_shapes_are_known_without_reading_weights(tmp_path):
+  path = str(tmp_path / "model.ckpt")
+  save(path)
+  os.truncate(path + ".data-00000-of-00001", 0)
+  build()
+  checkpoints.init_from_checkpoint(path, is_training=True)
+
+
 def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
   path = str(tmp_path / "model.ckpt")
   save(path, add={"output_weights": np.ones([3, 8], np.float32),

@@ -1,5 +1,6 @@
 """What an output folder has: descriptions, evaluations, the best checkpoint."""
 
+import json
 import os
 import sys
 
@@ -176,6 +177,21 @@ def test_the_vocabulary_of_a_model_stays(tmp_path):
   with pytest.raises(errors.InputError, match="vocab.txt says"):
     outputs.prepare_output_dir(folder, {"vocab.txt": b"other"})
   assert (tmp_path / "out" / "vocab.txt").read_text() == "one"
+
+
+def test_what_an_earlier_version_says_less_is_no_contradiction(tmp_path):
+  make_checkpoint(tmp_path, 1)
+  task = tmp_path / "task.json"
+  before = {"labels": ["a", "b"], "label_tokens": True}
+  now = {"labels": ["a", "b"], "head": "token_labels"}
+  task.write_text(json.dumps(before))
+  outputs.prepare_output_dir(
+      str(tmp_path), {"task.json": json.dumps(now).encode()})
+  assert json.loads(task.read_text()) == now
+  for changed in ({"labels": ["a", "c"]}, {"labels": ["a", "b"]}):
+    with pytest.raises(errors.InputError, match="task.json says"):
+      outputs.prepare_output_dir(
+          str(tmp_path), {"task.json": json.dumps(changed).encode()})
 
 
 def test_results_of_an_earlier_test_file_go(tmp_path):

@@ -58,13 +58,12 @@ def start(work, output_dir):
   raise AssertionError("it ended before its first step")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_training_ends_between_slices_and_resumes(work, number):
-  folder = work / number.name
+def test_training_ends_between_slices_and_resumes(work):
+  folder = work / "ended"
   process = start(work, folder)
-  process.send_signal(number)
+  process.send_signal(signal.SIGTERM)
   log = process.communicate(timeout=100)[1].decode()
-  assert process.returncode == 128 + number, log
+  assert process.returncode == 128 + signal.SIGTERM, log
   assert "Traceback" not in log
   # Had it ended after a step, it would be the second.
   assert "ended at step 1 with a checkpoint; the same command resumes" in log

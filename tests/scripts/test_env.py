@@ -1,0 +1,234 @@
+"""The shell scripts: what they say, what they install, and into what."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import tensorflow.compat.v1 as tf
+from scripting import ROOT
+
+pytestmark = pytest.mark.slow
+
+# A Python of the version in its name, which makes venvs of itself. Its pip
+# writes down what it is asked for, and does what PIP says.
+PYTHON = """#!/usr/bin/env bash
+version=%s
+case "$*" in
+  *ensurepip*) [[ $version ]] && echo "$version.1 (fake)" ;;
+  "-m venv "*)
+    mkdir -p "$3/bin" "$3/lib/python$version" && cp "$0" "$3/bin/python" ;;
+  "-m pip "*) echo "$*" >>"$PIP_LOG"; eval "$PIP" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+class Shell:
+  """A copy of the shell scripts, and a PATH with such Pythons alone."""
+
+  def __init__(self, folder):
+    self.tree, self.bin = folder / "tree", folder / "bin"
+    self.log = folder / "pip.log"
+    shutil.copytree(str(ROOT / "requirements"), str(self.tree / "requirements"))
+    (self.tree / "output" / "quickstart").mkdir(parents=True)
+    (self.tree / "output" / "quickstart" / "kept").write_text("")
+    (self.tree / ".ci").mkdir()
+    for path in [*ROOT.glob("*.sh"), ROOT / ".ci" / "run"]:
+      shutil.copy(str(path), str(self.tree / path.relative_to(ROOT)))
+    self.bin.mkdir()
+    for name in ("python", "python3", "python3.7", "python3.9", "python3.10",
+                 "python3.11", "uv"):
+      self.add(name)
+
+  def add(self, name, version=""):
+    (self.bin / name).write_text(PYTHON % version)
+    (self.bin / name).chmod(0o755)
+
+  def start(self, *args, **variables):
+    return subprocess.Popen(
+        ["bash", *args], cwd=str(self.tree), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=dict({
+            "PATH": "%s:/usr/bin:/bin" % self.bin, "PIP_LOG": str(self.log),
+            "HOME": str(self.bin), "PIP": ""}, **variables))
+
+  def run(self, *args, **variables):
+    """Returns (status, standard output, standard error)."""
+    process = self.start(*args, **variables)
+    out, log = process.communicate(timeout=60)
+    return process.returncode, out, log
+
+  def source(self, **variables):
+    """Sources env.sh: (status, what it sets, standard error)."""
+    return self.run("-c", "source ./env.sh && echo $ALBERT_PLATFORM $PYTHON "
+                    "${PATH%%:*} $PYTHONUNBUFFERED $TF_CPP_MIN_LOG_LEVEL",
+                    **variables)
+
+  def installed(self):
+    """Returns what pip was asked for since the last call."""
+    text = self.log.read_text() if self.log.exists() else ""
+    self.log.write_text("")
+    return text.splitlines()
+
+  def files(self):
+    return sorted(str(path) for path in self.tree.parent.rglob("*"))
+
+
+@pytest.fixture
+def shell(tmp_path):
+  return Shell(tmp_path)
+
+
+@pytest.mark.parametrize("script", sorted(
+    path.name for path in ROOT.glob("*.sh")))
+def test_a_shell_script_explains_itself(shell, script):
+  """And refuses what it does not know, before it does anything."""
+  head = re.match(r"(?:#!.*\n)?((?:#.*\n)+)", (ROOT / script).read_text())
+  head = re.sub("(?m)^# ?", "", head.group(1))
+  before = shell.files()
+  for args in (["-h"], ["--help"], ["--quick", "--help"], ["no_such", "-h"]):
+    status, out, log = shell.run(script, *args)
+    assert (status, out, log) == (0, head, "")
+  status, out, log = shell.run(script, "no_such")
+  assert (status, out) == (2, "")
+  assert log == "ERROR: no_such: unknown; see bash %s --help\n" % script
+  assert shell.files() == before
+
+
+def test_words_for_shell_scripts(shell):
+  for script, args, message in (
+      ("quickstart.sh", ["--flag"], "--flag: unknown"),
+      ("run_pretraining.sh", ["--num_train_steps", "5"], "5: unknown"),
+      ("create_pretrain_data.sh", ["--output_dir=a"],
+       "--output_dir: write TEXT=... HELDOUT_TEXT=... OUTPUT=..."),
+      ("run_tests.sh", ["--platform=tf3"],
+       "--platform=tf3: it can be --platform=tf1 or --platform=tf2"),
+      ("run_tests.sh", ["-v", "name"], "name: unknown"),
+      ("run_tests.sh", ["tests/no_such.py::test"],
+       "tests/no_such.py::test: unknown"),
+      (".ci/run", ["no_such"], "no_such: unknown")):
+    status, _, log = shell.run(script, *args)
+    assert status == 2 and log.startswith("ERROR: %s; see bash " % message), log
+  for variable, scripts in (
+      ("PRESET", ["run_pretraining.sh", "create_pretrain_data.sh"]),
+      ("SIZE", ["run_classifier_clue.sh"])):
+    for script in scripts:
+      status, _, log = shell.run(script, **{variable: "x"})
+      assert status == 2 and "ERROR: %s=x: it can be" % variable in log
+  assert not shell.installed()
+  # These go on to look for a Python.
+  (shell.tree / "tests").mkdir()
+  for args in (["-k", "this or that"], ["--lf", "tests"], ["--quick"]):
+    status, out, log = shell.run("run_tests.sh", *args)
+    assert status == 1 and "NOT RUN: tf2 (no Python" in out, log
+
+
+def test_ci_with_and_without_real_data(shell):
+  (shell.tree / "run_tests.sh").write_text(
+      "echo ${ALBERT_REAL_DATA-none} ${ALBERT_TESTS_STRICT-none} $*")
+  assert shell.run(".ci/run", "--quick")[1] == "none none --quick\n"
+  data = shell.tree.parent / "shared" / "data"
+  data.mkdir(parents=True)
+  assert shell.run(".ci/run")[1] == "%s 1\n" % data
+
+
+def test_env_installs_once(shell):
+  shell.add("python3.7", "3.7")
+  status, out, log = shell.source()
+  venv = shell.tree / ".venv"
+  assert (status, out) == (0, "tf1 {0}/python {0} 1 3\n".format(venv / "bin"))
+  assert log.startswith("Installing into %s (Python 3.7)" % venv)
+  upgrade, requirements = shell.installed()
+  assert upgrade.endswith("--upgrade pip") and " -r " in requirements
+  assert shell.source() == (0, out, "") and not shell.installed()
+  plot = {"ALBERT_REQUIREMENTS": "requirements/plot.txt"}
+  assert shell.source(**plot)[0] == 0 and len(shell.installed()) == 2
+  assert shell.source() == shell.source(**plot) == (0, out, "")
+  assert not shell.installed()
+  with open(str(shell.tree / "requirements" / "tf1.txt"), "a") as writer:
+    writer.write("more\n")
+  assert shell.source()[0] == 0 and len(shell.installed()) == 2
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("end", ["exit 1", "kill -9 $$"])
+def test_env_after_pip_failed(shell, before, end):
+  shell.add("python3.11", "3.11")
+  assert not before or shell.source()[0] == 0
+  plot = {"ALBERT_REQUIREMENTS": "requirements/plot.txt"}
+  there = shell.tree / ".venv-tf2" / "there"
+  status, out, log = shell.source(PIP="touch %s; %s" % (there, end), **plot)
+  assert (status, out) == (1, "")
+  assert re.search("ERROR: .*/.venv-tf2: cannot install .*plot.txt", log)
+  shell.installed()
+  if before and end == "exit 1":  # what was complete still is
+    assert shell.source()[0] == 0 and not shell.installed()
+  assert shell.source(**plot)[0] == 0 and len(shell.installed()) == 2
+  # What pip was interrupted in is made anew.
+  assert there.exists() == (end == "exit 1")
+
+
+def test_env_twice_at_once(shell):
+  shell.add("python3.7", "3.7")
+  processes = [shell.start("-c", "source ./env.sh", PIP="sleep 0.5")
+               for _ in range(2)]
+  logs = [process.communicate(timeout=60)[1] for process in processes]
+  assert [process.returncode for process in processes] == [0, 0]
+  assert len(shell.installed()) == 2
+  assert sorted(log.split()[0] for log in logs) == ["Installing", "Waiting"]
+
+
+def test_env_chooses_a_python(shell):
+  status, out, log = shell.source()
+  assert (status, out) == (69, "")
+  assert re.fullmatch("ERROR: no Python for tf1 or tf2; .*\n", log)
+  assert shell.run("quickstart.sh")[0] == 69
+  assert (shell.tree / "output" / "quickstart" / "kept").exists()
+  shell.add("python3.12", "3.12")
+  shell.add("python3.9", "3.9")
+  for python in ("python3.12", "/no_such"):
+    status, _, log = shell.source(ALBERT_PYTHON=python)
+    assert status == 69 and "tf2: %s does not fit" % python in log
+  assert shell.source(ALBERT_PLATFORM="tf1")[0] == 69
+  for variable in ("ALBERT_PLATFORM", "ALBERT_REQUIREMENTS"):
+    status, _, log = shell.source(**{variable: "no_such"})
+    assert status == 1
+    assert re.fullmatch("ERROR: %s.*no_such.*\n" % variable, log)
+  assert not shell.installed()
+  assert shell.source()[1].startswith("tf2 ")
+  shell.add("python3.10", "3.10")
+  status, _, log = shell.source(ALBERT_PYTHON="python3.10")
+  assert status == 1 and "is not of Python 3.10: remove it" in log
+  pyenv = shell.bin / ".pyenv" / "versions" / "3.7.16" / "bin"
+  pyenv.mkdir(parents=True)
+  shell.add(str(pyenv / "python"), "3.7")
+  assert shell.source()[1].startswith("tf1 ")
+
+
+@pytest.mark.parametrize("gpu, name", [
+    (0, "tensorflow-cpu"), (1, "tensorflow[and-cuda]")])
+def test_env_on_a_gpu_host(shell, gpu, name):
+  shell.add("python3.11", "3.11")
+  if gpu:
+    (shell.bin / "nvidia-smi").write_text("#!/bin/sh\necho GPU 0: fast\n")
+    (shell.bin / "nvidia-smi").chmod(0o755)
+  # Of what pip gets, the log has the requirements too.
+  shell.source(PIP='[[ $* == *" pip" ]] || cat "${@: -1}" >>"$PIP_LOG"')
+  assert [line for line in shell.installed()
+          if line.startswith("tensorflow")][0].startswith(name + "==2.15.1;")
+
+
+def test_env_takes_an_active_environment(shell):
+  shell.add("python3.7", "3.7")
+  platform = "tf" + tf.__version__[0]
+  active = "%s:%s:/usr/bin:/bin" % (os.path.dirname(sys.executable), shell.bin)
+  for variables in ({"PATH": active}, {"ALBERT_PYTHON": sys.executable}):
+    status, out, log = shell.source(**variables)
+    assert (status, log) == (0, ""), log
+    assert out.split()[:2] == [platform, sys.executable]
+  other = {"tf1": "tf2", "tf2": "tf1"}[platform]
+  assert shell.source(ALBERT_PYTHON=sys.executable,
+                      ALBERT_PLATFORM=other)[0] == 69
+  assert not list(shell.tree.glob(".venv*/bin"))

@@ -1,0 +1,146 @@
+"""All of CLUE in one command: what it starts, and what it packs."""
+
+import os
+import shutil
+import subprocess
+import time
+import zipfile
+
+import pytest
+from scripting import ROOT
+
+pytestmark = pytest.mark.slow
+
+# In place of Python: writes down each command, and what a script would write.
+PYTHON = """#!/usr/bin/env bash
+if [[ $2 == zipfile ]]; then exec %s "$@"; fi
+echo "$*" >>commands.txt
+if [[ $3 == --or_starter ]]; then echo "${5#*=}"; fi
+for arg; do
+  if [[ $arg == --output_dir=* ]]; then
+    out=${arg#*=} task=${out##*/}
+    mkdir -p "$out/best"
+    echo -e "eval_accuracy = 0.5\\neval_f1 = 0.4" \\
+      >"$out/best/eval_results.txt"
+    echo "$task" >"$out/${task}_predict.json"
+  fi
+done
+for task in cmnli ocnli; do
+  [[ ! -e out/$task ]] || echo $task >out/$task/diagnostics_predict.json
+done
+"""
+BOARD = ["afqmc", "tnews", "iflytek", "ocnli", "cmnli", "wsc", "csl",
+         "cmrc2018", "chid", "c3"]
+
+
+@pytest.fixture
+def clue(tmp_path):
+  """Runs run_classifier_clue.sh; returns (what it did, commands of training).
+
+  A command is a dict: flag -> value, and "script".
+  """
+  (tmp_path / "requirements").mkdir()
+  for name in ("run_classifier_clue.sh", "requirements/usage.sh"):
+    shutil.copy(str(ROOT / name), str(tmp_path / name))
+  (tmp_path / "env.sh").write_text("PYTHON=./python\n")
+  (tmp_path / "python").write_text(PYTHON % shutil.which("python3"))
+  (tmp_path / "python").chmod(0o755)
+
+  def run(*args, **variables):
+    written = tmp_path / "commands.txt"
+    written.write_text("")
+    done = subprocess.run(
+        ["bash", "run_classifier_clue.sh", *args], cwd=str(tmp_path),
+        env=dict(os.environ, CLUE_DATA="data", **variables),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done, [
+        dict([("script", script)] + [arg.split("=") if "=" in arg else (arg, "")
+                                     for arg in flags])
+        for script, *flags in map(str.split, written.read_text().splitlines())
+        if script.startswith("run_")]
+
+  return run
+
+
+def test_the_whole_board_in_one_command(clue, tmp_path):
+  for task in BOARD[:-1]:  # of C3, there is no file to predict
+    (tmp_path / "data" / task).mkdir(parents=True)
+    (tmp_path / "data" / task / "test.json").write_text("")
+  # CLUENER's is on a board of its own.
+  (tmp_path / "out" / "cluener").mkdir(parents=True)
+  (tmp_path / "out" / "cluener" / "cluener_predict.json").write_text("")
+  done, commands = clue("--save_checkpoints_steps=7", OUTPUT="out", TEAM="us")
+  assert not done.returncode, done.stdout
+  assert [command["--task_name"] for command in commands] == BOARD
+  for task, command in zip(BOARD, commands):
+    assert command["script"] == {
+        "cmrc2018": "run_squad.py", "chid": "run_race.py",
+        "c3": "run_race.py"}.get(task, "run_classifier.py")
+    assert command["--output_dir"] == "out/" + task
+    # Last, so that it overrides.
+    assert list(command)[-1] == "--save_checkpoints_steps"
+    assert ("--do_predict" in command) == (task != "c3")
+    assert command.get("--test_file") == (
+        "data/cmrc2018/test.json" if task == "cmrc2018" else None)
+  table = done.stdout.splitlines()[-10:]
+  assert [line.split()[0] for line in table] == BOARD
+  archive, = (tmp_path / "out").glob("submit_us_*.zip")
+  assert archive.name == time.strftime("submit_us_%Y-%m-%d.zip")
+  with zipfile.ZipFile(str(archive)) as reader:
+    assert set(reader.namelist()) == {
+        task + "_predict.json" for task in BOARD + ["diagnostics"]}
+    assert reader.read("diagnostics_predict.json") == b"ocnli\n"
+    assert reader.read("tnews_predict.json") == b"tnews\n"
+
+
+def test_the_settings_of_clue(clue):
+  def settings(*args, **variables):
+    done, commands = clue(*args, **variables)
+    assert not done.returncode, done.stdout
+    return {command["--task_name"]: tuple(
+        command["--" + name] for name in (
+            "init_checkpoint", "max_seq_length", "train_batch_size",
+            "learning_rate", "num_train_epochs")) for command in commands}
+
+  pairs = ("albert_tiny", "128", "16", "2e-5", "3")
+  assert settings() == {  # CLUE's own
+      "afqmc": pairs, "tnews": pairs,
+      "iflytek": ("albert_tiny", "128", "32", "2e-5", "3"),
+      "ocnli": ("albert_tiny", "128", "32", "2e-5", "3"),
+      "cmnli": ("albert_tiny", "128", "64", "3e-5", "2"),
+      "wsc": ("albert_tiny", "128", "16", "1e-5", "10"),
+      "csl": ("albert_tiny", "128", "16", "1e-5", "5"),
+      "cmrc2018": ("albert_tiny", "512", "32", "3e-5", "2"),
+      "chid": ("albert_tiny", "64", "24", "2e-5", "3"),
+      "c3": ("albert_tiny", "512", "24", "2e-5", "8")}
+  for size, model, batch, rate, epochs in (
+      ("tiny", "albert_tiny", "32", "1e-4", "10"),
+      ("small", "albert_small_zh_google", "32", "1e-4", "10"),
+      ("base", "albert_base_zh", "32", "3e-5", "4"),
+      ("large", "albert_large_zh", "24", "2e-5", "4"),
+      ("xlarge", "albert_xlarge_zh_183k", "24", "2e-5", "4"),
+      ("xxlarge", "albert_xxlarge_zh_google", "16", "1e-5", "4")):
+    assert settings("cluener", SIZE=size) == {
+        "cluener": (model, "64", batch, rate, epochs)}
+  assert settings("cluewsc2020", SIZE="base", MODEL_DIR="mine") == {
+      "wsc": ("mine", "128", "16", "3e-5", "10")}
+
+
+def test_a_command_for_clue(clue):
+  done, (ocnli, cluener) = clue("ocnli", "--crf", "cluener", SIZE="base")
+  assert cluener["script"] == "run_ner.py" and "--skip_bad_rows" in cluener
+  assert "--crf" in ocnli and "--crf" in cluener
+  assert cluener["--output_dir"] == "output/clue_base/cluener"
+  assert done.stdout.splitlines()[-1].split() == [
+      "cluener", "eval_f1", "=", "0.4",
+      "output/clue_base/cluener/cluener_predict.json"]
+  _, (tnews,) = clue("tnews")
+  assert tnews["--output_dir"] == "output/clue/tnews"
+  for message, args, variables in (
+      ("drcd: unknown; see bash run_classifier_clue.sh --help",
+       ["tnews", "drcd"], {}),
+      ("SIZE=huge: it can be tiny, small, base, large, xlarge or xxlarge; ",
+       ["tnews"], {"SIZE": "huge"})):
+    done, commands = clue(*args, **variables)
+    assert done.returncode == 2 and not commands
+    assert done.stdout.startswith("ERROR: " + message)
