@@ -1,4 +1,4 @@
-"""What training is told: what to do, batches, optimizer, devices."""
+"""Settings of training: what to do, batches, optimizer, devices."""
 
 import dataclasses
 
@@ -168,7 +168,7 @@ def _numbers(name, kind, texts):
 
 @dataclasses.dataclass(frozen=True)
 class TrainSettings:
-  """All that training is told; pretraining has neither `data` nor `sweep`."""
+  """All settings of a training; pretraining has no `data` and no `sweep`."""
   model: ModelSettings
   run: RunSettings
   batch: BatchSettings

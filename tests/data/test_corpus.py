@@ -4,22 +4,8 @@ import gzip
 
 import jieba
 import pytest
-from scripting import ROOT
 
-import tokenization
 from albert.data import corpus
-
-VOCAB = str(ROOT / "albert_config" / "vocab.txt")
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-  return tokenization.WordPieceTokenizer(VOCAB)
-
-
-@pytest.fixture(scope="module")
-def segmenter(tokenizer):
-  return corpus.Segmenter(tokenizer, use_jieba=True)
 
 
 def test_documents_end_at_blank_lines_and_file_ends(tmp_path):

@@ -30,16 +30,6 @@ def make_settings(tokenizer, **changes):
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
-  return tokenization.WordPieceTokenizer(VOCAB)
-
-
-@pytest.fixture(scope="module")
-def segmenter(tokenizer):
-  return corpus.Segmenter(tokenizer, use_jieba=True)
-
-
-@pytest.fixture(scope="module")
 def documents(segmenter):
   return [segmenter.document(lines)
           for lines in corpus.TextReader([TEXT]).documents()]

@@ -56,7 +56,7 @@ def signatures_of(weights, config, **task):
 
 
 def convert(folder, config, weights, head, int8=False):
-  """Returns the session of a file."""
+  """Returns an onnxruntime.InferenceSession of the converted model."""
   checkpoints.write_checkpoint(str(folder), "model.ckpt", weights)
   return session_of(onnx_files.convert(
       AlbertConfig(**config), head, str(folder / "model.ckpt"), int8))

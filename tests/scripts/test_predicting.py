@@ -93,7 +93,7 @@ def test_labels_change_no_prediction(script, task, train, test, make, labels,
                  "--init_checkpoint=%s" % (tmp_path / "model")))
     text[name] = (out / predicted).read_text(encoding="utf-8")
     assert (out / "test_results.txt").exists() == (name == "labelled")
-    # Of entities, the loss of a file with labels is told too.
+    # For entities, the loss of a labelled file is reported too.
     assert features_of(out / "test.tf_record") & labels == (
         labels if (script, name) == ("run_ner.py", "labelled") else set())
   assert text["labelled"] == text["unlabelled"]
