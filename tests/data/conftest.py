@@ -1,0 +1,18 @@
+"""The vocabulary of the project, with jieba's words."""
+
+import pytest
+from scripting import ROOT
+
+import tokenization
+from albert.data import corpus
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+  return tokenization.WordPieceTokenizer(
+      str(ROOT / "albert_config" / "vocab.txt"))
+
+
+@pytest.fixture(scope="module")
+def segmenter(tokenizer):
+  return corpus.Segmenter(tokenizer, use_jieba=True)
