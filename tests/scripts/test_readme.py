@@ -227,7 +227,7 @@ def test_the_programs_agree(tree, readme):
 
 
 def test_eight_gpus(tree):
-  """What would start; the training itself is in test_horovod.py."""
+  """What would start; the training itself is in test_distribution.py."""
   (tree / "horovodrun").write_text("#!/bin/sh\necho horovodrun $*\n")
   (tree / "horovodrun").chmod(0o755)
   started = subprocess.check_output(
