@@ -29,6 +29,7 @@ from small_models import (
   run_reference,
 )
 
+import modeling
 from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
 
@@ -298,6 +299,29 @@ def test_google_groups_follow_one_another():
       attention_bias=lambda name: 1 + 100 * number_after("/group_", name),
       ffn_bias=lambda name: 10 * number_after("/inner_group_", name)
   ) == [[12.0], [212.0]]
+
+
+def initial_weights(seed, *names):
+  """Returns the initial values of variables [400, 100] of one graph."""
+  config = AlbertConfig(**albert_zh_config())
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.set_random_seed(seed)
+    weights = [modeling.get_weights(name, [400, 100], config)
+               for name in names]
+    session.run(tf.global_variables_initializer())
+    return session.run(weights)
+
+
+def test_initial_weights_depend_on_the_seed_and_the_name_alone():
+  a, b = initial_weights(1, "a", "b")
+  np.testing.assert_array_equal(initial_weights(1, "b", "c", "a")[2], a)
+  other_seed, = initial_weights(2, "a")
+  for other in (b, other_seed):
+    assert abs(np.corrcoef(a.ravel(), other.ravel())[0, 1]) < 0.03
+  # Of a normal distribution without what lies beyond two deviations.
+  scale = AlbertConfig(**albert_zh_config()).initializer_range
+  assert np.abs(a).max() <= 2 * scale
+  np.testing.assert_allclose(a.std(), 0.8796 * scale, rtol=0.02)
 
 
 def test_no_dropout_outside_training():
