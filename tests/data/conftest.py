@@ -1,4 +1,4 @@
-"""The vocabulary of the project, with jieba's words."""
+"""Fixtures: the vocabulary of the project, and jieba with it."""
 
 import pytest
 from scripting import ROOT
