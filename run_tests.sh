@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Lint, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), as far as
-# there is a Python for them, in up to four processes:
+# there is a Python for them, in four processes:
 #   bash run_tests.sh [--quick] [--platform=tf1|tf2] [files, flags of pytest]
 # --quick leaves out the tests that start scripts, train or read real data.
+# Where both platforms are tested, each has one half of the tests that another
+# TensorFlow changes little.
 #   ALBERT_REAL_DATA     folder of the real data sets; without it, the tests that
 #                        read them are skipped
 #   ALBERT_TESTS_STRICT  1: a missing platform and a skipped test are failures
@@ -35,32 +37,32 @@ python_on() ( # platform, arguments
   "$PYTHON" "${@:2}"
 )
 
-# One more than cores: a test that starts a script waits for it.
-workers() {
-  local cores
-  cores=$(nproc 2>/dev/null || echo 3)
-  echo $((cores < 3 ? cores + 1 : 4))
-}
-
-failed=0 linted= tested= not_run=
+failed=0 tested= not_run= set_ups=() ready=()
+for platform in $platforms; do
+  python_on "$platform" -c "" &
+  set_ups+=($!)
+done
 for platform in $platforms; do
   status=0
-  python_on "$platform" -c "" || status=$?
-  if [[ $status == 69 ]]; then
-    case $platform in tf1) versions=3.7 ;; tf2) versions="3.9 to 3.11" ;; esac
-    not_run+="NOT RUN: $platform (no Python $versions found)"$'\n'
-    failed=$((failed || ${ALBERT_TESTS_STRICT:-0}))
-    continue
-  elif [[ $status != 0 ]]; then
-    not_run+="NOT RUN: $platform (set-up failed)"$'\n'
-    failed=1
-    continue
-  fi
-  if [[ -z $linted ]]; then
-    echo "== ruff"
-    python_on "$platform" -m ruff check . || failed=1
-    linted=1
-  fi
+  wait "${set_ups[0]}" || status=$?
+  set_ups=(${set_ups[@]:1})
+  case $status in
+    0) ready+=("$platform"); continue ;;
+    69)
+      case $platform in tf1) versions=3.7 ;; tf2) versions="3.9 to 3.11" ;; esac
+      not_run+="NOT RUN: $platform (no Python $versions found)"$'\n'
+      failed=$((failed || ${ALBERT_TESTS_STRICT:-0})) ;;
+    *)
+      not_run+="NOT RUN: $platform (set-up failed)"$'\n'
+      failed=1 ;;
+  esac
+done
+
+if ((${#ready[@]})); then
+  echo "== ruff"
+  python_on "${ready[0]}" -m ruff check . || failed=1
+fi
+for platform in ${ready[@]+"${ready[@]}"}; do
   # Built from source, which takes minutes: where it cannot be, its tests are
   # skipped.
   if type -P cmake c++ >/dev/null &&
@@ -73,8 +75,12 @@ for platform in $platforms; do
       echo "Horovod cannot be built here"
   fi
   echo "== pytest on $platform"
+  if ((${#ready[@]} == 2)); then
+    export ALBERT_TESTS_SHARE=$((${platform#tf} - 1))
+  fi
+  status=0
   python_on "$platform" -m pytest -q -o testpaths="tests test_changes.py" \
-    -n "$(workers)" --dist=loadgroup ${arguments[@]+"${arguments[@]}"} ||
+    -n 4 --dist=loadgroup ${arguments[@]+"${arguments[@]}"} ||
     status=$?
   case $status in
     0) tested=1 ;;

@@ -2,11 +2,13 @@
 
 ALBERT_REAL_DATA: the folder with the real data sets; without it, the tests that
 read them are skipped. ALBERT_TESTS_STRICT=1 turns every skip into a failure.
+ALBERT_TESTS_SHARE: 0 or 1, the half of the tests marked `once` that are run.
 """
 
 import os
 import pathlib
 import sys
+import zlib
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -26,6 +28,7 @@ collect_ignore_glob = [
 
 def pytest_configure(config):
   config.addinivalue_line("markers", "slow: starts scripts, trains, real data")
+  config.addinivalue_line("markers", "once: another TensorFlow changes little")
   # TensorFlow's own use of what Python and itself deprecate.
   config.addinivalue_line(
       "filterwarnings", "ignore::DeprecationWarning:tensorflow.*")
@@ -38,6 +41,15 @@ def pytest_itemcollected(item):
   fixtures = item._fixtureinfo.name2fixturedefs.values()
   if any(fixture[-1].scope == "module" for fixture in fixtures):
     item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+
+
+def pytest_collection_modifyitems(config, items):
+  """Leaves out the tests marked `once` that are the other platform's."""
+  share = os.environ.get("ALBERT_TESTS_SHARE")
+  others = [item for item in items if share and item.get_closest_marker("once")
+            and zlib.crc32(item.name.encode()) % 2 != int(share)]
+  config.hook.pytest_deselected(items=others)
+  items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(autouse=True)

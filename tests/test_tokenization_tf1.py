@@ -126,7 +126,7 @@ def slow(tokenizer):
 
 
 def test_random_unicode_lower_case(tmp_path):
-  texts = random_texts(20000, seed=1)
+  texts = random_texts(10000, seed=1)
   vocab_file = write_vocab(tmp_path / "vocab.txt", texts)
   ours = tokenization.WordPieceTokenizer(vocab_file)
   theirs = transformers.BertTokenizer(vocab_file)

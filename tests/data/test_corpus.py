@@ -7,6 +7,8 @@ import pytest
 
 from albert.data import corpus
 
+pytestmark = pytest.mark.once
+
 
 def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   (tmp_path / "a.txt").write_bytes("一。\r\n二。\n \n\n三。".encode())

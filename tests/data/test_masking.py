@@ -12,6 +12,8 @@ import tokenization
 from albert.data import corpus, masking
 from albert.files import records
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCAB = str(ROOT / "albert_config" / "vocab.txt")
 TEXT = str(ROOT / "data" / "text_train.txt")

@@ -14,7 +14,7 @@ from scripting import ROOT, VOCAB, fail, succeed
 from albert.data import shards
 from albert.files import filesystem, record_files, records
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 TEXT = ROOT / "data" / "text_train.txt"
 SPECS = [records.FeatureSpec("passage", "int", 0)]

@@ -97,6 +97,7 @@ class Everything(base.Head):
     return outputs
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", sorted(small_models.CONFIGS))
 def test_every_kind_of_model_is_that_of_the_reference(name, tmp_path):
   config = small_models.CONFIGS[name]
@@ -311,6 +312,7 @@ def test_masked_lm_has_the_embedding_table_once(name, models):
   assert (exported / "masked_lm.onnx").stat().st_size <= 1.15 * 4 * count
 
 
+@pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["", "_google"])
 def test_tiny_in_8_bits(layout, tmp_path, batch):
@@ -334,6 +336,7 @@ def test_tiny_in_8_bits(layout, tmp_path, batch):
   assert np.corrcoef(logits.ravel(), expected.ravel())[0, 1] > 0.98
 
 
+@pytest.mark.once
 @pytest.mark.slow
 def test_a_fine_tuned_model_in_8_bits(tmp_path):
   """The starter weights after three epochs, on 600 texts, 240 of them new."""
@@ -365,6 +368,7 @@ PAIRS = [("怎么办理银行卡", "银行卡如何办理"), ("今天会下雨�
 MASKED = ["中国的首[MASK]是北京", "[MASK]海[MASK]"]
 
 
+@pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["google postln", "albert_zh preln"])
 def test_scripts_where_there_is_no_tensorflow(

@@ -250,6 +250,8 @@ _MANY_SESSIONS = """
 import sys
 import tensorflow.compat.v1 as tf
 from albert.files import record_files, records
+
+pytestmark = pytest.mark.once
 tf.disable_eager_execution()
 files = [record_files.record_file(path) for path in sys.argv[1:]]
 specs = [records.FeatureSpec("input_ids", "int", 64)]

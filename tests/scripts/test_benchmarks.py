@@ -12,6 +12,8 @@ from scripting import call_main
 from albert import errors
 from benchmarks import plot_curves
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HISTORY = """global_step\tloss\tmasked_lm_accuracy\tmasked_lm_loss
 10\t7.5\t0.25\t6.75

@@ -10,7 +10,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from scripting import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 # A Python of the version in its name, which makes venvs of itself. Its pip
 # writes down what it is asked for, and does what PIP says.

@@ -35,6 +35,7 @@ def test_these_are_all():
       "similarity.py"]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help(script):
   """What the script is for, then each of its flags once, in four groups."""

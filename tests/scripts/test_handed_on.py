@@ -15,7 +15,7 @@ from test_sentencepiece import spm_file  # noqa: F401
 
 import tokenization
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 WORDS = ["Apple", "apple", "BANK", "bank", "天", "地", "玄", "黄"]
 TOKENS = list(tokenization.SPECIAL_TOKENS) + WORDS

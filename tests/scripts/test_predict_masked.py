@@ -153,6 +153,8 @@ for name in ("model_dir", "input_file", "init_checkpoint", "layer", "top_k"):
   flags.DEFINE_string(name, None, "The program's own.")
 from predict_masked import MaskedPredictor
 from similarity import VectorSim
+
+pytestmark = pytest.mark.once
 print(len(MaskedPredictor(%r).predict(["[MASK]"], 3)[0][0]))
 print(len(VectorSim(%r).predict_sentences([("a", "b"), ("b", "a b")])))
 """ % (str(ROOT), str(model[0]), str(model[0])))

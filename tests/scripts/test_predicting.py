@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from scripting import SIZES, VOCAB, results, succeed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 CITIES = ["北京", "上海"]
 

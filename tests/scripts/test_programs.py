@@ -5,7 +5,7 @@ import json
 import pytest
 from scripting import ROOT, SIZES, VOCAB, succeed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py")
                  if not path.name.startswith("test_"))

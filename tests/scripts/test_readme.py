@@ -242,6 +242,7 @@ def test_eight_gpus(tree):
     assert flag + " " in started.replace("\n", " ")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", [
     path.name for path in sorted((ROOT / "docs").glob("*.md"))
     # Chinese ones have the same blocks, see test_translations.py.

@@ -20,7 +20,7 @@ from scripting import ROOT, VOCAB, fail, results, succeed
 from albert.files import checkpoints
 from similarity import BertSim
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 PAIRS = ROOT / "data" / "pairs"
 VOCAB_URL = VOCAB.replace("=", "=file://")

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 from scripting import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 # In place of Python: writes down each command, and what a script would write.
 PYTHON = """#!/usr/bin/env bash

@@ -127,6 +127,8 @@ import sys
 sys.modules["tensorflow"] = None  # an import of it fails
 sys.path.insert(0, %r)
 from albert.predict.tagger import EntityTagger
+
+pytestmark = pytest.mark.once
 print([tuple(x) for x in EntityTagger(sys.argv[1], engine="onnx").predict([
     sys.argv[2]])[0]])
 """ % str(ROOT))

@@ -18,7 +18,7 @@ from albert.files import checkpoints, outputs, records
 from albert.train import hooks
 from albert.train.settings import BatchSettings
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 SPECS = records.pretraining_specs(16, 4)
 SIZES = {"vocab_size": 50, "hidden_size": 8, "embedding_size": 4,

@@ -6,7 +6,7 @@ import pytest
 import scripting
 from scripting import VOCAB, fail, results, succeed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 CITIES = ["北京", "上海", "广州", "成都", "武汉", "西安"]
 NAMES = ["小明", "小红", "老王", "阿强", "小李", "阿芳"]

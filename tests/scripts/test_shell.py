@@ -17,7 +17,7 @@ from scripting import ROOT, SIZES, VOCAB, command, fail, results, run, succeed
 
 from albert.files import checkpoints
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
 

@@ -10,6 +10,8 @@ import similarity
 from albert.errors import InputError
 from similarity import VectorSim
 
+pytestmark = pytest.mark.once
+
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(
     "中国的首都是北京上海大")
 CONFIG = google_config(vocab_size=len(TOKENS), max_position_embeddings=12)

@@ -7,7 +7,7 @@ import pytest
 from scripting import results, succeed
 from test_run_classifier import classify, predicted, rows, work  # noqa: F401
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 
 def test_numbers_in_place_of_labels(work):  # noqa: F811

@@ -140,6 +140,7 @@ def test_only_questions_of_a_group_have_different_answers():
   assert race.choose(examples[::-1], scores).tolist() == [0, 1, 0, 0, 0]
 
 
+@pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [
     {}, {"num_hidden_groups": 1}], ids=["albert_zh", "google"])

@@ -10,7 +10,7 @@ from scripting import VOCAB, results, succeed
 from albert.errors import InputError
 from albert.tasks import race
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 THINGS = ["书", "车", "鱼", "米", "花", "酒"]
 

@@ -16,7 +16,7 @@ from scripting import ROOT, quick_python
 from albert.files import records
 from albert.train import distribution
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 # Not horovod.tensorflow: it and onnx cannot be in one process of TF 1.15.
 pytest.importorskip("horovod")

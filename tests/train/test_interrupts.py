@@ -15,7 +15,7 @@ from scripting import succeed
 from albert.files import checkpoints, records
 from albert.train import interrupts
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 SPECS = records.pretraining_specs(16, 4)
 

@@ -120,6 +120,7 @@ def test_slices_make_the_step_of_the_whole_batch(layout, optimizer, changes):
   assert_equal_variables(whole, sliced, 1e-5)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("layout, changes", [
     ("google_preln", {"precision": "fp16"}),
     ("albert_zh", {"gradient_accumulation_steps": 3, "recompute_grads": True})])
@@ -153,6 +154,7 @@ def test_an_adversarial_step_is_made_of_two_passes(layout, changes):
                                rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("changes", [
     {"optimizer": "lamb", "precision": "fp16"},
     {"optimizer": "adamw", "gradient_accumulation_steps": 2}])
@@ -171,6 +173,7 @@ def test_without_the_sentence_loss_what_only_it_trains_stays(changes):
   assert np.any(without[name] != start[name])
 
 
+@pytest.mark.once
 def test_the_loss_is_divided_by_the_masked_tokens_of_the_whole_batch():
   """A mean of the slices' means would be a different number."""
   batch = make_features()

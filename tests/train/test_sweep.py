@@ -17,7 +17,7 @@ from albert.files import checkpoints
 from albert.train import sweep
 from similarity import BertSim
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 
 @pytest.fixture(scope="module")
