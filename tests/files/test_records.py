@@ -15,6 +15,8 @@ from albert import errors
 from albert.files import record_files, records
 from albert.files.records import FeatureSpec
 
+pytestmark = pytest.mark.once
+
 SPECS = [FeatureSpec("input_ids", "int", None),
          FeatureSpec("pair", "float", 2), FeatureSpec("number", "int", 0)]
 
@@ -250,8 +252,6 @@ _MANY_SESSIONS = """
 import sys
 import tensorflow.compat.v1 as tf
 from albert.files import record_files, records
-
-pytestmark = pytest.mark.once
 tf.disable_eager_execution()
 files = [record_files.record_file(path) for path in sys.argv[1:]]
 specs = [records.FeatureSpec("input_ids", "int", 64)]

@@ -14,6 +14,8 @@ from albert.errors import InputError
 from albert.files import checkpoints
 from predict_masked import MaskedPredictor
 
+pytestmark = pytest.mark.once
+
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENS = SPECIAL + list("中国的首都是北京上海大") + ["play", "##ing"]
 CONFIGS = {"albert_zh": albert_zh_config, "google": google_config}
@@ -153,8 +155,6 @@ for name in ("model_dir", "input_file", "init_checkpoint", "layer", "top_k"):
   flags.DEFINE_string(name, None, "The program's own.")
 from predict_masked import MaskedPredictor
 from similarity import VectorSim
-
-pytestmark = pytest.mark.once
 print(len(MaskedPredictor(%r).predict(["[MASK]"], 3)[0][0]))
 print(len(VectorSim(%r).predict_sentences([("a", "b"), ("b", "a b")])))
 """ % (str(ROOT), str(model[0]), str(model[0])))

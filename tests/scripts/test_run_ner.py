@@ -16,6 +16,8 @@ from albert.heads import crf
 from albert.predict import tagger
 from albert.tasks import entity_files, ner
 
+pytestmark = pytest.mark.once
+
 VOCAB_FILE = VOCAB.split("=")[1]
 
 
@@ -127,8 +129,6 @@ import sys
 sys.modules["tensorflow"] = None  # an import of it fails
 sys.path.insert(0, %r)
 from albert.predict.tagger import EntityTagger
-
-pytestmark = pytest.mark.once
 print([tuple(x) for x in EntityTagger(sys.argv[1], engine="onnx").predict([
     sys.argv[2]])[0]])
 """ % str(ROOT))
