@@ -50,15 +50,17 @@ if [[ -n ${TPU_NAME-} ]]; then
   devices=${TPU_CORES:-8}
   flags+=(--use_tpu --tpu_name="$TPU_NAME" --num_tpu_cores="$devices"
     --eval_batch_size=$((devices > 32 ? devices : 32)))
-elif [[ -n ${HOSTS-} || ${GPUS:-1} -gt 1 ]]; then
-  hosts=${HOSTS:-localhost:$GPUS}
+elif [[ -n ${HOSTS-} ]]; then
   processes=0
-  for host in ${hosts//,/ }; do
+  for host in ${HOSTS//,/ }; do
     processes=$((processes + ${host##*:}))
   done
   devices=$processes
-  launcher=(horovodrun -np "$processes" -H "$hosts")
+  launcher=(horovodrun -np "$processes" -H "$HOSTS")
   flags+=(--use_horovod)
+elif [[ -n ${GPUS-} ]]; then
+  devices=$GPUS
+  flags+=(--num_gpus="$GPUS")
 fi
 
 # On a CPU a step can be ended between its slices.

@@ -16,7 +16,7 @@ LONG_SEQUENCE = 256
 
 
 def for_training(length, precision="float32", recompute_blocks=False,
-                 use_cpu=False):
+                 use_cpu=False, compiled=False):
   """Returns the Kernels to train with.
 
   Args:
@@ -25,14 +25,16 @@ def for_training(length, precision="float32", recompute_blocks=False,
       the graph will be rewritten to compute in half precision.
     recompute_blocks: bool, whether the backward pass computes each block again.
     use_cpu: bool, whether it is a CPU that trains.
+    compiled: bool, whether XLA compiles the step.
   """
   one_by_one = bool(use_cpu and length and length >= LONG_SEQUENCE)
   return modeling.Kernels(
       matmul=bfloat16_matmul if precision == "bf16" else tf.matmul,
-      attention=functools.partial(recomputed_attention,
-                                  one_by_one=one_by_one),
+      attention=functools.partial(recomputed_attention, one_by_one=one_by_one,
+                                  compiled=compiled),
       gelu=half_gelu if precision == "fp16" else lean_gelu,
-      **(dict(run_block=recompute) if recompute_blocks else {}))
+      **(dict(run_block=functools.partial(recompute, compiled=compiled))
+         if recompute_blocks else {}))
 
 
 def for_phones(batch_size):
@@ -97,7 +99,21 @@ def bfloat16_matmul(x, y, **kwargs):
   return tf.cast(product, tf.float32)
 
 
-def recompute(block, x):
+def _after(dy, tensors, compiled):
+  """Returns the tensors as the backward pass is to compute with them again.
+
+  Not before their gradient is there, or all layers would run at once. XLA drops
+  control dependencies and makes one of two equal computations; a 0 of which it
+  cannot know that it is one keeps them apart.
+  """
+  if compiled:
+    some = tf.reshape(dy, [-1])[0]
+    return [tf.stop_gradient(x + (some - some)) for x in tensors]
+  with tf.control_dependencies([dy]):
+    return [tf.stop_gradient(x) for x in tensors]
+
+
+def recompute(block, x, compiled=False):
   """Returns `block(x)`; its backward pass runs the block a second time.
 
   Only `x` is kept in between, not what the block computes on the way (Chen et
@@ -108,15 +124,14 @@ def recompute(block, x):
     block: function of a float tensor that returns a float tensor; it uses
       variables.
     x: float tensor.
+    compiled: bool, whether XLA compiles this.
   """
   scope = tf.get_variable_scope()
 
   @tf.custom_gradient
   def recomputed(x):
     def gradient(dy, variables=()):
-      # Not before the gradient is there, or all blocks would run at once.
-      with tf.control_dependencies([dy]):
-        again = tf.stop_gradient(x)
+      again, = _after(dy, [x], compiled)
       with tf.variable_scope(scope, reuse=True):
         y = block(again)
       gradients = tf.gradients(y, [again] + list(variables), dy)
@@ -128,7 +143,7 @@ def recompute(block, x):
 
 
 def recomputed_attention(query, key, value, mask_bias, dropout,
-                         matmul=tf.matmul, one_by_one=False):
+                         matmul=tf.matmul, one_by_one=False, compiled=False):
   """`modeling.attention` that does not keep the probabilities.
 
   [B, N, T, S] is much to keep and little work to compute again, so the backward
@@ -140,6 +155,7 @@ def recomputed_attention(query, key, value, mask_bias, dropout,
     dropout: function of a float tensor and of `example`, the number of an
       example if they are dropped one by one; the same for the same arguments.
     one_by_one: bool, whether to handle one example at a time.
+    compiled: bool, whether XLA compiles this.
 
   Returns:
     float [B, N, T, D].
@@ -182,9 +198,7 @@ def recomputed_attention(query, key, value, mask_bias, dropout,
     context = run(forward, tf.float32, query, key, value, mask_bias)
 
     def gradient(dy):
-      # Not before the gradient is there, or all layers would run at once.
-      with tf.control_dependencies([dy]):
-        again = [tf.identity(x) for x in (query, key, value, mask_bias)]
+      again = _after(dy, [query, key, value, mask_bias], compiled)
       return run(backward, (tf.float32,) * 3, *(again + [context, dy]))
 
     return context, gradient

@@ -22,6 +22,7 @@ _SECONDS = 30  # from one line of progress to the next, at most
 _DAY = 24 * 60 * 60
 # The loss scale is 1 by then, and what still overflows will again.
 _MOST_SKIPPED = 30
+_HOST_SECONDS = 10  # to wait for what a TPU sends its host
 
 
 def create(settings, workers, num_train_steps, evaluator, should_stop):
@@ -39,7 +40,9 @@ def create(settings, workers, num_train_steps, evaluator, should_stop):
                           settings.batch.train_batch_size * workers.size,
                           run.output_dir)
   hooks = [progress]
-  if device.use_tpu:  # its estimator saves by itself
+  if run.save_checkpoints_secs and not workers.rank:
+    hooks.append(_TimedSaver(run.output_dir, run.save_checkpoints_secs))
+  if device.use_tpu:  # its estimator saves by steps itself
     return hooks
   if not workers.rank:
     hooks.append(tf.train.CheckpointSaverHook(
@@ -53,12 +56,12 @@ def create(settings, workers, num_train_steps, evaluator, should_stop):
   return hooks
 
 
-def _not_finite(loss, step, output_dir):
+def not_finite(what, output_dir):
+  """Returns the InputError of a loss or weights that are not finite."""
   return InputError(
-      "the loss is %s at step %d; the newest checkpoint with finite weights is "
-      "%s: remove newer ones, and training goes on from it; try a lower "
-      "--learning_rate or other data" % (
-          loss, step, checkpoints.newest_finite_checkpoint(output_dir)))
+      "%s; the newest checkpoint with finite weights is %s: remove newer ones, "
+      "and training goes on from it; try a lower --learning_rate or other data"
+      % (what, checkpoints.newest_finite_checkpoint(output_dir)))
 
 
 class ProgressHook(tf.train.SessionRunHook):
@@ -89,11 +92,14 @@ class ProgressHook(tf.train.SessionRunHook):
         (scalar.op.name.split("/")[-1], scalar)
         for scalar in tf.get_collection(PROGRESS))
     self._global_step = tf.train.get_global_step()
-    if "global_step" not in self._scalars:
-      # On a TPU: what is known when its loop ends, not what the host has heard.
-      self._scalars["loss"] = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
-      with tf.control_dependencies([self._scalars["loss"]]):
-        self._scalars["global_step"] = self._global_step.read_value()
+    self._of_host = {}
+    if "host_step" in self._scalars:
+      # On a TPU: its host hears of a loop's last step after the loop has ended.
+      self._of_host = dict(self._scalars)
+      loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
+      with tf.control_dependencies([loss]):
+        self._scalars = {"loss": loss,
+                         "global_step": self._global_step.read_value()}
 
   def after_create_session(self, session, coord):
     del coord
@@ -119,12 +125,15 @@ class ProgressHook(tf.train.SessionRunHook):
   def after_run(self, run_context, run_values):
     values = run_values.results
     step = values.pop("global_step")
+    if self._of_host:
+      values = dict(self._host_values(run_context.session, step), **values)
     if interrupts.requested():
       run_context.request_stop()
       if step == self._step:  # it ended between two slices
         return
     if not math.isfinite(values["loss"]):
-      raise _not_finite(values["loss"], self._step + 1, self._output_dir)
+      raise not_finite("the loss is %s at step %d" % (
+          values["loss"], self._step + 1), self._output_dir)
     if step == self._step:
       self._num_skipped += 1
       if self._num_skipped == _MOST_SKIPPED:
@@ -146,13 +155,21 @@ class ProgressHook(tf.train.SessionRunHook):
         time.time() > self._since + _SECONDS):
       self._log()
 
+  def _host_values(self, session, step):
+    """Returns what the host was sent in a step, or else the last it was."""
+    late = time.time() + _HOST_SECONDS
+    while True:
+      values = session.run(self._of_host)
+      if values.pop("host_step") >= step or time.time() > late:
+        return values
+      time.sleep(0.01)
+
   def end(self, session):
     self._bar.close()
 
   def _log(self):
     seconds = (time.time() - self._since) / (self._step - self._first_step)
-    means = {name: self._sums[name] / self._count for name in self._scalars
-             if name in self._sums}
+    means = {name: total / self._count for name, total in self._sums.items()}
     if math.isclose(means.get("example_loss", math.nan), means["loss"],
                     rel_tol=1e-6):
       del means["example_loss"]
@@ -170,6 +187,20 @@ class ProgressHook(tf.train.SessionRunHook):
           "at this rate training takes %.1f more days; --num_train_steps, a "
           "smaller model or shorter records make it less", left / _DAY)
     self._start_interval()
+
+
+class _TimedSaver(tf.train.CheckpointSaverHook):
+  """Saves by time; the first and the last step are saved by another hook."""
+
+  def __init__(self, output_dir, seconds):
+    super().__init__(output_dir, save_secs=seconds)
+
+  def after_create_session(self, session, coord):
+    self._timer.update_last_triggered_step(
+        session.run(tf.train.get_global_step()))
+
+  def end(self, session):
+    pass
 
 
 class _EvaluationListener(tf.train.CheckpointSaverListener):

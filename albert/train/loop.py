@@ -18,6 +18,7 @@ from albert import cli
 from albert.errors import InputError
 from albert.files import checkpoints, records
 from albert.train import distribution, hooks, interrupts, step
+from albert.train.rehearsal import Rehearsal
 
 _TINY = 312  # hidden size of the models that a CPU can train
 
@@ -42,6 +43,10 @@ def start(settings):
       tf.__version__.startswith("1.")):
     raise InputError("--precision=bf16 needs a TPU or TensorFlow 2.15, not %s"
                      % tf.__version__)
+  gpus = len(tf.config.experimental.list_physical_devices("GPU"))
+  if device.num_gpus > max(1, gpus) and not device.rehearse:
+    raise InputError("--num_gpus=%d: TensorFlow %s sees %d here" % (
+        device.num_gpus, tf.__version__, gpus))
   prepare_process(device)
   logging.info("%s", describe(settings, workers))
   warn_of_unused_gpu(device)
@@ -61,7 +66,8 @@ def describe(settings, workers):
   if device.use_tpu:
     what = "%d TPU cores" % device.num_tpu_cores
   elif gpus:
-    what = "a GPU" + " of the %d here" % gpus * (gpus > 1)
+    what = ("%d GPUs" % device.num_gpus if device.num_gpus > 1 else "a GPU") + (
+        " of the %d here" % gpus * (gpus > 1))
   parts = [what + " for each of %d processes" % workers.size * (
       workers.size > 1), "TensorFlow %s" % tf.__version__, device.precision]
   if device.use_xla:
@@ -69,7 +75,7 @@ def describe(settings, workers):
   if settings.run.do_train:
     examples = batch.train_batch_size * workers.size
     count = workers.size * batch.gradient_accumulation_steps * (
-        device.num_tpu_cores if device.use_tpu else 1)
+        device.num_tpu_cores if device.use_tpu else device.num_gpus)
     parts.append("%d examples a step, %d at a time" % (
         examples, examples // count))
   return " | ".join(parts)
@@ -112,8 +118,9 @@ def warn_of_idle_flags(values):
       values,
       (["train_batch_size", "gradient_accumulation_steps", "recompute_grads",
         "optimizer", "learning_rate", "poly_power", "weight_decay_rate",
-        "precision", "save_checkpoints_steps", "keep_checkpoint_max",
-        "use_horovod"], values.do_train, "--do_train"),
+        "precision", "save_checkpoints_steps", "save_checkpoints_secs",
+        "keep_checkpoint_max", "num_gpus", "use_horovod"], values.do_train,
+       "--do_train"),
       (["tpu_name"], values.use_tpu, "--use_tpu", True),
       (["tpu_zone", "gcp_project", "num_tpu_cores", "iterations_per_loop"],
        values.use_tpu, "--use_tpu"),
@@ -152,7 +159,7 @@ def keep_freed_memory():
 
 
 def create_estimator(settings, workers, model_fn):
-  """Returns a TPUEstimator, which also runs on a CPU or a GPU.
+  """Returns a TPUEstimator, which also runs on a CPU or a GPU; or a Rehearsal.
 
   Args:
     settings: TrainSettings.
@@ -160,6 +167,8 @@ def create_estimator(settings, workers, model_fn):
     model_fn: see `step.model_fn_builder`.
   """
   run, device = settings.run, settings.device
+  if device.rehearse:
+    return Rehearsal(settings, model_fn)
   output_dir = run.output_dir
   if workers.rank:
     output_dir = tempfile.mkdtemp(prefix="albert-rank-%d-" % workers.rank)
@@ -273,6 +282,12 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
                 checkpoints.latest_checkpoint(run.output_dir) or
                 settings.model.init_checkpoint)):
           estimator.train(train_input_fn_at(start), max_steps=end, hooks=used)
+      except tf.errors.InvalidArgumentError as error:
+        if "is NaN" not in error.message:  # what a TPU's estimator finds
+          raise
+        raise hooks.not_finite(
+            "weights are not finite after step %d" % checkpoints.start_step(
+                run.output_dir), run.output_dir) from error
       except tf.errors.NotFoundError as error:
         lacks = re.search(r"Key (\S+) not found in checkpoint", error.message)
         if not lacks:

@@ -1,6 +1,13 @@
 """Settings of training: what to do, batches, optimizer, devices."""
 
+import atexit
 import dataclasses
+import re
+import shutil
+import tempfile
+
+import numpy as np
+from absl import logging
 
 from albert.errors import InputError
 from albert.model_folder import ModelSettings
@@ -23,6 +30,9 @@ class RunSettings:
   save_checkpoints_steps: int = setting(
       1000, "Steps from one checkpoint, and evaluation, to the next.", USUAL,
       least=1)
+  save_checkpoints_secs: int = setting(
+      None, "Seconds from one checkpoint to the next, besides those of "
+      "--save_checkpoints_steps; not evaluated.", least=1)
   keep_checkpoint_max: int = setting(
       5, "Newest checkpoints to keep in --output_dir.")
   log_steps: int = setting(
@@ -36,8 +46,8 @@ class RunSettings:
 class BatchSettings:
   """How many examples at a time."""
   train_batch_size: int = setting(
-      32, "Examples per training step; with --use_horovod, of each process.",
-      USUAL, least=1)
+      32, "Examples per training step, of all devices together; with "
+      "--use_horovod, of each process.", USUAL, least=1)
   gradient_accumulation_steps: int = setting(
       1, "Slices that a batch is handled in one after the other: less memory, "
       "the same step.", least=1)
@@ -73,6 +83,11 @@ class Schedule:
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
   """What computes, and with how many bits."""
+  rehearse: str = setting(
+      None, "Look at what would run, without running it, on hardware that need "
+      "not be here: tpu:4x8 is 4 hosts of 8 cores, gpu:8 a host of 8 GPUs.")
+  num_gpus: int = setting(
+      1, "GPUs of this host that share each batch in training.", least=1)
   use_horovod: bool = setting(
       False, "Whether to train with the processes that horovodrun starts.")
   precision: str = setting(
@@ -96,6 +111,8 @@ class DeviceSettings:
   def check_paths(self, paths):
     """Refuses files that a TPU on a different machine cannot read.
 
+    A rehearsal reads those that are here, and warns.
+
     Args:
       paths: dict, flag -> list of str.
 
@@ -108,9 +125,12 @@ class DeviceSettings:
     for flag, names in paths.items():
       for name in names:
         if "://" not in name or name.startswith("file://"):
-          raise InputError(
+          message = (
               "--%s=%s: the TPU is on a different machine, which reads and "
               "writes gs://BUCKET/... only" % (flag, name))
+          if not self.rehearse:
+            raise InputError(message)
+          logging.warning("%s", message)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,23 +216,27 @@ def read(values):
       field.name: from_flags(field.type, values)
       for field in dataclasses.fields(TrainSettings)
       if dataclasses.fields(field.type)[0].name in values})
-  batch, device = settings.batch, settings.device
-  if batch.train_batch_size % batch.gradient_accumulation_steps:
-    raise InputError("--train_batch_size %d is not a multiple of "
-                     "--gradient_accumulation_steps %d" % (
-                         batch.train_batch_size,
-                         batch.gradient_accumulation_steps))
-  if device.use_tpu:
-    cores, slices = device.num_tpu_cores, batch.gradient_accumulation_steps
-    for name, size, parts, divisors in (
-        ("train_batch_size", batch.train_batch_size, cores * slices,
-         "--num_tpu_cores=%d times --gradient_accumulation_steps=%d" % (
-             cores, slices)),
-        ("eval_batch_size", batch.eval_batch_size, cores,
-         "--num_tpu_cores=%d" % cores)):
-      if size % parts:
-        raise InputError("--%s=%d is not a multiple of %s: the next one is %d" %
-                         (name, size, divisors, size + -size % parts))
+  batch, device, run = settings.batch, settings.device, settings.run
+  if device.rehearse:
+    device = _topology(device)
+    run = dataclasses.replace(run, output_dir=tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, run.output_dir, ignore_errors=True)
+  if device.num_gpus > 1 and (device.use_tpu or device.use_horovod):
+    raise InputError(
+        "--num_gpus: with --use_horovod each process has one GPU, and a TPU "
+        "has --num_tpu_cores")
+  cores = device.num_tpu_cores if device.use_tpu else 1
+  sizes = {
+      "train_batch_size": (batch.train_batch_size, {
+          "num_tpu_cores": cores, "num_gpus": device.num_gpus,
+          "gradient_accumulation_steps": batch.gradient_accumulation_steps}),
+      "eval_batch_size": (batch.eval_batch_size, {"num_tpu_cores": cores})}
+  for name, (size, divisors) in sizes.items():
+    parts = int(np.prod(list(divisors.values())))
+    if size % parts:
+      raise InputError("--%s=%d is not a multiple of %s: the next one is %d" % (
+          name, size, " times ".join("--%s=%d" % x for x in divisors.items()
+                                     if x[1] > 1), size + -size % parts))
   for rate in [settings.optimizer.learning_rate] + (
       settings.sweep and settings.sweep.rates() or []):
     if not 0 < rate <= 1:
@@ -230,4 +254,17 @@ def read(values):
   if device.use_tpu and device.precision == "fp16":
     raise InputError("--precision=fp16 is for GPUs; a TPU has "
                      "--precision=bf16")
-  return dataclasses.replace(settings, device=device)
+  return dataclasses.replace(settings, device=device, run=run)
+
+
+def _topology(device):
+  """Returns the DeviceSettings of what --rehearse asks for."""
+  found = re.match(r"(tpu):(\d+)x(\d+)$|(gpu):(\d+)$", device.rehearse)
+  if not found:
+    raise InputError("--rehearse=%s: it can be tpu:HOSTSxCORES, such as "
+                     "tpu:4x8, or gpu:NUMBER" % device.rehearse)
+  tpu, hosts, cores, _, gpus = found.groups()
+  if tpu:
+    return dataclasses.replace(device, use_tpu=True,
+                               num_tpu_cores=int(hosts) * int(cores))
+  return dataclasses.replace(device, num_gpus=int(gpus))

@@ -19,8 +19,9 @@ saves by itself, so training is left to evaluate.
 
 What differs between devices is `workers.reduce_mean`: it returns what it is
 given on a CPU or a GPU, averages over Horovod's processes, or over a TPU's
-cores. Gradients are summed over the slices of a batch, averaged over workers,
-then clipped, then applied.
+cores. Several GPUs of one process each take a share of a batch. Gradients are
+summed over the slices of a batch and over GPUs, averaged over workers, then
+clipped, then applied.
 """
 
 import tensorflow.compat.v1 as tf
@@ -100,27 +101,28 @@ def build_model(config, features, device, is_training):
     rows.append(x)
   used = kernels.for_training(
       rows[0].shape.as_list()[1], device.precision,
-      device.recompute_grads, is_cpu(device)) if is_training else (
-          modeling.PLAIN)
+      device.recompute_grads, is_cpu(device),
+      device.use_xla or device.use_tpu) if is_training else modeling.PLAIN
   return create_model(config, is_training, *rows,
                       use_one_hot_embeddings=device.use_tpu, kernels=used)
 
 
 def is_cpu(device):
   """Returns whether it is a CPU that trains."""
-  return not device.use_tpu and not (
+  return not (device.use_tpu or device.rehearse) and not (
       tf.config.experimental.list_physical_devices("GPU"))
 
 
 def _train_spec(config, head, settings, schedule, workers, features):
   """Returns the TPUEstimatorSpec of a training step."""
   num_slices = settings.batch.gradient_accumulation_steps
+  num_gpus = settings.device.num_gpus
   totals = _reduce_means(head.totals(features), workers)
   optimizer, rate = _create_optimizer(settings, schedule)
 
   def slice_sums(number, variables=None):
     """Returns what the slices of a batch are summed up of, as a dict."""
-    part = _slice(features, number, num_slices)
+    part = _slice(features, number, num_slices * num_gpus)
     with tf.variable_scope(tf.get_variable_scope(), reuse=bool(variables)):
       model = build_model(config, part, settings.device, is_training=True)
       output = head.apply(model, part)
@@ -136,27 +138,40 @@ def _train_spec(config, head, settings, schedule, workers, features):
                       for gradient, variable in pairs if gradient is not None}}
 
   # On a CPU a slice can take half a minute.
-  may_end = (num_slices > 1 and workers.size == 1 and
+  may_end = (num_slices > 1 and workers.size * num_gpus == 1 and
              is_cpu(settings.device) and not settings.device.use_xla)
 
   def goes_on(number, sums):
+    """Tells whether a loop goes on, after `number` slices."""
     del sums
     is_left = number < num_slices
     return tf.logical_and(is_left, tf.py_func(
         interrupts.goes_on, [number, num_slices], tf.bool)) if (
             may_end) else is_left
 
-  def batch_sums(variables=None):
-    """Returns the sums of all slices, and how many slices that are."""
+  def share_sums(first, variables):
+    """Returns the sums of the slices from `first` on, and their number."""
     # The first slice makes the variables, which a loop cannot.
-    sums, number = slice_sums(0, variables), num_slices
-    if num_slices > 1:
-      trained = _trained(sums)
-      number, sums = tf.while_loop(
-          goes_on, lambda number, sums: (number + 1, tf.nest.map_structure(
-              tf.add, sums, slice_sums(number, trained))),
-          (1, sums), parallel_iterations=1, back_prop=False)
-    return _reduce_means(sums, workers), number
+    sums = slice_sums(first, variables)
+    if num_slices == 1:
+      return sums, 1
+    trained = _trained(sums)
+    number, sums = tf.while_loop(
+        goes_on, lambda number, sums: (number + 1, tf.nest.map_structure(
+            tf.add, sums, slice_sums(first + number, trained))),
+        (1, sums), parallel_iterations=1, back_prop=False)
+    return sums, number
+
+  def batch_sums(variables=None):
+    """Returns the sums of a batch, and of how many slices of a share."""
+    shares = []
+    for number in range(num_gpus):
+      with tf.device("/gpu:%d" % number if num_gpus > 1 else None):
+        shares.append(share_sums(number * num_slices, variables))
+      variables = _trained(shares[0][0])
+    sums = tf.nest.map_structure(
+        lambda *tensors: tf.add_n(tensors), *[sums for sums, _ in shares])
+    return _reduce_means(sums, workers), shares[0][1]
 
   sums, number = batch_sums()
   gradients = sums["gradients"]
@@ -181,14 +196,16 @@ def _train_spec(config, head, settings, schedule, workers, features):
   scalars["learning_rate"] = rate
   scaffold_fn = None if workers.rank else _initialize(
       settings, checkpoints.latest_checkpoint, True)
+  with tf.control_dependencies([train_op]):
+    step = tf.train.get_global_step().read_value()
   if settings.device.use_tpu:
     return tf.estimator.tpu.TPUEstimatorSpec(
         tf.estimator.ModeKeys.TRAIN, loss=sums["loss"], train_op=train_op,
-        scaffold_fn=scaffold_fn, host_call=_host_call(scalars, settings.run))
+        scaffold_fn=scaffold_fn,
+        host_call=_host_call(step, scalars, settings.run))
   for name, scalar in scalars.items():
     tf.summary.scalar(name, scalar)
-  with tf.control_dependencies([train_op]):
-    scalars["global_step"] = tf.train.get_global_step().read_value()
+  scalars["global_step"] = step
   for name, scalar in scalars.items():
     tf.add_to_collection(
         PROGRESS, tf.identity(scalar, name="progress/" + name))
@@ -219,7 +236,8 @@ def _initialize(settings, find_newer, is_training):
   """Initialises from a checkpoint; on a TPU by the function returned."""
   init_checkpoint = settings.model.init_checkpoint
   # A checkpoint of the output folder is restored by the estimator.
-  if not init_checkpoint or find_newer(settings.run.output_dir):
+  if not init_checkpoint or find_newer(settings.run.output_dir) or (
+      settings.device.rehearse and not is_training):
     return None
 
   def scaffold_fn():
@@ -264,7 +282,7 @@ def _total_loss(losses, totals):
                    for name, loss in losses.items()])
 
 
-def _host_call(scalars, run):
+def _host_call(step, scalars, run):
   """Returns a TPU's host call, which writes scalars and keeps them to log."""
   def write(step, *values):
     step = tf.reduce_max(step)
@@ -275,10 +293,11 @@ def _host_call(scalars, run):
         tf.equal(step % run.log_steps, 0)):
       for name, value in zip(scalars, values):
         summary_v2.scalar(name, value, step)
-    return tf.summary.all_v2_summary_ops() + [
-        _keep(name, value) for name, value in zip(scalars, values)]
+    kept = [_keep(name, value) for name, value in zip(scalars, values)]
+    with tf.control_dependencies(kept):
+      kept.append(_keep("host_step", tf.cast(step, tf.float32)))
+    return tf.summary.all_v2_summary_ops() + kept
 
-  step = tf.train.get_global_step()
   return write, [tf.reshape(x, [1]) for x in [step] + list(scalars.values())]
 
 

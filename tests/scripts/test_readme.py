@@ -227,19 +227,26 @@ def test_the_programs_agree(tree, readme):
 
 
 def test_eight_gpus(tree):
-  """What would start; the training itself is in test_distribution.py."""
-  (tree / "horovodrun").write_text("#!/bin/sh\necho horovodrun $*\n")
-  (tree / "horovodrun").chmod(0o755)
-  started = subprocess.check_output(
-      ["bash", "run_pretraining.sh"], cwd=str(tree), stderr=subprocess.DEVNULL,
-      env=dict(os.environ, GPUS="8", PATH="%s:%s" % (
-          tree, os.environ["PATH"]))).decode()
-  for flag in ("-np 8 -H localhost:8 python run_pretraining.py",
-               "--use_horovod", "--train_batch_size=512",
-               "--gradient_accumulation_steps=16", "--learning_rate=0.00176",
-               "--input_file=output/pretrain/train/*.tfrecord",
-               "--eval_input_file=output/pretrain/heldout/*.tfrecord"):
-    assert flag + " " in started.replace("\n", " ")
+  """What would start; the trainings: test_step.py and test_distribution.py."""
+  for program in ("horovodrun", "python"):
+    (tree / program).write_text("#!/bin/sh\necho %s $*\n" % program)
+    (tree / program).chmod(0o755)
+  for where, wanted in (
+      ({"GPUS": "8"}, ["python run_pretraining.py", "--num_gpus=8",
+                       "--train_batch_size=4096"]),
+      ({"HOSTS": "a:4,b:4"}, ["-np 8 -H a:4,b:4 python run_pretraining.py",
+                              "--use_horovod", "--train_batch_size=512"])):
+    started = subprocess.check_output(
+        ["bash", "run_pretraining.sh"], cwd=str(tree),
+        stderr=subprocess.DEVNULL, env=dict(os.environ, PATH="%s:%s" % (
+            tree, os.environ["PATH"]), **where)).decode()
+    for flag in wanted + [
+        "--gradient_accumulation_steps=16", "--learning_rate=0.00176",
+        "--input_file=output/pretrain/train/*.tfrecord",
+        "--eval_input_file=output/pretrain/heldout/*.tfrecord"]:
+      assert flag + " " in started.replace("\n", " ")
+  for program in ("horovodrun", "python"):
+    (tree / program).unlink()
 
 
 @pytest.mark.once

@@ -363,6 +363,18 @@ def test_training_leaves_a_tpu_only_to_evaluate(work, monkeypatch):
   assert calls == [("evaluate", 2)]
 
 
+def test_weights_that_a_tpu_finds_not_finite(work, monkeypatch):
+  def train(*args, **kwargs):
+    raise tf.errors.InvalidArgumentError(
+        None, None, "Gradient for bert/x is NaN : Tensor had NaN values")
+
+  monkeypatch.setattr(tf.estimator.tpu.TPUEstimator, "train", train)
+  with pytest.raises(errors.InputError, match="not finite after step 0; the "
+                     "newest checkpoint with finite weights is none"):
+    pretrain(work, work / "nan", "--do_train", "--use_tpu",
+             "--num_tpu_cores=1", "--num_train_steps=5")
+
+
 def test_a_tpu_training_makes_its_graph(work, monkeypatch):
   """As far as a graph goes without a TPU."""
   scalars = []
@@ -375,10 +387,10 @@ def test_a_tpu_training_makes_its_graph(work, monkeypatch):
           tf.estimator.ModeKeys.TRAIN, self.config)
       tf.add_to_collection(tf.GraphKeys.LOSSES, spec.loss)
       hooks[0].begin()
-      scalars.extend(hooks[0]._scalars)
+      scalars.extend(hooks[0]._of_host)
       assert spec.loss is hooks[0]._scalars["loss"]
       assert len([v for v in tf.local_variables()
-                  if v.op.name.startswith("host_call/")]) == 6
+                  if v.op.name.startswith("host_call/")]) == 7
       assert not [v for v in tf.global_variables() if "host_call" in v.op.name]
 
   monkeypatch.setattr(tf.estimator.tpu.TPUEstimator, "_train_model", build)
@@ -386,4 +398,4 @@ def test_a_tpu_training_makes_its_graph(work, monkeypatch):
            "--num_train_steps=5")
   assert scalars == [
       "loss", "masked_lm_loss", "masked_lm_accuracy", "sentence_order_loss",
-      "sentence_order_accuracy", "learning_rate", "global_step"]
+      "sentence_order_accuracy", "learning_rate", "host_step"]

@@ -1,9 +1,12 @@
 """What the hooks of training do beside what whole trainings show."""
 
+import time
+
 import pytest
 import tensorflow.compat.v1 as tf
 
 from albert.errors import InputError
+from albert.files import checkpoints
 from albert.train import hooks
 from albert.train.step import PROGRESS
 
@@ -27,3 +30,18 @@ def test_half_precision_that_always_overflows_ends_training(tmp_path):
     with pytest.raises(InputError, match="step 2 overflows half precision, 30 "
                        "times in a row: try a lower --learning_rate"):
       session.run(nothing)
+
+
+def test_checkpoints_by_time(tmp_path, monkeypatch):
+  """Neither the first step nor the last one; a step takes 25 seconds."""
+  clock = [1000.0]
+  monkeypatch.setattr(time, "time", lambda: clock[0])
+  step = tf.train.get_or_create_global_step()
+  advance = step.assign_add(1)
+  saver = hooks._TimedSaver(str(tmp_path), 60)
+  with tf.train.SingularMonitoredSession(hooks=[saver]) as session:
+    for _ in range(8):
+      session.run(advance)
+      clock[0] += 25
+  assert checkpoints.whole_checkpoints(str(tmp_path)) == [
+      "model.ckpt-4", "model.ckpt-7"]

@@ -28,7 +28,7 @@ def test_pretraining_has_neither_data_nor_sweep():
 
 
 def test_a_batch_that_cannot_be_sliced():
-  with pytest.raises(InputError, match="10 is not a multiple of .* 4"):
+  with pytest.raises(InputError, match="=10 is not a multiple of .*=4: .* 12$"):
     make_settings(train_batch_size=10, gradient_accumulation_steps=4)
 
 
@@ -51,7 +51,7 @@ def test_a_tpu_has_no_half_precision():
      "--eval_batch_size=32 is not a multiple of --num_tpu_cores=64: the next "
      "one is 64"),
     (dict(train_batch_size=100, num_tpu_cores=8, eval_batch_size=8),
-     "--train_batch_size=100 .* times .*=1: the next one is 104"),
+     "--train_batch_size=100 .* --num_tpu_cores=8: the next one is 104"),
     (dict(train_batch_size=96, num_tpu_cores=8, eval_batch_size=8,
           gradient_accumulation_steps=24), "the next one is 192")])
 def test_batches_that_the_cores_of_a_tpu_do_not_divide(given, message):

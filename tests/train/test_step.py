@@ -2,11 +2,11 @@
 
 import logging
 import re
+import threading
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-import tpu_step
 from given_settings import make_settings
 from tensorflow.python.ops import summary_ops_v2
 
@@ -14,7 +14,7 @@ from albert.heads.pretraining import Pretraining
 from albert.model import kernels
 from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
-from albert.train import distribution, hooks, step
+from albert.train import distribution, hooks, rehearsal, step
 from albert.train.settings import Schedule
 from benchmarks import plot_curves
 
@@ -66,7 +66,8 @@ def make_model_fn(options, sentence_loss_weight=0.5, **config):
 def train(num_steps, options, batches=None, **config):
   """Trains on the CPU; returns the losses and all variables by name."""
   batches = batches or [make_features(seed) for seed in range(num_steps)]
-  with tf.Graph().as_default(), tf.Session() as session:
+  session_config = tf.ConfigProto(allow_soft_placement=True)
+  with tf.Graph().as_default(), tf.Session(config=session_config) as session:
     tf.set_random_seed(7)
     placeholders = {name: tf.placeholder(x.dtype, x.shape)
                     for name, x in batches[0].items()}
@@ -118,6 +119,19 @@ def test_slices_make_the_step_of_the_whole_batch(layout, optimizer, changes):
   assert sum(name.endswith("adam_v") for name in whole) == len(
       [name for name in whole if name + "/adam_v" in whole]) > 10
   assert_equal_variables(whole, sliced, 1e-5)
+
+
+@pytest.mark.parametrize("layout, changes", [
+    ("albert_zh", {"num_gpus": 3}),
+    ("google_preln", {"num_gpus": 2, "gradient_accumulation_steps": 3})])
+def test_gpus_make_the_step_of_one_device(layout, changes):
+  """On processors that stand for them."""
+  config = LAYOUTS[layout]
+  losses, one = train(5, make_options(), **config)
+  shared_losses, shared = train(
+      5, make_options(**changes), **config)
+  np.testing.assert_allclose(shared_losses, losses, rtol=1e-5)
+  assert_equal_variables(one, shared, 1e-5)
 
 
 @pytest.mark.once
@@ -229,9 +243,9 @@ def test_recomputing_changes_no_gradient(layout, dropout):
   assert recomputed_matmuls - matmuls == 8 * blocks
 
 
-@pytest.mark.parametrize("changes", [
-    {}, {"gradient_accumulation_steps": 2}, {"recompute_grads": True}])
-def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
+def test_a_compiled_step_that_recomputes_gives_the_same():
+  """Other steps: test_compiled.py."""
+  changes = {"recompute_grads": True}
   one_layer = {"num_hidden_layers": 1}  # compiling takes most of the time
   losses, variables = train(4, make_options(**changes), **one_layer)
   batches = [make_features(seed) for seed in range(4)]
@@ -265,12 +279,12 @@ def test_the_compiled_step_gives_the_losses_of_the_uncompiled(changes):
 def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
   options = make_options(use_tpu=True, num_tpu_cores=1, output_dir="/nowhere",
                          **changes)
-  ops, shapes = tpu_step.ops(make_model_fn(options, **DROPOUT), make_features())
-  assert "MatMul" in ops and "CrossReplicaSum" in ops
-  assert not tpu_step.without_kernel(ops)
-  assert "GatherNd" not in ops and "Where" not in ops  # sizes not static
-  assert all(shape.is_fully_defined() for shape in shapes
-             if shape.rank is not None and shape.rank > 1)
+  made = rehearsal.make_step(make_model_fn(options, **DROPOUT), {
+      name: (x.dtype, x.shape) for name, x in make_features().items()})
+  assert {"MatMul", "CrossReplicaSum"} <= made.types
+  assert not rehearsal.without_xla_kernel(made.types)
+  assert not {"GatherNd", "Where"} & made.types  # sizes not static
+  assert made.has_static_shapes
 
 
 @pytest.mark.parametrize("num_slices", [1, 2])
@@ -333,9 +347,9 @@ def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
                          output_dir=str(tmp_path), log_steps=2)
   with tf.Graph().as_default():
     global_step = tf.train.get_or_create_global_step()
-    scalars = {"loss": tf.cast(global_step, tf.float32) / 8, "learning_rate":
-               tf.constant(0.5)}
-    write, tensors = step._host_call(scalars, options.run)
+    scalars = {"loss": tf.cast(global_step, tf.float32) / 8,
+               "half": tf.cast(global_step, tf.float32) / 2}
+    write, tensors = step._host_call(global_step, scalars, options.run)
     assert all(tensor.shape.as_list() == [1] for tensor in tensors)
     # The host sees the values of all replicas, one after the other.
     ops = write(*[tf.concat([tensor] * 8, 0) for tensor in tensors])
@@ -354,14 +368,17 @@ def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
       raw.run(ops)
       for value in (1, 2, 3, 5, 6, 9):
         raw.run(assign, {number: value})
-        raw.run(ops)
+        # The device may be done before its host has heard of it.
+        late = threading.Timer(0.2 * (value > 5), raw.run, [ops])
+        late.start()
         session.run(global_step)
+        late.join()
       raw.run(flushes)
   assert plot_curves.read_scalars(str(tmp_path))["loss"] == {
       0: 0.0, 2: 0.25, 6: 0.75}
   assert [re.sub(r"[\d.]+ (examples|s a step).*", "",
                  record.getMessage())
           for record in caplog.records if record.name == "absl"] == [
-      "step 1/9 | last 1: loss 0.1250 | learning_rate 0.5000 | ",
-      "step 5/9 | last 4: loss 0.4167 | learning_rate 0.5000 | ",
-      "step 9/9 | last 4: loss 0.9375 | learning_rate 0.5000 | "]
+      "step 1/9 | last 1: loss 0.1250 | half 0.5000 | ",
+      "step 5/9 | last 4: loss 0.4167 | half 1.6667 | ",
+      "step 9/9 | last 4: loss 0.9375 | half 3.7500 | "]

@@ -1,0 +1,227 @@
+"""--rehearse: what a command would do on TPU cores or GPUs that are not here.
+
+The graphs of training, evaluation and prediction are made as one core, or one
+host's GPUs, would get them. They are looked at and not run.
+"""
+
+import collections
+import importlib.util
+import re
+import sys
+from typing import NamedTuple, Tuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import kernels as registry
+
+_MODES = {"training": tf.estimator.ModeKeys.TRAIN,
+          "evaluation": tf.estimator.ModeKeys.EVAL,
+          "prediction": tf.estimator.ModeKeys.PREDICT}
+# Handled by the compiler itself, not by kernels.
+_STRUCTURAL = {
+    "CrossReplicaSum", "Placeholder", "VarHandleOp", "NoOp", "PartitionedCall",
+    "StatefulPartitionedCall", "Enter", "Exit", "Merge", "Switch",
+    "NextIteration", "LoopCond"}
+_GIB = 2.0 ** 30
+
+
+class Step(NamedTuple):
+  """The graph of a step.
+
+  Attributes:
+    nodes: list of NodeDef, those of loops and functions included.
+    shapes: list of TensorShape, of what the nodes give.
+    memory: dict, what for -> bytes on a device, where they are known.
+  """
+  nodes: Tuple
+  shapes: Tuple
+  memory: dict
+
+  @property
+  def types(self):
+    """The types of the operations, a set of str."""
+    return {node.op for node in self.nodes}
+
+  @property
+  def has_static_shapes(self):
+    """Whether all matrices have a size that is known beforehand."""
+    return all(shape.is_fully_defined() for shape in self.shapes
+               if shape.rank is not None and shape.rank > 1)
+
+
+def make_step(model_fn, features, mode=tf.estimator.ModeKeys.TRAIN):
+  """Makes the graph of a step.
+
+  Args:
+    model_fn: see `step.model_fn_builder`.
+    features: dict, name -> (dtype, shape).
+    mode: of tf.estimator.ModeKeys.
+
+  Returns:
+    Step.
+  """
+  with tf.Graph().as_default() as graph:
+    tf.train.get_or_create_global_step()
+    spec = model_fn({name: tf.placeholder(*x) for name, x in features.items()},
+                    None, mode, {})
+    wanted = {
+        tf.estimator.ModeKeys.TRAIN: lambda: [spec.loss, spec.train_op],
+        tf.estimator.ModeKeys.EVAL: lambda: [
+            spec.loss, *spec.eval_metrics[1]],
+        tf.estimator.ModeKeys.PREDICT: lambda: list(spec.predictions.values()),
+    }[mode]()
+    needed = tf.graph_util.extract_sub_graph(graph.as_graph_def(), [
+        getattr(x, "op", x).name for x in wanted])
+    names = {node.name for node in needed.node}
+    nodes = list(needed.node)
+    for function in needed.library.function:
+      nodes += function.node_def
+    return Step(nodes, [
+        t.shape for op in graph.get_operations() for t in op.outputs
+        if op.name in names], _memory(graph, names))
+
+
+def _memory(graph, names):
+  """Estimates the memory of a step: what for -> bytes on a device.
+
+  What the backward pass needs is all that an operation of it reads and none of
+  it made; the slices of a batch need it one after the other.
+  """
+  def size(tensor):
+    shape = tensor.shape
+    return int(np.prod(shape.as_list(), dtype=np.int64)) * (
+        tensor.dtype.size) if shape.is_fully_defined() else 0
+
+  kept = collections.defaultdict(dict)
+  for op in graph.get_operations():
+    if op.name in names and re.search(r"(^|/)gradients(_\d+)?/", op.name):
+      place = op.device, op._get_control_flow_context()
+      kept[place].update({
+          x.name: size(x) for x in op.inputs if x.op.type != "VarHandleOp" and
+          not re.search(r"(^|/)gradients(_\d+)?/", x.op.name)})
+  trained = tf.trainable_variables()
+  weights = sum(map(size, trained))
+  everything = sum(map(size, tf.global_variables()))
+  return {"weights": weights, "optimizer": everything - weights,
+          "gradients": weights * bool(kept),
+          "kept for the backward pass": max(
+              (sum(sizes.values()) for sizes in kept.values()), default=0)}
+
+
+def without_xla_kernel(types):
+  """Returns those types of operations that XLA cannot compile."""
+  with tf.Graph().as_default(), tf.Session() as session:
+    # What is compiled first registers the kernels.
+    session.run(tf.xla.experimental.compile(lambda: tf.constant(0.0)))
+  return [op for op in sorted(types - _STRUCTURAL) if not any(
+      kernel.device_type.startswith("XLA_") for kernel in _kernels(op))]
+
+
+def without_gpu_kernel(nodes):
+  """Returns the types of those nodes that would run on the host's processor.
+
+  Args:
+    nodes: list of NodeDef.
+
+  Returns:
+    list of str, or None where TensorFlow was built without GPUs.
+  """
+  def fits(kernel, node):
+    return kernel.device_type in ("GPU", "DEFAULT") and all(
+        node.attr[constraint.name].type in constraint.allowed_values.list.type
+        for constraint in kernel.constraint
+        if constraint.name in node.attr and node.attr[constraint.name].type)
+
+  if not any(kernel.device_type == "GPU" for kernel in _kernels("MatMul")):
+    return None
+  return sorted({node.op for node in nodes if _kernels(node.op) and not any(
+      fits(kernel, node) for kernel in _kernels(node.op))})
+
+
+def _kernels(op):
+  return registry.get_registered_kernels_for_op(op).kernel
+
+
+class Rehearsal:
+  """Stands for an estimator: its first use reports and ends the process.
+
+  Args:
+    settings: TrainSettings.
+    model_fn: see `step.model_fn_builder`.
+
+  Attributes:
+    model_dir: str, a folder for what is written before.
+  """
+
+  def __init__(self, settings, model_fn):
+    self.model_dir = settings.run.output_dir
+    self._settings = settings
+    self._model_fn = model_fn
+
+  def train(self, input_fn, **_):
+    self._report(input_fn, ["training", "evaluation", "prediction"])
+
+  def evaluate(self, input_fn, **_):
+    self._report(input_fn, ["evaluation", "prediction"])
+
+  def predict(self, input_fn, **_):
+    self._report(input_fn, ["prediction"])
+
+  def _report(self, input_fn, names):
+    device, batch = self._settings.device, self._settings.batch
+    cores = device.num_tpu_cores if device.use_tpu else 1
+    rows, steps = [], {}
+    for name in names:
+      size = batch.train_batch_size if name == "training" else (
+          batch.eval_batch_size)
+      features = self._features(input_fn, size // cores)
+      steps[name] = make_step(self._model_fn, features, _MODES[name])
+      rows.append((name, "%d examples a step, %d %s; %s" % (
+          size, size // cores, "for each core" if device.use_tpu else
+          "for %d GPU(s)" % (device.num_gpus if name == "training" else 1),
+          self._kernels_of(steps[name]))))
+    failures = [name for name in names if device.use_tpu and not (
+        steps[name].has_static_shapes and
+        not without_xla_kernel(steps[name].types))]
+    memory = steps[names[0]].memory
+    rows.append(("memory", "%.2f GiB of a device, an estimate: %s%s" % (
+        sum(memory.values()) / _GIB, ", ".join(
+            "%s %.2f" % (what, bytes_ / _GIB) for what, bytes_ in
+            memory.items() if bytes_),
+        "; a core of TPU v2 has 8, of v3 16" * device.use_tpu)))
+    package = "googleapiclient" if tf.__version__.startswith("1.") else (
+        "cloud_tpu_client")
+    if device.tpu_name and "://" not in device.tpu_name and (
+        not importlib.util.find_spec(package)):
+      rows.append(("needs", "requirements/tpu.txt, to find --tpu_name=%s" %
+                   device.tpu_name))
+    print("rehearsal of %s on TensorFlow %s: nothing is trained or kept" % (
+        device.rehearse, tf.__version__))
+    for row in rows:
+      print("  %-12s%s" % row)
+    sys.exit("ERROR: %s would not run" % " and ".join(failures) if failures
+             else 0)
+
+  def _features(self, input_fn, batch_size):
+    """Returns the features of a batch: name -> (dtype, shape)."""
+    with tf.Graph().as_default():
+      dataset = input_fn({"batch_size": batch_size})
+      types, shapes = [get(dataset) for get in (
+          tf.data.get_output_types, tf.data.get_output_shapes)]
+    longest = self._settings.data and self._settings.data.max_seq_length
+    return {name: (types[name], [batch_size] + [
+        longest if size is None else size for size in shape.as_list()[1:]])
+            for name, shape in shapes.items()}
+
+  def _kernels_of(self, found):
+    if self._settings.device.use_tpu:
+      lacking = without_xla_kernel(found.types)
+      return "%d kinds of operations, %s%s" % (
+          len(found.types), "XLA lacks %s" % ", ".join(lacking) if lacking else
+          "XLA has all", "" if found.has_static_shapes else
+          "; sizes are not known beforehand")
+    lacking = without_gpu_kernel(found.nodes)
+    if lacking is None:
+      return "kernels are not known to this TensorFlow, built without GPUs"
+    return "%d kinds of operations, on the host's processor %s" % (
+        len(found.types), ", ".join(lacking) or "none")
