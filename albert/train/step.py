@@ -306,6 +306,7 @@ def _keep(name, value):
   kept = tf.get_variable(
       "host_call/" + name, [], initializer=tf.zeros_initializer(),
       trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES])
-  tf.add_to_collection(
-      PROGRESS, tf.identity(kept.read_value(), name="progress/" + name))
+  with tf.control_dependencies(None):  # to read it waits for nothing
+    tf.add_to_collection(
+        PROGRESS, tf.identity(kept.read_value(), name="progress/" + name))
   return kept.assign(value)
