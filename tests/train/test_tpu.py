@@ -36,8 +36,9 @@ def work(tmp_path_factory):
       (folder / "a.tfrecord").read_bytes())
   floors = ["甲在%d楼。" % i for i in range(COUNT)]
   (folder / "squad.json").write_text(json.dumps({"data": [{"paragraphs": [
-      {"context": text, "qas": [{"id": str(i), "question": "在哪里？", "answers": [
-          {"text": "%d楼" % i, "answer_start": 2}]}]}
+      {"context": text, "qas": [{
+          "id": str(i), "question": "在哪里？",
+          "answers": [{"text": "%d楼" % i, "answer_start": 2}]}]}
       for i, text in enumerate(floors)]}]}))
   for task in ("pairs", "entities", "c3"):
     (folder / task).mkdir()
@@ -46,8 +47,8 @@ def work(tmp_path_factory):
         "text": text, "label": {"floor": {"%d楼" % i: [
             [2, 2 + len(str(i))]]}}}) + "\n" for i, text in enumerate(floors)))
     (folder / "pairs" / (split + ".txt")).write_text("".join(
-        "%s\t甲在楼里。\t%d\n" % (text, i % 2) for i, text in enumerate(floors)),
-        encoding="utf-8")
+        "%s\t甲在楼里。\t%d\n" % (text, i % 2)
+        for i, text in enumerate(floors)), encoding="utf-8")
     (folder / "c3" / ("d-%s.json" % split)).write_text(json.dumps([
         [[text], [{"question": "在哪里？", "answer": "%d楼" % i,
                    "choice": ["%d楼" % i, "外面"]}], str(i)]
