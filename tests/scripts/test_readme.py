@@ -34,8 +34,8 @@ SMALL = {
     "run_race.py": FINE_TUNING + ["--max_seq_length=64"],
     "run_ner.py": FINE_TUNING,
     "run_pretraining.py": [
-        "--num_train_steps=2", "--num_warmup_steps=1", "--train_batch_size=4",
-        "--gradient_accumulation_steps=1", "--eval_batch_size=4",
+        "--num_train_steps=2", "--num_warmup_steps=1", "--train_batch_size=32",
+        "--gradient_accumulation_steps=1", "--eval_batch_size=32",
         "--max_eval_steps=1"],
     "bench_pretrain.py": ["--allocators=own", "--steps=1", "--batch_size=2"],
     "bench_inference.py": [
