@@ -170,20 +170,20 @@ class Rehearsal:
   def _report(self, input_fn, names):
     device, batch = self._settings.device, self._settings.batch
     cores = device.num_tpu_cores if device.use_tpu else 1
-    rows, steps = [], {}
+    rows, failures, memory = [], [], {}
     for name in names:
       size = batch.train_batch_size if name == "training" else (
           batch.eval_batch_size)
-      features = self._features(input_fn, size // cores)
-      steps[name] = make_step(self._model_fn, features, _MODES[name])
-      rows.append((name, "%d examples a step, %d %s; %s" % (
-          size, size // cores, "for each core" if device.use_tpu else
-          "for %d GPU(s)" % (device.num_gpus if name == "training" else 1),
-          self._kernels_of(steps[name]))))
-    failures = [name for name in names if device.use_tpu and not (
-        steps[name].has_static_shapes and
-        not without_xla_kernel(steps[name].types))]
-    memory = steps[names[0]].memory
+      found = make_step(self._model_fn, self._features(
+          input_fn, size // cores), _MODES[name])
+      memory = memory or found.memory  # of the first, which needs the most
+      fits, verdict = self._judge(found)
+      failures += [name] * (not fits)
+      rows.append((name, "%d examples a step, %d %s; %d kinds of operations, %s"
+                   % (size, size // cores, "for each core" if device.use_tpu
+                      else "for %d GPU(s)" % (
+                          device.num_gpus if name == "training" else 1),
+                      len(found.types), verdict)))
     rows.append(("memory", "%.2f GiB of a device, an estimate: %s%s" % (
         sum(memory.values()) / _GIB, ", ".join(
             "%s %.2f" % (what, bytes_ / _GIB) for what, bytes_ in
@@ -213,15 +213,15 @@ class Rehearsal:
         longest if size is None else size for size in shape.as_list()[1:]])
             for name, shape in shapes.items()}
 
-  def _kernels_of(self, found):
+  def _judge(self, found):
+    """Returns whether a Step would run, and why."""
     if self._settings.device.use_tpu:
       lacking = without_xla_kernel(found.types)
-      return "%d kinds of operations, %s%s" % (
-          len(found.types), "XLA lacks %s" % ", ".join(lacking) if lacking else
-          "XLA has all", "" if found.has_static_shapes else
+      return found.has_static_shapes and not lacking, "%s%s" % (
+          "XLA lacks %s" % ", ".join(lacking) if lacking else "XLA has all",
+          "" if found.has_static_shapes else
           "; sizes are not known beforehand")
     lacking = without_gpu_kernel(found.nodes)
-    if lacking is None:
-      return "kernels are not known to this TensorFlow, built without GPUs"
-    return "%d kinds of operations, on the host's processor %s" % (
-        len(found.types), ", ".join(lacking) or "none")
+    return True, "this TensorFlow does not know the kernels of GPUs" if (
+        lacking is None) else "on the host's processor %s" % (
+            ", ".join(lacking) or "none")

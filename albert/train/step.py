@@ -24,6 +24,8 @@ summed over the slices of a batch and over GPUs, averaged over workers, then
 clipped, then applied.
 """
 
+import dataclasses
+
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2.summary as summary_v2
 
@@ -55,11 +57,13 @@ def model_fn_builder(config, head, settings, schedule, workers):
   """
 
   def model_fn(features, labels, mode, params):
-    del labels, params
+    del labels
     if mode == tf.estimator.ModeKeys.TRAIN:
       return _train_spec(config, head, settings, schedule, workers, features)
-    output = head.apply(build_model(config, features, settings.device, False),
-                        features)
+    # What a TPU has trained is exported for a CPU too.
+    device = dataclasses.replace(settings.device, use_tpu=params.get(
+        "use_tpu", settings.device.use_tpu))
+    output = head.apply(build_model(config, features, device, False), features)
     scaffold_fn = _initialize(settings, checkpoints.newest_or_best, False)
     if mode == tf.estimator.ModeKeys.PREDICT:
       # Fine-tuning numbers its examples, which come in order of their length.

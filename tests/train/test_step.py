@@ -382,3 +382,17 @@ def test_a_tpu_writes_and_logs_what_its_host_is_sent(tmp_path, caplog):
       "step 1/9 | last 1: loss 0.1250 | half 0.5000 | ",
       "step 5/9 | last 4: loss 0.4167 | half 1.6667 | ",
       "step 9/9 | last 4: loss 0.9375 | half 3.7500 | "]
+
+
+def test_what_a_tpu_exports_for_a_cpu_looks_words_up():
+  """On a TPU, a product with one-hot rows takes the place of that."""
+  features = {name: (x.dtype, x.shape) for name, x in make_features().items()}
+  model_fn = make_model_fn(make_options(use_tpu=True, num_tpu_cores=1,
+                                        output_dir="/nowhere"))
+  for params, has_product in (({}, True), ({"use_tpu": True}, True),
+                              ({"use_tpu": False}, False)):
+    made = rehearsal.make_step(
+        lambda *args, params=params: model_fn(*args[:3], params), features,
+        tf.estimator.ModeKeys.PREDICT)
+    shapes = [shape.as_list() for shape in made.shapes if shape.ndims == 2]
+    assert ([BATCH * SEQ, VOCAB] in shapes) == has_product

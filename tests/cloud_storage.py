@@ -1,0 +1,198 @@
+"""A server in the place of Google Cloud Storage, for TensorFlow's own client.
+
+It is the client's HTTPS proxy and answers in the name of Google's hosts, so the
+client must trust the certificate that it makes. Objects are in memory.
+"""
+
+import datetime
+import http.server
+import json
+import re
+import ssl
+import subprocess
+import threading
+import urllib.parse
+
+import tensorflow.compat.v1 as tf
+
+
+class Storage:
+  """The server.
+
+  Args:
+    folder: pathlib.Path, for the certificate.
+
+  Attributes:
+    objects: dict, name -> bytes; there is one bucket, whatever it is called.
+  """
+
+  def __init__(self, folder):
+    self.objects = {}
+    self.uploads = {}
+    self._certificate = folder / "certificate.pem"
+    key = folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days",
+         "2", "-subj", "/CN=storage", "-addext",
+         "subjectAltName=DNS:*.googleapis.com", "-keyout", str(key), "-out",
+         str(self._certificate)], check=True, stderr=subprocess.DEVNULL)
+    self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    self.tls.load_cert_chain(str(self._certificate), str(key))
+    self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    self._server.storage = self
+    threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+  def close(self):
+    self._server.shutdown()
+    self._server.server_close()
+
+  def client(self, command):
+    """Returns (command, environment) with which gs:// is this server."""
+    environment = {
+        "https_proxy": "http://127.0.0.1:%d" % self._server.server_port,
+        "no_proxy": "", "NO_GCE_CHECK": "true",
+        "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
+        "CURL_CA_BUNDLE": str(self._certificate)}
+    if tf.__version__.startswith("1."):
+      # It trusts the system's authorities only: ours, in its own file system.
+      command = ["unshare", "-m", "sh", "-c", "mount --bind %s "
+                 "/etc/ssl/certs/ca-certificates.crt && exec \"$@\"" %
+                 self._certificate, "sh", *command]
+    return command, environment
+
+
+def can_run():
+  """Returns whether a client can be made to trust the server here."""
+  needed = [["openssl", "version"]]
+  if tf.__version__.startswith("1."):
+    needed.append(["unshare", "-m", "sh", "-c", "mount --bind /dev/null "
+                   "/etc/ssl/certs/ca-certificates.crt"])
+  try:
+    return not any(subprocess.run(command, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL).returncode
+                   for command in needed)
+  except OSError:
+    return False
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+  protocol_version = "HTTP/1.1"
+
+  def log_message(self, *args):
+    pass
+
+  def do_CONNECT(self):
+    """What follows on this connection is for storage.googleapis.com."""
+    self.send_response(200)
+    self.end_headers()
+    try:
+      self.connection = self.server.storage.tls.wrap_socket(
+          self.connection, server_side=True)
+    except (OSError, ssl.SSLError):
+      self.close_connection = True
+      return
+    self.rfile = self.connection.makefile("rb", -1)
+    self.wfile = self.connection.makefile("wb", 0)
+    self.close_connection = False
+
+  def do_GET(self):
+    self._answer(self._get)
+
+  def do_POST(self):
+    self._answer(self._post)
+
+  def do_PUT(self):
+    self._answer(self._put)
+
+  def do_DELETE(self):
+    self._answer(self._delete)
+
+  def _read_body(self):
+    if self.headers.get("Transfer-Encoding") != "chunked":
+      return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+    chunks = []
+    while not chunks or chunks[-1]:
+      chunks.append(self.rfile.read(int(self.rfile.readline(), 16)))
+      self.rfile.readline()
+    return b"".join(chunks)
+
+  def _answer(self, method):
+    url = urllib.parse.urlsplit(self.path)
+    body = self._read_body()
+    query = dict(urllib.parse.parse_qsl(url.query))
+    path = [urllib.parse.unquote(part) for part in url.path.split("/")[1:]]
+    status, headers, content = method(path, query, body)
+    self.send_response(status)
+    for name, value in dict(headers, **{
+        "Content-Length": str(len(content))}).items():
+      self.send_header(name, value)
+    self.end_headers()
+    self.wfile.write(content)
+
+  @property
+  def _objects(self):
+    return self.server.storage.objects
+
+  def _describe(self, name):
+    return {"name": name, "size": str(len(self._objects[name])),
+            "generation": "1", "updated": datetime.datetime(
+                2020, 1, 1).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+
+  def _get(self, path, query, body):
+    if path[:3] != ["storage", "v1", "b"]:  # BUCKET/OBJECT: what it holds
+      name = "/".join(path[1:])
+      if name not in self._objects:
+        return _NOT_FOUND
+      first, last = map(int, re.match(
+          r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
+      part = self._objects[name][first:last + 1]
+      return (206 if part else 416), {}, part
+    if len(path) == 4:  # BUCKET
+      return _json({"name": path[3]})
+    if len(path) > 5:  # BUCKET/o/OBJECT: what there is to say about it
+      return _json(self._describe(path[5])) if (
+          path[5] in self._objects) else _NOT_FOUND
+    prefix, items, prefixes = query.get("prefix", ""), [], set()
+    for name in sorted(self._objects):
+      rest = name[len(prefix):]
+      if not name.startswith(prefix):
+        continue
+      if "delimiter" in query and "/" in rest:
+        prefixes.add(prefix + rest.split("/")[0] + "/")
+      else:
+        items.append(self._describe(name))
+    return _json({"items": items, "prefixes": sorted(prefixes)})
+
+  def _post(self, path, query, body):
+    if "rewriteTo" in path:  # BUCKET/o/OBJECT/rewriteTo/b/BUCKET/o/OBJECT
+      if path[5] not in self._objects:
+        return _NOT_FOUND
+      self._objects[path[-1]] = self._objects[path[5]]
+      return _json({"done": True})
+    if query["uploadType"] == "media":
+      self._objects[query["name"]] = body
+      return _json(self._describe(query["name"]))
+    uploads = self.server.storage.uploads
+    number = str(len(uploads))
+    uploads[number] = query["name"]
+    return 200, {"Location": "https://storage.googleapis.com/upload?number=" +
+                 number}, b""
+
+  def _put(self, path, query, body):
+    """The whole of an object, or a question how much of it has come."""
+    name = self.server.storage.uploads[query["number"]]
+    asked = re.match(r"bytes \*/(\d+)", self.headers.get("Content-Range", ""))
+    if not asked or asked.group(1) == "0":
+      self._objects[name] = body
+    return _json(self._describe(name))
+
+  def _delete(self, path, query, body):
+    return (204, {}, b"") if self._objects.pop(path[5], None) is not None else (
+        _NOT_FOUND)
+
+
+_NOT_FOUND = 404, {}, b"{}"
+
+
+def _json(value):
+  return 200, {"Content-Type": "application/json"}, json.dumps(value).encode()
