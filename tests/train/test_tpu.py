@@ -16,12 +16,13 @@ pytestmark = pytest.mark.slow
 # All of them are in each batch, so it does not matter which host reads which.
 COUNT = 16
 SEQ = 32
+TOPOLOGIES = [(1, 2), (2, 1)]  # hosts, cores of each
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-  """A configuration and 16 examples of each task."""
-  folder = tmp_path_factory.mktemp("tpu")
+@pytest.fixture
+def folder(tmp_path):
+  """A folder with a configuration and 16 examples of each task."""
+  folder = tmp_path
   (folder / "small.json").write_text(json.dumps(SIZES))
   rng = np.random.RandomState(0)
   records.write_records(str(folder / "a.tfrecord"), (records.serialize({
@@ -56,15 +57,15 @@ def work(tmp_path_factory):
   return folder
 
 
-def run(work, name, hosts, cores, script, *args):
+def run(folder, name, hosts, cores, script, *args):
   """Trains; returns the folder of the model."""
   succeed("tests/tpu_emulator.py", hosts, cores, ROOT / script, "--do_train",
-          "--bert_config_file=%s/small.json" % work,
-          "--output_dir=%s" % (work / name), "--train_batch_size=%d" % COUNT,
+          "--bert_config_file=%s/small.json" % folder,
+          "--output_dir=%s" % (folder / name), "--train_batch_size=%d" % COUNT,
           "--save_checkpoints_steps=2", "--learning_rate=0.01",
           *["--iterations_per_loop=1"] * bool(hosts), *args,
           python=sys.executable)
-  return work / name
+  return folder / name
 
 
 def assert_same_training(one, other):
@@ -85,41 +86,42 @@ def assert_same_training(one, other):
   np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("hosts, cores, slices", [(1, 2, 4), (2, 1, 1)])
-def test_pretraining(hosts, cores, slices, work):
+def test_pretraining(folder):
   args = ["run_pretraining.py", "--num_train_steps=4", "--num_warmup_steps=1",
-          "--input_file=%s/a.tfrecord" % work, "--eval_batch_size=4",
-          "--eval_input_file=%s/heldout.tfrecord" % work, "--optimizer=lamb",
+          "--input_file=%s/a.tfrecord" % folder, "--eval_batch_size=4",
+          "--eval_input_file=%s/heldout.tfrecord" % folder, "--optimizer=lamb",
           "--max_seq_length=%d" % SEQ, "--max_predictions_per_seq=4"]
-  one = run(work, "one-%d" % hosts, 0, 0, *args)
-  other = run(work, "other-%d" % hosts, hosts, cores, *args,
-              "--gradient_accumulation_steps=%d" % slices)
-  assert_same_training(one, other)
+  one = run(folder, "one", 0, 0, *args)
+  for hosts, cores in TOPOLOGIES:
+    for slices in (1, 4):
+      assert_same_training(one, run(
+          folder, "%d hosts, %d slices" % (hosts, slices), hosts, cores, *args,
+          "--gradient_accumulation_steps=%d" % slices))
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("hosts, cores, predicted, script, args", [
-    (1, 2, "test_results.tsv", "run_classifier.py", [
+@pytest.mark.parametrize("script, predicted, args", [
+    ("run_classifier.py", "test_results.tsv", [
         "--task_name=lcqmc", "--data_dir=pairs"]),
-    (2, 1, "file_predict.json", "run_ner.py", [
+    ("run_ner.py", "file_predict.json", [
         "--task_name=file", "--crf", "--data_dir=entities"]),
-    (1, 2, "nbest_predictions.json", "run_squad.py", [
+    ("run_squad.py", "nbest_predictions.json", [
         "--task_name=cmrc2018", "--head=beam"] + [
             "--%s_file=squad.json" % name for name in (
                 "train", "dev", "predict")]),
-    (2, 1, "c311_predict.json", "run_race.py", [
+    ("run_race.py", "c311_predict.json", [
         "--task_name=c3", "--data_dir=c3"])])
-def test_fine_tuning(hosts, cores, predicted, script, args, work, monkeypatch):
-  monkeypatch.chdir(work)
+def test_fine_tuning(script, predicted, args, folder, monkeypatch):
+  monkeypatch.chdir(folder)
   args = [script, "--do_eval", "--do_predict", "--num_train_epochs=4", VOCAB,
           "--max_seq_length=%d" % SEQ, "--eval_batch_size=6", *args]
-  one = run(work, script + "-one", 0, 0, *args)
-  other = run(work, script + "-other", hosts, cores, *args)
-  assert_same_training(one, other)
-  wanted, found = [(folder / predicted).read_text(encoding="utf-8")
-                   for folder in (one, other)]
-  number = r"\d\.\d+(?:e-\d+)?"
-  assert re.sub(number, "", found) == re.sub(number, "", wanted)
-  np.testing.assert_allclose(*[
-      [float(x) for x in re.findall(number, text)] for text in (found, wanted)],
-                             atol=1e-4)
+  one = run(folder, "one", 0, 0, *args)
+  for hosts, cores in TOPOLOGIES:
+    other = run(folder, "%d hosts" % hosts, hosts, cores, *args)
+    assert_same_training(one, other)
+    wanted, found = [(model / predicted).read_text(encoding="utf-8")
+                     for model in (one, other)]
+    number = r"\d\.\d+(?:e-\d+)?"
+    assert re.sub(number, "", found) == re.sub(number, "", wanted)
+    np.testing.assert_allclose(*[[float(x) for x in re.findall(number, text)]
+                                 for text in (found, wanted)], atol=1e-4)
