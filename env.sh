@@ -56,7 +56,7 @@ albert_python() (
       fail "$venv: cannot install ${files[*]}, for the reason above"
     }
     cp "${files[@]}" "$venv" && rm "$venv/unfinished"
-  ) 9>"$venv.lock"
+  ) 9>"$root/.venv.lock"
 
   extra=${ALBERT_REQUIREMENTS:+$root/$ALBERT_REQUIREMENTS}
   [[ -z $extra || -f $extra ]] || fail "ALBERT_REQUIREMENTS: there is no $extra"

@@ -37,15 +37,10 @@ python_on() ( # platform, arguments
   "$PYTHON" "${@:2}"
 )
 
-failed=0 tested= not_run= set_ups=() ready=()
-for platform in $platforms; do
-  python_on "$platform" -c "" &
-  set_ups+=($!)
-done
+failed=0 tested= not_run= ready=()
 for platform in $platforms; do
   status=0
-  wait "${set_ups[0]}" || status=$?
-  set_ups=(${set_ups[@]:1})
+  python_on "$platform" -c "" || status=$?
   case $status in
     0) ready+=("$platform"); continue ;;
     69)

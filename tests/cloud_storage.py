@@ -4,7 +4,6 @@ It is the client's HTTPS proxy and answers in the name of Google's hosts, so the
 client must trust the certificate that it makes. Objects are in memory.
 """
 
-import datetime
 import http.server
 import json
 import re
@@ -135,8 +134,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   def _describe(self, name):
     return {"name": name, "size": str(len(self._objects[name])),
-            "generation": "1", "updated": datetime.datetime(
-                2020, 1, 1).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+            "generation": "1", "updated": "2020-01-01T00:00:00.000000Z"}
 
   def _get(self, path, query, body):
     if path[:3] != ["storage", "v1", "b"]:  # BUCKET/OBJECT: what it holds

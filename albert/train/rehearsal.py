@@ -8,7 +8,7 @@ import collections
 import importlib.util
 import re
 import sys
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -33,8 +33,8 @@ class Step(NamedTuple):
     shapes: list of TensorShape, of what the nodes give.
     memory: dict, what for -> bytes on a device, where they are known.
   """
-  nodes: Tuple
-  shapes: Tuple
+  nodes: list
+  shapes: list
   memory: dict
 
   @property

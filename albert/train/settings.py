@@ -216,7 +216,7 @@ def read(values):
       field.name: from_flags(field.type, values)
       for field in dataclasses.fields(TrainSettings)
       if dataclasses.fields(field.type)[0].name in values})
-  batch, device, run = settings.batch, settings.device, settings.run
+  device, run = settings.device, settings.run
   if device.rehearse:
     device = _topology(device)
     run = dataclasses.replace(run, output_dir=tempfile.mkdtemp())
@@ -225,18 +225,7 @@ def read(values):
     raise InputError(
         "--num_gpus: with --use_horovod each process has one GPU, and a TPU "
         "has --num_tpu_cores")
-  cores = device.num_tpu_cores if device.use_tpu else 1
-  sizes = {
-      "train_batch_size": (batch.train_batch_size, {
-          "num_tpu_cores": cores, "num_gpus": device.num_gpus,
-          "gradient_accumulation_steps": batch.gradient_accumulation_steps}),
-      "eval_batch_size": (batch.eval_batch_size, {"num_tpu_cores": cores})}
-  for name, (size, divisors) in sizes.items():
-    parts = int(np.prod(list(divisors.values())))
-    if size % parts:
-      raise InputError("--%s=%d is not a multiple of %s: the next one is %d" % (
-          name, size, " times ".join("--%s=%d" % x for x in divisors.items()
-                                     if x[1] > 1), size + -size % parts))
+  _check_batches(settings.batch, device)
   for rate in [settings.optimizer.learning_rate] + (
       settings.sweep and settings.sweep.rates() or []):
     if not 0 < rate <= 1:
@@ -257,14 +246,31 @@ def read(values):
   return dataclasses.replace(settings, device=device, run=run)
 
 
+def _check_batches(batch, device):
+  """Refuses batches that cannot be divided among devices and slices."""
+  cores = device.num_tpu_cores if device.use_tpu else 1
+  sizes = {
+      "train_batch_size": (batch.train_batch_size, {
+          "num_tpu_cores": cores, "num_gpus": device.num_gpus,
+          "gradient_accumulation_steps": batch.gradient_accumulation_steps}),
+      "eval_batch_size": (batch.eval_batch_size, {"num_tpu_cores": cores})}
+  for name, (size, divisors) in sizes.items():
+    parts = int(np.prod(list(divisors.values())))
+    if size % parts:
+      raise InputError("--%s=%d is not a multiple of %s: the next one is %d" % (
+          name, size, " times ".join("--%s=%d" % x for x in divisors.items()
+                                     if x[1] > 1), size + -size % parts))
+
+
 def _topology(device):
   """Returns the DeviceSettings of what --rehearse asks for."""
-  found = re.match(r"(tpu):(\d+)x(\d+)$|(gpu):(\d+)$", device.rehearse)
+  found = re.match(r"tpu:([1-9]\d*)x([1-9]\d*)$|gpu:([1-9]\d*)$",
+                   device.rehearse)
   if not found:
     raise InputError("--rehearse=%s: it can be tpu:HOSTSxCORES, such as "
                      "tpu:4x8, or gpu:NUMBER" % device.rehearse)
-  tpu, hosts, cores, _, gpus = found.groups()
-  if tpu:
-    return dataclasses.replace(device, use_tpu=True,
-                               num_tpu_cores=int(hosts) * int(cores))
-  return dataclasses.replace(device, num_gpus=int(gpus))
+  hosts, cores, gpus = found.groups()
+  if gpus:
+    return dataclasses.replace(device, num_gpus=int(gpus))
+  return dataclasses.replace(device, use_tpu=True,
+                             num_tpu_cores=int(hosts) * int(cores))

@@ -64,8 +64,9 @@ def test_what_would_fail(work):
   fail("--eval_batch_size=32 is not a multiple of --num_tpu_cores=64: the next",
        *pretraining(work, "--rehearse=tpu:8x8", "--train_batch_size=512",
                     "--output_dir=gs://bucket/out"))
-  fail("--rehearse=gpu: it can be tpu:HOSTSxCORES",
-       *pretraining(work, "--rehearse=gpu", "--output_dir=out"))
+  for hardware in ("gpu", "gpu:0", "tpu:0x8", "tpu:8", "gpu:1x8"):
+    with pytest.raises(InputError, match="it can be tpu:HOSTSxCORES"):
+      make_settings(rehearse=hardware)
   with pytest.raises(InputError, match="of --num_gpus=3: the next one is 33"):
     make_settings(rehearse="gpu:3")
 
