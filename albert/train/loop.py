@@ -20,6 +20,7 @@ from albert.files import checkpoints, records
 from albert.train import distribution, hooks, interrupts, step
 from albert.train.rehearsal import Rehearsal
 
+_TPU_HOST_CORES = 8  # of a v2's or v3's host
 _TINY = 312  # hidden size of the models that a CPU can train
 
 
@@ -64,7 +65,9 @@ def describe(settings, workers):
   gpus = len(tf.config.experimental.list_physical_devices("GPU"))
   what = "a CPU of %d cores" % os.cpu_count()
   if device.use_tpu:
-    what = "%d TPU cores" % device.num_tpu_cores
+    hosts = -(-device.num_tpu_cores // _TPU_HOST_CORES)
+    what = "%d TPU cores" % device.num_tpu_cores + (
+        " on %d hosts" % hosts * (hosts > 1))
   elif gpus:
     what = ("%d GPUs" % device.num_gpus if device.num_gpus > 1 else "a GPU") + (
         " of the %d here" % gpus * (gpus > 1))

@@ -20,6 +20,9 @@ from albert.train import distribution, loop
     (dict(do_train=True, train_batch_size=64, use_tpu=True, precision="bf16",
           gradient_accumulation_steps=2), 1, 0,
      "8 TPU cores | TensorFlow 9 | bf16 | 64 examples a step, 4 at a time"),
+    (dict(do_train=True, train_batch_size=64, use_tpu=True, num_tpu_cores=32),
+     1, 0, "32 TPU cores on 4 hosts | TensorFlow 9 | float32 | 64 examples a "
+     "step, 2 at a time"),
     (dict(do_eval=True), 1, 1, "a GPU | TensorFlow 9 | float32")])
 def test_what_computes_is_said(given, ranks, gpus, line, monkeypatch):
   monkeypatch.setattr(os, "cpu_count", lambda: 6)
