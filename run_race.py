@@ -21,25 +21,25 @@ class Task(NamedTuple):
   """A data set.
 
   Attributes:
-    find, read, feature_maker: functions that find and read the files and make
-      the features.
+    find, read, sequence_maker: functions that find and read the files and make
+      the sequences.
     submissions: name of a split to predict -> name of its submission.
     word: function that words the submissions.
   """
   find: Callable
   read: Callable
-  feature_maker: Callable
+  sequence_maker: Callable
   submissions: Dict[str, str]
   word: Callable
 
 
 TASKS = {
-    "race": Task(race.find_race, race.read_race, race.feature_maker,
+    "race": Task(race.find_race, race.read_race, race.sequence_maker,
                  {"test": "race_predict.json"}, submissions.clue_lines),
-    "c3": Task(race.find_c3, race.read_c3, race.feature_maker,
+    "c3": Task(race.find_c3, race.read_c3, race.sequence_maker,
                {"test": "c311_predict.json", "test1.0": "c310_predict.json"},
                submissions.clue_lines),
-    "chid": Task(chid.find_files, chid.read, chid.feature_maker,
+    "chid": Task(chid.find_files, chid.read, chid.sequence_maker,
                  {"test": "chid11_predict.json",
                   "test1.0": "chid10_predict.json"}, submissions.clue_object)}
 
@@ -98,9 +98,9 @@ def main():
     logging.info("%s: %d questions", name, len(rows))
   num_choices = max((len(example.choices) for rows in examples.values()
                      for example in rows), default=1)
-  make_features = task.feature_maker(
+  make_sequences = task.sequence_maker(
       folder.create_tokenizer(), settings.data.max_seq_length,
-      own.max_query_length, num_choices)
+      own.max_query_length)
   specs = [spec if spec.length == 0 else spec._replace(rows=num_choices)
            for spec in finetuning.SPECS]
   head = Choices(num_choices)
@@ -109,7 +109,10 @@ def main():
           folder, task_name=own.task_name, head=head.name, labels=None,
           pairs=None, more={}, max_seq_length=settings.data.max_seq_length),
       head, [FeatureSpec("label", "int", 0)],
-      {name: finetuning.Split(rows, make_features, has_labels=name == "train")
+      {name: finetuning.Split(
+          rows, lambda example: race.pack_choices(
+              make_sequences(example), example, num_choices),
+          has_labels=name == "train")
        for name, rows in examples.items()},
       specs + [FeatureSpec("num_choices", "int", 0)])
 

@@ -1,13 +1,11 @@
 """Fine-tunes ALBERT to extract answers: SQuAD 1.1 and 2.0, CMRC2018, DRCD."""
 
-import collections
 import dataclasses
 import functools
 import json
 import os
 from typing import NamedTuple
 
-import numpy as np
 from absl import flags, logging
 
 from albert import cli
@@ -38,7 +36,7 @@ TASKS = {"squad": Task("squad", False), "squad2": Task("squad", True),
 
 
 @dataclasses.dataclass(frozen=True)
-class AnswerSettings:
+class AnswerSettings(squad.Limits):
   """Which data, which head, how answers are chosen."""
   task_name: str = setting(None, "Data set.", NEEDED, choices=sorted(TASKS))
   train_file: str = setting(None, "JSON file, for --do_train.", NEEDED)
@@ -49,12 +47,6 @@ class AnswerSettings:
       Spans.name, "BERT's head, or ALBERT's: the end given the start, and "
       "whether there is an answer.", USUAL,
       choices=[Spans.name, BeamSpans.name])
-  max_query_length: int = setting(
-      64, "Maximum tokens of a question; the rest is cut off.")
-  max_answer_length: int = setting(30, "Maximum tokens of an answer.")
-  doc_stride: int = setting(
-      128, "Tokens from one window of a passage to the next.")
-  n_best_size: int = setting(20, "Answers per question to write.")
   start_n_top: int = setting(
       BEAM_SIZE[0], "--head=beam: likeliest starts to try.")
   end_n_top: int = setting(
@@ -75,64 +67,10 @@ def make_features(passages, window):
       "start": start, "end": end}
 
 
-def candidates(prediction, n_best_size):
-  """Yields (start, end, score) of the likeliest spans of a window."""
-  if "starts" in prediction:
-    for start, start_score, ends, end_scores in zip(
-        prediction["starts"], prediction["start_scores"], prediction["ends"],
-        prediction["end_scores"]):
-      for end, end_score in zip(ends, end_scores):
-        yield start, end, start_score + end_score
-  else:
-    starts, ends = [np.argsort(-prediction[name])[:n_best_size]
-                    for name in ("start", "end")]
-    for start in starts:
-      for end in ends:
-        yield start, end, prediction["start"][start] + prediction["end"][end]
-
-
-def answer(passages, predictions, n_best_size, max_answer_length):
-  """Finds the best answers to each question.
-
-  Args:
-    passages: squad.Passages.
-    predictions: list of dict of arrays, for each window.
-    n_best_size: int.
-    max_answer_length: int, tokens.
-
-  Returns:
-    (dict, id -> list of (text, score) that is not empty, the best first; dict,
-    id -> how much more speaks for "no answer" than for the best one)
-  """
-  scores = [{} for _ in passages.questions]
-  null_scores = [np.inf] * len(passages.questions)
-  windows_of = collections.defaultdict(list)
-  for window in passages.windows:
-    windows_of[window.number].append(window)
-  for window, prediction in zip(passages.windows, predictions):
-    number = window.number
-    null = prediction["null"] if "null" in prediction else (
-        prediction["start"][0] + prediction["end"][0])
-    null_scores[number] = min(null_scores[number], float(null))
-    for start, end, score in candidates(prediction, n_best_size):
-      if (window.offset <= start <= end < window.offset + window.count and
-          end - start < max_answer_length and passages.has_most_context(
-              window, start, windows_of[number])):
-        text = passages.text(window, start, end)
-        scores[number][text] = max(scores[number].get(text, -np.inf),
-                                  float(score))
-  best = {question.id: sorted(texts.items(), key=lambda item: -item[1])[
-      :n_best_size] or [("", 0.0)]
-          for question, texts in zip(passages.questions, scores)}
-  beam = predictions and "null" in predictions[0]
-  return best, {question.id: null if beam else null - best[question.id][0][1]
-                for question, null in zip(passages.questions, null_scores)}
-
-
 def judge(task, questions, best, null_odds):
   """Returns (dict of results, dict of predictions: id -> text)."""
   answers = {q.id: q.answers for q in questions}
-  predictions = {key: texts[0][0] for key, texts in best.items()}
+  predictions = {key: found[0].text for key, found in best.items()}
   results = {}
   if task.has_unanswerable:
     each = {key: squad_metrics.scores(task.rule, answers[key], text)
@@ -162,12 +100,10 @@ def with_nulls(predictions, null_odds, threshold):
 def write_answers(output_dir, prefix, predictions, best, null_odds):
   """Writes PREFIXpredictions.json, PREFIXnbest_predictions.json and odds."""
   nbest = {}
-  for key, texts in best.items():
-    scores = np.array([score for _, score in texts])
-    probabilities = np.exp(scores - scores.max())
-    probabilities /= probabilities.sum()
-    nbest[key] = [{"text": text, "probability": float(probability)}
-                  for (text, _), probability in zip(texts, probabilities)]
+  for key, found in best.items():
+    nbest[key] = [{"text": answer.text, "probability": probability}
+                  for answer, probability in zip(
+                      found, squad.probabilities(found))]
   for name, content in (("predictions", predictions),
                         ("nbest_predictions", nbest),
                         ("null_odds", null_odds)):
@@ -234,8 +170,12 @@ def main():
   passages.pop("train", None)  # the runner keeps it until it is written
 
   def predict(name, checkpoint):
-    return answer(passages[name], runner.predict(name, checkpoint),
-                  own.n_best_size, own.max_answer_length)
+    found = squad.find_answers(
+        passages[name], runner.predict(name, checkpoint), own.n_best_size,
+        own.max_answer_length)
+    ids = [question.id for question in passages[name].questions]
+    return (dict(zip(ids, (each.best for each in found))),
+            dict(zip(ids, (each.null_odds for each in found))))
 
   def evaluate(checkpoint):
     best, null_odds = predict("dev", checkpoint)
@@ -246,7 +186,7 @@ def main():
 
   def write_test(name, checkpoint):
     best, null_odds = predict(name, checkpoint)
-    predictions = {key: texts[0][0] for key, texts in best.items()}
+    predictions = {key: found[0].text for key, found in best.items()}
     if task.has_unanswerable:
       predictions = with_nulls(predictions, null_odds, null_threshold(
           checkpoint, settings))

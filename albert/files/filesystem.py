@@ -73,6 +73,19 @@ def exists(path):
   return _gfile(path).exists(path)
 
 
+def find_files(folder, pattern):
+  """Returns the paths of the files of a folder that match, sorted.
+
+  Args:
+    folder: str; where there is none, there are no files.
+    pattern: str, glob of file names.
+  """
+  gfile = _gfile(folder)
+  names = gfile.listdir(folder) if gfile.isdir(folder) else []
+  return [os.path.join(folder, name)
+          for name in sorted(fnmatch.filter(names, pattern))]
+
+
 def find_beside(path, patterns):
   """Returns the first matching file next to a checkpoint, or None.
 
@@ -84,9 +97,8 @@ def find_beside(path, patterns):
     return None
   gfile = _gfile(path)
   folder = path if gfile.isdir(path) else os.path.dirname(path) or "."
-  names = sorted(gfile.listdir(folder)) if gfile.isdir(folder) else []
-  return next((os.path.join(folder, name) for pattern in patterns
-               for name in fnmatch.filter(names, pattern)), None)
+  return next((found for pattern in patterns
+               for found in find_files(folder, pattern)), None)
 
 
 def open_binary(path):

@@ -3,8 +3,6 @@
 import os
 import re
 
-import tensorflow.compat.v1 as tf
-
 import tokenization
 from albert.errors import InputError
 from albert.files import filesystem
@@ -23,7 +21,7 @@ _NAMES = {"train": ["train.json", "train_few_all.json", "train_0.json"],
 def find_files(data_dir, split):
   """Returns [(path, None)] of a split's file, or [] if there is none."""
   paths = [os.path.join(data_dir, name) for name in _NAMES[split]]
-  return [(path, None) for path in paths if tf.io.gfile.exists(path)][:1]
+  return [(path, None) for path in paths if filesystem.exists(path)][:1]
 
 
 def read(path, part):
@@ -37,7 +35,7 @@ def read(path, part):
     InputError: a row cannot be read; the message names the line.
   """
   answers, answer_path = {}, path[:-len(".json")] + "_answer.json"
-  if tf.io.gfile.exists(answer_path):
+  if filesystem.exists(answer_path):
     answers = filesystem.read_json(answer_path)
     if not isinstance(answers, dict):
       raise InputError("%s: not one JSON object, tag -> number" % answer_path)
@@ -45,7 +43,7 @@ def read(path, part):
     try:
       if isinstance(row, ValueError):
         raise row
-      yield from _blanks(row, number, part, answers)
+      yield from blanks(row, number, part, answers)
     except KeyError as error:
       raise InputError("%s:%d: no field %s, only %s" % (
           path, number, error, ", ".join(row))) from error
@@ -53,26 +51,37 @@ def read(path, part):
       raise InputError("%s:%d: %s" % (path, number, error)) from error
 
 
-def _blanks(row, number, part, answers):
+def blanks(row, number, part, answers):
+  """Yields the race.Example of each blank of a row; see `read`.
+
+  Args:
+    row: dict.
+    number: int, of the row; candidates are used once in it.
+    part: see race.Example.
+    answers: dict, tag -> number of the candidate, where it is known.
+
+  Raises:
+    KeyError, ValueError: the row is none.
+  """
   content, choices = row["content"], row["candidates"]
   if not isinstance(choices, list) or not all(
       isinstance(choice, str) for choice in choices):
     raise ValueError("candidates is no list of texts")
   if isinstance(content, str):
     name = row.get("id", number - 1)
-    blanks = [(content, tag, name) for tag in _BLANK.findall(content)]
-    if len(blanks) != 1:
-      raise ValueError("expected one #idiom#, found %d" % len(blanks))
+    found = [(content, tag, name) for tag in _BLANK.findall(content)]
+    if len(found) != 1:
+      raise ValueError("expected one #idiom#, found %d" % len(found))
     answers = {name: row["answer"]} if "answer" in row else {}
   else:
-    blanks = [(text, tag, tag) for text in content
-              for tag in _BLANK.findall(text)]
-    if not 0 < len({tag for _, tag, _ in blanks}) == len(blanks):
+    found = [(text, tag, tag) for text in content
+             for tag in _BLANK.findall(text)]
+    if not 0 < len({tag for _, tag, _ in found}) == len(found):
       raise ValueError("no blank, or a tag that occurs twice")
-  if len(blanks) > len(choices):
+  if len(found) > len(choices):
     raise ValueError("%d blanks for %d candidates, each of which is used once"
-                     % (len(blanks), len(choices)))
-  for text, tag, name in blanks:
+                     % (len(found), len(choices)))
+  for text, tag, name in found:
     answer = answers.get(name)
     if answer is not None and answer not in range(len(choices)):
       raise ValueError("%s: the answer %r is not 0 to %d" % (
@@ -80,12 +89,12 @@ def _blanks(row, number, part, answers):
     yield race.Example(name, part, text, tag, choices, answer, group=number)
 
 
-def feature_maker(tokenizer, max_seq_length, max_query_length, num_choices):
-  """Returns the function that makes the features of an Example, a dict.
+def sequence_maker(tokenizer, max_seq_length, max_query_length):
+  """Returns the function that makes the sequences of an Example.
 
   A choice is put into its blank: then the other blanks can all be masked alike,
   with nothing else to tell them from the one that is asked for. Of a long text,
-  what is around the blank is kept.
+  what is around the blank is kept. See race.sequence_maker.
   """
   mask = [tokenizer.mask_id] * _IDIOM_LENGTH
 
@@ -96,16 +105,15 @@ def feature_maker(tokenizer, max_seq_length, max_query_length, num_choices):
     first, *others = map(tokenize, _BLANK.split(text))
     return sum((mask + ids for ids in others), first)
 
-  def make_features(example):
+  def make_sequences(example):
     before, after = map(with_masks, example.passage.split(example.question))
     choices = [tokenize(choice)[:max_query_length]
                for choice in example.choices]
     room = max(0, max_seq_length - 2 - max(map(len, choices)))
     left = min(len(before), max(room // 2, room - len(after)))
     start = len(before) - left
-    return race.pack_choices(
-        [tokenization.pack_pair(
-            tokenizer, before[start:] + choice + after[:room - left], None,
-            max_seq_length) for choice in choices], example, num_choices)
+    return [tokenization.pack_pair(
+        tokenizer, before[start:] + choice + after[:room - left], None,
+        max_seq_length) for choice in choices]
 
-  return make_features
+  return make_sequences

@@ -8,7 +8,6 @@ import math
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert.errors import InputError
@@ -240,7 +239,7 @@ def find_file(task, data_dir, split):
 
 def _existing(task, data_dir, split):
   paths = [os.path.join(data_dir, name) for name in task.files[split]]
-  return [path for path in paths if tf.io.gfile.exists(path)]
+  return [path for path in paths if filesystem.exists(path)]
 
 
 def splits_to_predict(task, data_dir):

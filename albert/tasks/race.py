@@ -8,7 +8,6 @@ import re
 from typing import Any, List, NamedTuple, Optional
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 
 import tokenization
 from albert.errors import InputError
@@ -42,10 +41,8 @@ def find_race(data_dir, split):
   """Returns [(path, part)] of RACE's SPLIT/{middle,high}/*.txt."""
   files = []
   for part in ("middle", "high"):
-    folder = os.path.join(data_dir, split, part)
-    if tf.io.gfile.isdir(folder):
-      files += [(path, part) for path in sorted(
-          tf.io.gfile.glob(os.path.join(folder, "*.txt")))]
+    files += [(path, part) for path in filesystem.find_files(
+        os.path.join(data_dir, split, part), "*.txt")]
   return files
 
 
@@ -77,7 +74,7 @@ def find_c3(data_dir, split):
   def there(names_and_parts):
     return [(os.path.join(data_dir, name), part)
             for name, part in names_and_parts
-            if tf.io.gfile.exists(os.path.join(data_dir, name))]
+            if filesystem.exists(os.path.join(data_dir, name))]
 
   whole = {"test": ["test.json", "test1.1.json"]}.get(split, [split + ".json"])
   return there((name, None) for name in whole)[:1] or there(
@@ -197,8 +194,18 @@ def fill_in(question, choice):
   return "%s %s" % (question, choice)
 
 
-def feature_maker(tokenizer, max_seq_length, max_query_length, num_choices):
-  """Returns the function that makes the features of an Example, a dict."""
+def sequence_maker(tokenizer, max_seq_length, max_query_length):
+  """Returns the function that makes the sequences of an Example.
+
+  Args:
+    tokenizer: of tokenization.py.
+    max_seq_length: int, maximum ids of a sequence.
+    max_query_length: int, maximum tokens of question and choice; longer ones
+      keep their end.
+
+  Returns:
+    function of an Example that returns (ids, segment ids) of each choice.
+  """
   def tokenize(text):
     return tokenizer.convert_tokens_to_ids(tokenizer.tokenize_plain(text))
 
@@ -207,7 +214,7 @@ def feature_maker(tokenizer, max_seq_length, max_query_length, num_choices):
   def passage_ids(passage):
     return array.array("i", tokenize(passage)[:max_seq_length])
 
-  def make_features(example):
+  def make_sequences(example):
     packed = []
     for choice in example.choices:
       query = tokenize(fill_in(example.question, choice))[-max_query_length:]
@@ -215,9 +222,9 @@ def feature_maker(tokenizer, max_seq_length, max_query_length, num_choices):
       packed.append(tokenization.pack_pair(
           tokenizer, passage_ids(example.passage)[:room].tolist(), query,
           max_seq_length))
-    return pack_choices(packed, example, num_choices)
+    return packed
 
-  return make_features
+  return make_sequences
 
 
 def pack_choices(packed, example, num_choices):

@@ -1,5 +1,7 @@
 """Questions about passages: files, windows of tokens, and back to the text."""
 
+import collections
+import dataclasses
 from typing import Any, List, NamedTuple, Optional
 
 import numpy as np
@@ -7,7 +9,19 @@ from absl import logging
 
 from albert.errors import InputError
 from albert.files import filesystem
+from albert.settings import setting
 from albert.tasks import windows
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+  """How passages are cut, and answers chosen."""
+  max_query_length: int = setting(
+      64, "Maximum tokens of a question; the rest is cut off.")
+  max_answer_length: int = setting(30, "Maximum tokens of an answer.")
+  doc_stride: int = setting(
+      128, "Tokens from one window of a passage to the next.")
+  n_best_size: int = setting(20, "Answers per question to write.")
 
 
 class Question(NamedTuple):
@@ -43,6 +57,31 @@ class Window(NamedTuple):
   offset: int
   first: int
   count: int
+
+
+class Answer(NamedTuple):
+  """A part of a passage.
+
+  Attributes:
+    text: str, `passage[start:end]`; empty where no part is possible.
+    score: float, the greater, the likelier.
+    start, end: int, characters.
+  """
+  text: str
+  score: float
+  start: int = 0
+  end: int = 0
+
+
+class Found(NamedTuple):
+  """What was found for a question.
+
+  Attributes:
+    best: list of Answer of different texts, not empty, the best first.
+    null_odds: float, how much more speaks for "no answer" than for the best.
+  """
+  best: List[Answer]
+  null_odds: float
 
 
 def read_questions(path):
@@ -213,12 +252,13 @@ class Passages:
     shift = window.offset - window.first
     return tokens[0] + shift, tokens[1] + shift
 
-  def text(self, window, start, end):
-    """Returns the passage from place `start` to place `end` of a window."""
+  def answer(self, window, start, end, score):
+    """Returns the Answer from place `start` to place `end` of a window."""
     spans = self.spans[window.number]
     shift = window.first - window.offset
-    return self.questions[window.number].context[
-        spans[start + shift][0]:spans[end + shift][1]]
+    start, end = int(spans[start + shift][0]), int(spans[end + shift][1])
+    return Answer(self.questions[window.number].context[start:end],
+                  float(score), start, end)
 
   def has_most_context(self, window, place, others):
     """Whether no other window shows more around a token.
@@ -231,3 +271,70 @@ class Passages:
     token = place - window.offset + window.first
     return max(others, key=lambda other: windows.context(
         other.first, other.count, token)) is window
+
+
+def candidates(prediction, n_best_size):
+  """Yields (start, end, score) of the likeliest spans of a window.
+
+  Args:
+    prediction: dict of arrays, what `Spans` or `BeamSpans` gives.
+    n_best_size: int, starts and ends to try, of Spans.
+  """
+  if "starts" in prediction:
+    for start, start_score, ends, end_scores in zip(
+        prediction["starts"], prediction["start_scores"], prediction["ends"],
+        prediction["end_scores"]):
+      for end, end_score in zip(ends, end_scores):
+        yield start, end, start_score + end_score
+  else:
+    starts, ends = [np.argsort(-prediction[name])[:n_best_size]
+                    for name in ("start", "end")]
+    for start in starts:
+      for end in ends:
+        yield start, end, prediction["start"][start] + prediction["end"][end]
+
+
+def find_answers(passages, predictions, n_best_size, max_answer_length):
+  """Finds the best answers to each question.
+
+  Args:
+    passages: Passages.
+    predictions: list of dict of arrays, for each window; see `candidates`.
+    n_best_size: int.
+    max_answer_length: int, tokens.
+
+  Returns:
+    list of Found, of each question.
+  """
+  answers = [{} for _ in passages.questions]  # text -> Answer
+  nulls = [np.inf] * len(passages.questions)
+  windows_of = collections.defaultdict(list)
+  for window in passages.windows:
+    windows_of[window.number].append(window)
+  for window, prediction in zip(passages.windows, predictions):
+    number = window.number
+    null = prediction["null"] if "null" in prediction else (
+        prediction["start"][0] + prediction["end"][0])
+    nulls[number] = min(nulls[number], float(null))
+    for start, end, score in candidates(prediction, n_best_size):
+      if (window.offset <= start <= end < window.offset + window.count and
+          end - start < max_answer_length and passages.has_most_context(
+              window, start, windows_of[number])):
+        found = passages.answer(window, start, end, score)
+        known = answers[number].setdefault(found.text, found)
+        if found.score > known.score:
+          answers[number][found.text] = found
+  is_beam = predictions and "null" in predictions[0]
+  results = []
+  for texts, null in zip(answers, nulls):
+    best = sorted(texts.values(), key=lambda answer: -answer.score)[
+        :n_best_size] or [Answer("", 0.0)]
+    results.append(Found(best, null if is_beam else null - best[0].score))
+  return results
+
+
+def probabilities(answers):
+  """Returns how likely each Answer is among them, a list of float."""
+  scores = np.array([answer.score for answer in answers])
+  weights = np.exp(scores - scores.max())
+  return (weights / weights.sum()).tolist()

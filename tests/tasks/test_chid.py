@@ -95,7 +95,9 @@ def test_features(tmp_path):
   first, second = read(tmp_path, "test")
 
   def rows(example, length, num_choices=2):
-    features = chid.feature_maker(tokenizer, length, 128, num_choices)(example)
+    features = race.pack_choices(
+        chid.sequence_maker(tokenizer, length, 128)(example), example,
+        num_choices)
     assert features["num_choices"] == 2
     tokens = np.array(tokenizer.convert_ids_to_tokens(
         features["input_ids"])).reshape([num_choices, -1])

@@ -71,7 +71,7 @@ def through_windows(path, tokenizer):
           window.offset + window.count + 1) <= 512
       start, end = passages.targets(window)
       if end and passages.has_most_context(window, start, windows):
-        found[number] = passages.text(window, start, end)
+        found[number] = passages.answer(window, start, end, 0).text
   return questions, found
 
 
@@ -104,7 +104,7 @@ def test_windows():
   # "de" is cut off in the first window and in the last.
   assert [passages.targets(window) for window in passages.windows] == [
       (0, 0), (5, 6), (0, 0)]
-  assert passages.text(passages.windows[1], 5, 6) == "de"
+  assert passages.answer(passages.windows[1], 5, 6, 2) == ("de", 2, 3, 5)
   # d has 3 tokens left and 0 right of it in the first window, 1 and 2 in the
   # second, and is not in the third.
   assert [passages.has_most_context(window, place, passages.windows)
