@@ -11,15 +11,13 @@ first tokens need not go together.
 
 import dataclasses
 
-import numpy as np
 from absl import flags
 
-import tokenization
 from albert import cli
 from albert.errors import InputError
 from albert.files import filesystem
 from albert.model_folder import FolderSettings
-from albert.predict import engines
+from albert.predict import engines, predictors
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 
@@ -39,12 +37,9 @@ class MaskedPredictor:
 
   def __init__(self, model_dir="albert_tiny_starter", batch_size=16,
                given=None, engine="tensorflow"):
-    model = engines.load(engine, model_dir, given)
-    self._tokenizer = model.tokenizer
-    self._max_seq_length = model.folder.config.max_position_embeddings
-    self._predictor = model.predictor(
-        "masked_lm", "logits", max_seq_length=self._max_seq_length,
-        batch_size=batch_size)
+    self._masks = predictors.Masks(
+        engines.load(engine, model_dir, given),
+        predictors.PredictSettings(batch_size=batch_size))
 
   def predict(self, texts, top_k=5):
     """Predicts the masks of texts, each given that the others are masked.
@@ -61,34 +56,7 @@ class MaskedPredictor:
     Raises:
       InputError: a text has no mask or too many tokens for the model.
     """
-    features = [self._encode(number, text)
-                for number, text in enumerate(texts, 1)]
-    filled = [None] * len(texts)
-    for i, (logits,) in self._predictor.run(features):
-      filled[i] = [self._likeliest(row, top_k) for row, _ in zip(
-          logits, features[i][2])]  # without the padding
-    return filled
-
-  def _encode(self, number, text):
-    """Returns input_ids, segment_ids and the positions of the masks."""
-    input_ids, segment_ids = tokenization.encode_texts(
-        self._tokenizer, text, None, self._max_seq_length + 1)
-    positions = np.flatnonzero(np.equal(input_ids, self._tokenizer.mask_id))
-    if len(input_ids) > self._max_seq_length:
-      problem = ("has more than the %d tokens that the model can read: "
-                 "shorten it" % self._max_seq_length)
-    elif not len(positions):
-      problem = "has no [MASK]: write one where a token is to be filled in"
-    else:
-      return input_ids, segment_ids, positions
-    raise InputError("text %d (%s) %s" % (
-        number, text if len(text) <= 40 else text[:40] + "...", problem))
-
-  def _likeliest(self, logits, top_k):
-    ids = np.argsort(-logits, kind="stable")[:top_k]
-    weights = np.exp(logits - logits.max())
-    return list(zip(self._tokenizer.convert_ids_to_tokens(ids),
-                    (weights[ids] / weights.sum()).tolist()))
+    return [result.masks for result in self._masks.predict(texts, top_k)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +87,7 @@ def main(texts):
       own.model_dir, given=from_flags(FolderSettings, flags.FLAGS),
       engine=flags.FLAGS.engine)
   lines = "".join("\t".join([text, str(number)] + [
-      "%s %.4f" % choice for choice in choices]) + "\n"
+      str(choice) for choice in choices]) + "\n"
                   for text, masks in zip(
                       texts, predictor.predict(texts, own.top_k))
                   for number, choices in enumerate(masks, 1))

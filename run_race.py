@@ -50,8 +50,8 @@ class ChoiceSettings:
   task_name: str = setting(None, "Data set.", NEEDED, choices=sorted(TASKS))
   data_dir: str = setting(None, "Folder with its files.", NEEDED)
   max_query_length: int = setting(
-      128, "Maximum tokens of question and choice; longer ones keep their end. "
-      "The passage is truncated first.")
+      race.MAX_QUERY_LENGTH, "Maximum tokens of question and choice; longer "
+      "ones keep their end. The passage is truncated first.")
 
 
 SETTINGS = (ChoiceSettings, *FINE_TUNING)

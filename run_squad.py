@@ -62,7 +62,7 @@ def make_features(passages, window):
   start, end = passages.targets(window)
   return {
       "input_ids": input_ids, "input_mask": [1] * len(input_ids),
-      "segment_ids": [0] * window.offset + [1] * (window.count + 1),
+      "segment_ids": passages.segment_ids(window),
       "answer_mask": [1] + [0] * (window.offset - 1) + [1] * window.count + [0],
       "start": start, "end": end}
 
@@ -160,7 +160,8 @@ def main():
   runner = finetuning.Runner(
       settings, workers, dataclasses.replace(
           folder, task_name=own.task_name, head=head.name, labels=None,
-          pairs=None, more={}, max_seq_length=settings.data.max_seq_length),
+          pairs=None, more={"has_unanswerable": task.has_unanswerable},
+          max_seq_length=settings.data.max_seq_length),
       head, [FeatureSpec("start", "int", 0), FeatureSpec("end", "int", 0)],
       {name: finetuning.Split(split.windows,
                               functools.partial(make_features, split),

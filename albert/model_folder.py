@@ -10,6 +10,7 @@ Whatever makes a model writes such a folder, and whatever uses one reads it by
 
 import dataclasses
 import os
+import re
 from typing import Any, Dict, List, Optional
 
 from absl import logging
@@ -186,7 +187,7 @@ def load(given, path):
   return ModelFolder(
       config=config, path=path, tokenizer_file=_find_tokenizer(path, given),
       do_lower_case=True if do_lower_case is None else do_lower_case,
-      more=task, **values)
+      more=dict(task, **_threshold(path)), **values)
 
 
 def for_records(folder, given, made_with, paths, max_seq_length):
@@ -241,6 +242,14 @@ def read_task(path):
   elif "head" not in task and task.get("task_name") in ("race", "c3", "chid"):
     task["head"] = "choices"
   return task
+
+
+def _threshold(path):
+  """Returns what "no answer" must exceed, from the evaluation next to `path`."""
+  report = filesystem.find_beside(path, ["eval_results.txt"])
+  found = re.search(r"^null_threshold = (\S+)$",
+                    filesystem.read_text(report) if report else "", re.M)
+  return {"null_threshold": float(found.group(1))} if found else {}
 
 
 def find_config(path, given=None):

@@ -10,23 +10,20 @@ from albert.predict.text_predictor import missing
 from albert.tasks import bio, entity_files, ner
 
 
-class EntityTagger:
-  """Marks entities in texts; the model is loaded once and stays warm.
+class Tagger:
+  """Marks entities in texts.
 
   Args:
-    model_dir: str, folder with a checkpoint, config.json, task.json and the
-      vocabulary, such as the `best` folder of a run of run_ner.py.
+    model: an engine; see engines.py.
     batch_size: int, windows of texts per call of the model.
-    engine: str, "tensorflow" or "onnx"; see engines.py.
 
   Raises:
-    InputError: the folder has no such model.
+    InputError: the model finds no entities.
   """
 
-  def __init__(self, model_dir, batch_size=64, engine="tensorflow"):
-    model = engines.load(engine, model_dir)
+  def __init__(self, model, batch_size=64):
     if model.folder.head != "token_labels":
-      raise missing(model_dir, "label_tokens")
+      raise missing(model.folder.where, "label_tokens")
     self._tokenizer = model.tokenizer
     self._folder = model.folder
     self._transitions = model.constant("label_tokens", "transitions")
@@ -55,6 +52,23 @@ class EntityTagger:
         [(row["input_ids"], row["segment_ids"]) for row in features]):
       scores[number] = values
     return texts.entities(decode(texts.join(scores), self._transitions, labels))
+
+
+class EntityTagger(Tagger):
+  """The same for a folder; the model is loaded once and stays warm.
+
+  Args:
+    model_dir: str, folder with a checkpoint, config.json, task.json and the
+      vocabulary, such as the `best` folder of a run of run_ner.py.
+    batch_size: int, windows of texts per call of the model.
+    engine: str, "tensorflow" or "onnx"; see engines.py.
+
+  Raises:
+    InputError: the folder has no such model.
+  """
+
+  def __init__(self, model_dir, batch_size=64, engine="tensorflow"):
+    super().__init__(engines.load(engine, model_dir), batch_size)
 
 
 def decode(scores, transitions, labels):

@@ -15,6 +15,9 @@ from albert.files import filesystem
 from albert.tasks import metrics
 
 
+MAX_QUERY_LENGTH = 128  # tokens of question and choice, by default
+
+
 class Example(NamedTuple):
   """A question.
 

@@ -229,6 +229,10 @@ class Passages:
             [self._tokenizer.sep_id] + passage.tolist() +
             [self._tokenizer.sep_id])
 
+  def segment_ids(self, window):
+    """Returns the segment ids of a window, a list: 1 from the passage on."""
+    return [0] * window.offset + [1] * (window.count + 1)
+
   def answer_tokens(self, number):
     """Returns (first, last) token of a question's first answer, or None."""
     question = self.questions[number]
@@ -273,11 +277,12 @@ class Passages:
         other.first, other.count, token)) is window
 
 
-def candidates(prediction, n_best_size):
+def candidates(prediction, length, n_best_size):
   """Yields (start, end, score) of the likeliest spans of a window.
 
   Args:
     prediction: dict of arrays, what `Spans` or `BeamSpans` gives.
+    length: int, ids of the window: what is behind them depends on the batch.
     n_best_size: int, starts and ends to try, of Spans.
   """
   if "starts" in prediction:
@@ -287,7 +292,7 @@ def candidates(prediction, n_best_size):
       for end, end_score in zip(ends, end_scores):
         yield start, end, start_score + end_score
   else:
-    starts, ends = [np.argsort(-prediction[name])[:n_best_size]
+    starts, ends = [np.argsort(-prediction[name][:length])[:n_best_size]
                     for name in ("start", "end")]
     for start in starts:
       for end in ends:
@@ -316,7 +321,8 @@ def find_answers(passages, predictions, n_best_size, max_answer_length):
     null = prediction["null"] if "null" in prediction else (
         prediction["start"][0] + prediction["end"][0])
     nulls[number] = min(nulls[number], float(null))
-    for start, end, score in candidates(prediction, n_best_size):
+    for start, end, score in candidates(
+        prediction, window.offset + window.count + 1, n_best_size):
       if (window.offset <= start <= end < window.offset + window.count and
           end - start < max_answer_length and passages.has_most_context(
               window, start, windows_of[number])):

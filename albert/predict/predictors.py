@@ -1,0 +1,313 @@
+"""Predicts with any model: its folder says what it was trained for.
+
+    from albert.predict import load
+
+    model = load("output/my_task/best")
+    for result in model.predict(["这部电影真好看", "太难看了"]):
+      print(result.label, result.probability)
+
+Tests: tests/predict/test_predictors.py.
+"""
+
+import dataclasses
+
+import numpy as np
+
+import tokenization
+from albert.errors import InputError
+from albert.predict import engines, results
+from albert.predict.tagger import Tagger
+from albert.settings import setting
+from albert.tasks import chid, race, squad
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictSettings:
+  """How a model predicts."""
+  batch_size: int = setting(64, "Texts for each call of the model.", least=1)
+  max_query_length: int = setting(
+      None, "Maximum tokens of a question; default: that of run_squad.py and "
+      "run_race.py.", least=1)
+  max_answer_length: int = setting(
+      squad.Limits.max_answer_length, "Maximum tokens of an answer.", least=1)
+  doc_stride: int = setting(
+      squad.Limits.doc_stride, "Tokens from one window of a passage to the "
+      "next.", least=1)
+
+
+def load(model_dir, engine="tensorflow", given=None, own=None):
+  """Loads a model once, to predict any number of times.
+
+  Args:
+    model_dir: str, folder with a checkpoint and what describes it, such as the
+      `best` of a fine-tuning; for "onnx", one that export_model.py --onnx made.
+    engine: str, "tensorflow" or "onnx".
+    given: model_folder.FolderSettings, what is not in the folder, or None.
+    own: PredictSettings, or None.
+
+  Returns:
+    Predictor of what the model was trained for; Masks if for no task.
+
+  Raises:
+    InputError: the folder has no model.
+  """
+  model = engines.load(engine, model_dir, given)
+  return _kind(model.folder)(model, own or PredictSettings())
+
+
+def _kind(folder):
+  """Returns the class of Predictor for a model_folder.ModelFolder."""
+  head = folder.head
+  if head is None and folder.labels is not None:  # of an earlier version
+    head = "classifier" if folder.labels else "regression"
+  if head == "choices" and folder.task_name == "chid":
+    return Idioms
+  return {"classifier": Labels, "regression": Scores, "token_labels": Entities,
+          "independent": Answers, "beam": Answers, "choices": Choices}.get(
+              head, Masks)
+
+
+class Predictor:
+  """A model that stays warm.
+
+  Attributes:
+    fields: tuple of str, what an input consists of. An input of one field is a
+      str, of several a tuple; all are str, but `choices` is a list of them.
+  """
+  fields = ("text",)
+
+  def __init__(self, model, own):
+    """Args: model, an engine, see engines.py; own, PredictSettings."""
+    self._folder = model.folder
+    self._tokenizer = model.tokenizer
+    self._own = own
+    self._length = model.folder.length()
+
+  def predict(self, inputs, top_k=5):
+    """Predicts texts.
+
+    Args:
+      inputs: iterable of inputs; see `fields`.
+      top_k: int, candidates to tell at most, where there are several.
+
+    Returns:
+      list of an object of results.py for each input, in their order.
+
+    Raises:
+      InputError: an input is of a different kind; the message has its number,
+        from 1.
+    """
+    inputs = list(inputs)
+    for number, row in enumerate(inputs, 1):
+      parts = (row,) if isinstance(row, str) else row
+      if not isinstance(parts, (tuple, list)) or len(parts) != len(
+          self.fields) or not all(map(_fits, self.fields, parts)):
+        raise InputError("input %d: expected %s, all of them text%s" % (
+            number, ", ".join(self.fields), " but for the list of choices" * (
+                "choices" in self.fields)))
+    return self._predict(inputs, top_k) if inputs else []
+
+  def _predict(self, inputs, top_k):
+    raise NotImplementedError
+
+
+def _fits(field, value):
+  if field == "choices":
+    return isinstance(value, (list, tuple)) and len(value) > 1 and all(
+        isinstance(choice, str) for choice in value)
+  return isinstance(value, str)
+
+
+class _Rated(Predictor):
+  """What a model says of texts, or of pairs where it was trained on these."""
+  output = None
+
+  def __init__(self, model, own):
+    super().__init__(model, own)
+    if self._folder.pairs:
+      self.fields = ("text_a", "text_b")
+    self._predictor = model.predictor("classify", self.output,
+                                      batch_size=own.batch_size)
+
+  def _rows(self, inputs):
+    return self._predictor.predict([
+        (row, None) if isinstance(row, str) else tuple(row) for row in inputs])
+
+
+class Labels(_Rated):
+  """Classifies texts or pairs: LabelResult."""
+  output = "probabilities"
+
+  def _predict(self, inputs, top_k):
+    found = []
+    for row in self._rows(inputs):
+      labels = self._folder.labels or list(map(str, range(len(row))))
+      order = np.argsort(-row, kind="stable")[:top_k]
+      candidates = [results.Candidate(labels[i], float(row[i])) for i in order]
+      found.append(results.LabelResult(*candidates[0], candidates))
+    return found
+
+
+class Scores(_Rated):
+  """Rates texts or pairs: ScoreResult."""
+  output = "score"
+
+  def _predict(self, inputs, top_k):
+    return [results.ScoreResult(float(score)) for score in self._rows(inputs)]
+
+
+class Entities(Predictor):
+  """Finds entities in texts of any length: EntityResult."""
+
+  def __init__(self, model, own):
+    super().__init__(model, own)
+    self._tagger = Tagger(model, own.batch_size)
+
+  def _predict(self, inputs, top_k):
+    return [results.EntityResult([
+        results.FoundEntity(text[start:end], start, end, kind)
+        for start, end, kind in entities])
+            for text, entities in zip(inputs, self._tagger.predict(inputs))]
+
+
+class Answers(Predictor):
+  """Finds answers in passages of any length: AnswerResult."""
+  fields = ("question", "passage")
+
+  def __init__(self, model, own):
+    super().__init__(model, own)
+    self._outputs = ("start", "end") if self._folder.head == "independent" else (
+        "starts", "start_scores", "ends", "end_scores", "null")
+    self._predictor = model.predictor("spans", *self._outputs,
+                                      batch_size=own.batch_size)
+
+  def _predict(self, inputs, top_k):
+    limits = squad.Limits(
+        self._own.max_query_length or squad.Limits.max_query_length,
+        self._own.max_answer_length, self._own.doc_stride)
+    passages = squad.Passages(
+        [squad.Question(str(number), question, passage, None, None)
+         for number, (question, passage) in enumerate(inputs, 1)],
+        self._tokenizer, self._length, limits.doc_stride,
+        limits.max_query_length)
+    predictions = [None] * len(passages.windows)
+    features = [(passages.input_ids(window), passages.segment_ids(window))
+                for window in passages.windows]
+    for number, values in self._predictor.run(features):
+      predictions[number] = dict(zip(self._outputs, values))
+    return [self._result(found, top_k) for found in squad.find_answers(
+        passages, predictions, limits.n_best_size, limits.max_answer_length)]
+
+  def _result(self, found, top_k):
+    candidates = [
+        results.AnswerCandidate(answer.text, probability, answer.start,
+                                answer.end)
+        for answer, probability in zip(
+            found.best, squad.probabilities(found.best))]
+    best, null_odds = candidates[0], None
+    if self._folder.more.get("has_unanswerable"):
+      null_odds = found.null_odds
+      if null_odds > self._folder.more.get("null_threshold", 0.0):
+        best = results.AnswerCandidate("", 0.0, 0, 0)
+    return results.AnswerResult(best.text, best.start, best.end,
+                                best.probability, candidates[:top_k], null_odds)
+
+
+class Choices(Predictor):
+  """Chooses among answers to a question about a passage: ChoiceResult."""
+  fields = ("passage", "question", "choices")
+  _sequence_maker = staticmethod(race.sequence_maker)
+
+  def __init__(self, model, own):
+    super().__init__(model, own)
+    self._sequences = self._sequence_maker(
+        self._tokenizer, self._length,
+        own.max_query_length or race.MAX_QUERY_LENGTH)
+    self._predictor = model.predictor("classify", "score",
+                                      batch_size=own.batch_size)
+
+  def _predict(self, inputs, top_k):
+    return self._choose([
+        race.Example(number, None, passage, question, list(choices), None)
+        for number, (passage, question, choices) in enumerate(inputs)])
+
+  def _choose(self, examples):
+    """Returns a ChoiceResult for each race.Example."""
+    rows = [self._sequences(example) for example in examples]
+    scores = np.full([len(rows), max(map(len, rows))], -1e9)
+    places = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
+    for number, (score,) in self._predictor.run(
+        [rows[i][j] for i, j in places]):
+      scores[places[number]] = score
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    rows = weights / weights.sum(-1, keepdims=True)
+    return [results.ChoiceResult(
+        int(choice), example.choices[choice],
+        list(map(results.Candidate, example.choices, row.tolist())))
+            for example, row, choice in zip(
+                examples, rows, race.choose(examples, np.log(rows + 1e-38)))]
+
+
+class Idioms(Choices):
+  """Chooses idioms for the blanks of texts, `#idiom1#`: IdiomResult.
+
+  Each candidate fills one blank of a text at most.
+  """
+  fields = ("text", "choices")
+  _sequence_maker = staticmethod(chid.sequence_maker)
+
+  def _predict(self, inputs, top_k):
+    examples = []
+    for number, (text, choices) in enumerate(inputs, 1):
+      try:
+        examples += chid.blanks({"content": [text], "candidates": list(
+            choices)}, number, None, {})
+      except ValueError as error:
+        raise InputError("input %d: %s" % (number, error)) from error
+    found = [[] for _ in inputs]
+    for example, result in zip(examples, self._choose(examples)):
+      found[example.group - 1].append(result)
+    return list(map(results.IdiomResult, found))
+
+
+class Masks(Predictor):
+  """Fills in [MASK], each given that the others are masked: MaskResult."""
+
+  def __init__(self, model, own):
+    super().__init__(model, own)
+    self._length = self._folder.config.max_position_embeddings
+    self._predictor = model.predictor(
+        "masked_lm", "logits", max_seq_length=self._length,
+        batch_size=min(own.batch_size, 16))
+
+  def _predict(self, inputs, top_k):
+    features = [self._encode(number, text)
+                for number, text in enumerate(inputs, 1)]
+    found = [None] * len(inputs)
+    for i, (logits,) in self._predictor.run(features):
+      found[i] = results.MaskResult([
+          self._likeliest(row, top_k) for row, _ in zip(
+              logits, features[i][2])])  # without the padding
+    return found
+
+  def _encode(self, number, text):
+    """Returns input_ids, segment_ids and the positions of the masks."""
+    input_ids, segment_ids = tokenization.encode_texts(
+        self._tokenizer, text, None, self._length + 1)
+    positions = np.flatnonzero(np.equal(input_ids, self._tokenizer.mask_id))
+    if len(input_ids) > self._length:
+      problem = ("has more than the %d tokens that the model can read: "
+                 "shorten it" % self._length)
+    elif not len(positions):
+      problem = "has no [MASK]: write one where a token is to be filled in"
+    else:
+      return input_ids, segment_ids, positions
+    raise InputError("text %d (%s) %s" % (
+        number, text if len(text) <= 40 else text[:40] + "...", problem))
+
+  def _likeliest(self, logits, top_k):
+    ids = np.argsort(-logits, kind="stable")[:top_k]
+    weights = np.exp(logits - logits.max())
+    return list(map(results.Candidate,
+                    self._tokenizer.convert_ids_to_tokens(ids),
+                    (weights[ids] / weights.sum()).tolist()))
