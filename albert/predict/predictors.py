@@ -6,7 +6,7 @@
     for result in model.predict(["这部电影真好看", "太难看了"]):
       print(result.label, result.probability)
 
-Tests: tests/predict/test_predictors.py.
+Tests: tests/scripts/test_predict.py.
 """
 
 import dataclasses

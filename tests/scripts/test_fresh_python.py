@@ -30,9 +30,9 @@ def start(*args, **kwargs):
 def test_these_are_all():
   assert SCRIPTS == [
       "convert_to_pytorch.py", "create_pretraining_data.py", "export_model.py",
-      "extract_features.py", "predict_masked.py", "run_classifier.py",
-      "run_ner.py", "run_pretraining.py", "run_race.py", "run_squad.py",
-      "similarity.py"]
+      "extract_features.py", "predict.py", "predict_masked.py",
+      "run_classifier.py", "run_ner.py", "run_pretraining.py", "run_race.py",
+      "run_squad.py", "similarity.py"]
 
 
 @pytest.mark.once
@@ -101,6 +101,11 @@ def test_predictions(work):
   np.testing.assert_allclose(
       [float(line.split("\t")[0]) for line in out.splitlines()],
       [float(line.split("\t")[1]) for line in lines], atol=1e-4)
+  out, _ = start("predict.py", "--model_dir=%s" % (work / "tuned"),
+                 "--format=jsonl", input="\n".join(pairs + [""]).encode())
+  np.testing.assert_allclose(
+      [json.loads(line)["probability"] for line in out.splitlines()],
+      [max(map(float, line.split("\t"))) for line in lines], atol=1e-4)
 
 
 def test_exports(work):
