@@ -59,6 +59,8 @@ class ExportSettings:
       "for ONNX Runtime.", NEEDED)
   int8: bool = setting(
       False, "TFLite and ONNX: weights of 8 bits (dynamic range).", USUAL)
+  standard_ops: bool = setting(
+      False, "ONNX: without ONNX Runtime's own operations, for any runtime.")
   signature: str = setting(
       None, "TFLite: the signature; default: the first of these that the model "
       "has. ONNX: this one only; default: all.", USUAL,
@@ -127,7 +129,7 @@ def export(own, folder, target):
   folder.write(target)
   if own.onnx:
     files = {name + ".onnx": onnx_files.convert(
-        folder.config, head, checkpoint, own.int8)
+        folder.config, head, checkpoint, own.int8, own.standard_ops)
              for name, head in on_top.items()}
   else:
     files = {"model.tflite": tensorflow_files.to_tflite(

@@ -5,10 +5,18 @@ r"""Turns texts into vectors.
 
 One text a line; row i of the NumPy array, float32 [number of lines, H], is the
 vector of line i.
+
+    python extract_features.py --pooling=tokens --layers=-1,-2 \
+      --init_checkpoint=albert_tiny --input_file=texts.txt \
+      --output_file=tokens.jsonl
+
+writes an object for each line: its `text` and `tokens`, each with the `token`,
+its characters from `start` to `end`, exclusive, and `layers`, number -> vector.
 """
 
 import dataclasses
 import io
+import json
 
 import numpy as np
 from absl import flags, logging
@@ -25,14 +33,18 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 class VectorSettings:
   """Which texts, which vectors."""
   input_file: str = setting(None, "Texts, one a line.", NEEDED)
-  output_file: str = setting(None, "NumPy array to make.", NEEDED)
+  output_file: str = setting(
+      None, "NumPy array to make; with --pooling=tokens, JSON lines.", NEEDED)
   pooling: str = setting(
       "mean", "Mean of the tokens' vectors, [CLS] and [SEP] included; the "
-      "vector of [CLS]; or the model's pooled output.", USUAL,
-      choices=["mean", "cls", "pooled"])
+      "vector of [CLS]; the model's pooled output; or the vectors of all tokens.",
+      USUAL, choices=["mean", "cls", "pooled", "tokens"])
   layer: int = setting(
       -1, "Which layer: 1 for the first; 0 for the embeddings, -1 for "
       "the last.", USUAL)
+  layers: list = setting(
+      None, "--pooling=tokens: several layers; default: the one of --layer.",
+      USUAL)
   max_seq_length: int = setting(
       None, "Maximum tokens of a text; longer ones are truncated. Default: as "
       "the model was trained.")
@@ -41,18 +53,79 @@ class VectorSettings:
 SETTINGS = (VectorSettings, ModelSettings, engines.EngineSettings)
 
 
+def token_vectors(model, texts, layers, max_seq_length=None):
+  """Computes the vectors of the tokens of texts.
+
+  Args:
+    model: an engine; see engines.py.
+    texts: list of str; what is longer than the model reads is cut off.
+    layers: list of int, 1 for the first, 0 for the embeddings, -1 for the last.
+    max_seq_length: int, or None for the model's.
+
+  Returns:
+    list of (tokens, spans, float [layers, tokens, H]), of each text: list of
+    str, and list of (start, end) in characters.
+
+  Raises:
+    InputError: the model has no such layer.
+  """
+  names = ["layer_%d" % engines.number_of_layer(model, layer)
+           for layer in layers]
+  predictor = model.predictor("encode", *names, max_seq_length=max_seq_length)
+  tokenizer, room = model.tokenizer, model.folder.length(max_seq_length) - 2
+  found = [[part[:room] for part in tokenizer.tokenize_with_offsets(text)]
+           for text in texts]
+  features = []
+  for tokens, _ in found:
+    ids = [tokenizer.cls_id, *tokenizer.convert_tokens_to_ids(tokens),
+           tokenizer.sep_id]
+    features.append((ids, [0] * len(ids)))
+  for number, values in predictor.run(features):
+    tokens, spans = found[number]
+    found[number] = tokens, spans, np.stack(values)[:, 1:len(tokens) + 1]
+  return found
+
+
+def token_line(text, layers, tokens, spans, vectors):
+  """Returns the JSON object of a text; see `token_vectors`."""
+  return json.dumps({"text": text, "tokens": [
+      {"token": token, "start": start, "end": end, "layers": dict(zip(
+          layers, np.round(rows.astype(float), 6).tolist()))}
+      for token, (start, end), rows in zip(
+          tokens, spans, np.swapaxes(vectors, 0, 1))]}, ensure_ascii=False)
+
+
+def layers_of(own):
+  """Returns the layers that are asked for, a list of int."""
+  try:
+    return [int(layer) for layer in own.layers or [own.layer]]
+  except ValueError as error:
+    raise InputError("--layers=%s: expected numbers" % ",".join(
+        own.layers)) from error
+
+
 def main():
   cli.require_flags(flags.FLAGS, "init_checkpoint", "input_file", "output_file")
   own = from_flags(VectorSettings, flags.FLAGS)
-  texts = [(line, None) for line in filesystem.read_lines(own.input_file)]
+  if own.layers and own.pooling != "tokens":
+    raise InputError("without --pooling=tokens, there is no effect of --layers")
+  texts = filesystem.read_lines(own.input_file)
   if not texts:
     raise InputError("%s: has no texts" % own.input_file)
   model = engines.load(
       flags.FLAGS.engine, flags.FLAGS.init_checkpoint,
       from_flags(FolderSettings, flags.FLAGS))
+  if own.pooling == "tokens":
+    layers = layers_of(own)
+    filesystem.write_text(own.output_file, "".join(
+        token_line(text, layers, *found) + "\n" for text, found in zip(
+            texts, token_vectors(model, texts, layers, own.max_seq_length))))
+    logging.info("%s: the vectors of the tokens of %d texts", own.output_file,
+                 len(texts))
+    return
   vectors = engines.sentence_vectors(
-      model, own.pooling, own.layer,
-      max_seq_length=own.max_seq_length).predict(texts)
+      model, own.pooling, own.layer, max_seq_length=own.max_seq_length).predict(
+          [(text, None) for text in texts])
   content = io.BytesIO()
   np.save(content, vectors)
   filesystem.write_bytes(own.output_file, content.getvalue())

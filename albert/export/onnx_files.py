@@ -1,7 +1,7 @@
 """Models as ONNX files, converted from TensorFlow by tf2onnx.
 
 ONNX Runtime's own operations then stand for GELU and LayerNorm, each of which
-is a dozen operations in TensorFlow.
+is a dozen operations in TensorFlow, unless any runtime is to read the files.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _OPSET, _IR_VERSION = 15, 8
 _MICROSOFT = "com.microsoft"
 
 
-def convert(config, head, checkpoint, int8=False):
+def convert(config, head, checkpoint, int8=False, standard_ops=False):
   """Returns the bytes of the ONNX file of a signature.
 
   Args:
@@ -28,10 +28,13 @@ def convert(config, head, checkpoint, int8=False):
     head: heads.base.Head.
     checkpoint: str.
     int8: bool; see `quantize`.
+    standard_ops: bool, whether to use ONNX's own operations alone.
 
   Raises:
-    InputError: tf2onnx or onnxruntime is not installed.
+    InputError: tf2onnx or onnxruntime is not installed, or both are asked for.
   """
+  if int8 and standard_ops:  # its error depends on where GELU is
+    raise InputError("--standard_ops does not go with --int8")
   try:
     import onnx
     import tf2onnx  # noqa: F401
@@ -48,8 +51,9 @@ def convert(config, head, checkpoint, int8=False):
              if name in (head.onnx_outputs or signature.outputs)}
   with _quiet():
     model = OnnxModel(_convert_graph(graph, signature.inputs, outputs, int8))
-    for fusion in (FusionFastGelu, FusionLayerNormalizationTF):
-      fusion(model).apply()
+    if not standard_ops:
+      for fusion in (FusionFastGelu, FusionLayerNormalizationTF):
+        fusion(model).apply()
     model.prune_graph()
     model.topological_sort()
   proto = model.model
@@ -59,7 +63,10 @@ def convert(config, head, checkpoint, int8=False):
         value.name in head.extra_inputs) else "length")
   for value in proto.graph.output:
     _name_dimensions(value, "batch", "length")
-  proto.opset_import.append(onnx.helper.make_opsetid(_MICROSOFT, 1))
+  if standard_ops:
+    del proto.opset_import[1:]
+  else:
+    proto.opset_import.append(onnx.helper.make_opsetid(_MICROSOFT, 1))
   content = proto.SerializeToString()
   return quantize(content) if int8 else content
 

@@ -11,13 +11,17 @@ _MARKER = "bert/pooler/dense/kernel"
 
 
 class Encode(base.Head):
-  """The last layer and the pooled output."""
+  """The last layer, the pooled output, and all layers: `layer_0` and on."""
   name = signature = "encode"
   marker = _MARKER
+  tensorflow_outputs = ("sequence_output", "pooled_output")
 
   def outputs(self, model, inputs):
-    return {"sequence_output": model.get_sequence_output(),
-            "pooled_output": model.get_pooled_output()}
+    outputs = {"sequence_output": model.get_sequence_output(),
+               "pooled_output": model.get_pooled_output()}
+    layers = [model.get_embedding_output()] + model.get_all_encoder_layers()
+    return dict(outputs, **{"layer_%d" % number: x
+                            for number, x in enumerate(layers)})
 
 
 class SentenceVector(base.Head):

@@ -71,12 +71,21 @@ def sentence_vectors(engine, pooling, layer, **kwargs):
   Raises:
     InputError: the model has no such layer.
   """
+  number = number_of_layer(engine, layer)
+  output = pooling if pooling == "pooled" else "%s_%d" % (pooling, number)
+  return engine.predictor("sentence_vector", output, **kwargs)
+
+
+def number_of_layer(engine, layer):
+  """Returns the number of a layer, from 0, which may be counted from the last.
+
+  Raises:
+    InputError: the model has no such layer.
+  """
   last = engine.folder.config.num_hidden_layers
   if not -last - 1 <= layer <= last:
     raise InputError("--layer=%d: the model has layers 0 to %d" % (layer, last))
-  output = pooling if pooling == "pooled" else "%s_%d" % (
-      pooling, range(last + 1)[layer])
-  return engine.predictor("sentence_vector", output, **kwargs)
+  return range(last + 1)[layer]
 
 
 class OnnxEngine:
