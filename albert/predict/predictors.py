@@ -21,6 +21,11 @@ from albert.settings import setting
 from albert.tasks import chid, race, squad
 
 
+# The threshold is the odds of one of the questions that it was chosen on, which
+# others compute a little differently.
+_ROUNDING = 1e-4
+
+
 @dataclasses.dataclass(frozen=True)
 class PredictSettings:
   """How a model predicts."""
@@ -207,7 +212,7 @@ class Answers(Predictor):
     best, null_odds = candidates[0], None
     if self._folder.more.get("has_unanswerable"):
       null_odds = found.null_odds
-      if null_odds > self._folder.more.get("null_threshold", 0.0):
+      if null_odds > self._folder.more.get("null_threshold", 0.0) + _ROUNDING:
         best = results.AnswerCandidate("", 0.0, 0, 0)
     return results.AnswerResult(best.text, best.start, best.end,
                                 best.probability, candidates[:top_k], null_odds)
