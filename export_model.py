@@ -37,6 +37,7 @@ from albert import cli, heads, model_folder
 from albert.errors import InputError
 from albert.export import inspection, onnx_files, tensorflow_files
 from albert.files import checkpoints, filesystem
+from albert.model.config import AlbertConfig
 from albert.model_folder import ModelSettings
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
@@ -68,6 +69,9 @@ class ExportSettings:
   repeat_positions: int = setting(
       None, "With --strip: the length that the model was trained on; later "
       "positions become copies of the earlier ones, and learn faster.", least=1)
+  extend_positions: int = setting(
+      None, "With --strip: how many positions the model will have; the further "
+      "ones are copies of the trained ones.", least=1)
   batch_size: int = setting(1, "TFLite: texts at a time.", least=1)
   max_seq_length: int = setting(128, "TFLite: tokens of a text.", least=1)
   max_predictions_per_seq: int = setting(
@@ -77,7 +81,7 @@ class ExportSettings:
 SETTINGS = (ExportSettings, ModelSettings)
 
 
-def repeat_positions(weights, length):
+def repeat_positions(weights, length=None, count=None):
   """Makes later positions copies of the first ones, as Longformer does.
 
   Source: arXiv:2004.05150, section 5.
@@ -85,17 +89,22 @@ def repeat_positions(weights, length):
   Args:
     weights: dict, name -> array; `bert/embeddings/position_embeddings`,
       [P, E], is replaced.
-    length: int, positions that were trained, at most P.
+    length: int, positions that were trained, at most P; None for P.
+    count: int, positions that there will be, at least P; None for P.
 
   Raises:
-    InputError: there are fewer positions.
+    InputError: there are fewer positions, or more.
   """
   name = "bert/embeddings/position_embeddings"
   positions = weights.get(name, ())
+  length, count = length or len(positions), count or len(positions)
   if length > len(positions):
     raise InputError("--repeat_positions=%d: the model has %d positions" % (
         length, len(positions)))
-  weights[name] = positions[np.arange(len(positions)) % length]
+  if count < len(positions):
+    raise InputError("--extend_positions=%d: the model has %d positions" % (
+        count, len(positions)))
+  weights[name] = positions[np.arange(count) % length]
 
 
 def choose_heads(on_top, signature):
@@ -142,11 +151,14 @@ def export(own, folder, target):
 
 def strip(own, folder, checkpoint, target):
   """Writes the weights alone, and what describes the model."""
+  weights = checkpoints.read_weights(checkpoint)
+  if own.repeat_positions or own.extend_positions:
+    repeat_positions(weights, own.repeat_positions, own.extend_positions)
+  if own.extend_positions:
+    folder = dataclasses.replace(folder, config=AlbertConfig.from_dict(dict(
+        folder.config.to_dict(), max_position_embeddings=own.extend_positions)))
   if folder:
     folder.write(target)
-  weights = checkpoints.read_weights(checkpoint)
-  if own.repeat_positions:
-    repeat_positions(weights, own.repeat_positions)
   checkpoints.write_checkpoint(target, os.path.basename(checkpoint), weights)
 
 
@@ -157,8 +169,8 @@ def main():
   ways = ("inspect", "strip", "saved_model", "tflite", "onnx")
   if sum(getattr(own, name) for name in ways) != 1:
     raise InputError("give one of --" + ", --".join(ways))
-  if own.repeat_positions and not own.strip:
-    raise InputError("--repeat_positions needs --strip")
+  if (own.repeat_positions or own.extend_positions) and not own.strip:
+    raise InputError("--repeat_positions and --extend_positions need --strip")
   if (own.int8 or own.signature) and not (own.tflite or own.onnx):
     raise InputError("--int8 and --signature need --tflite or --onnx")
   checkpoint = checkpoints.find_checkpoint(model.init_checkpoint)
@@ -170,8 +182,9 @@ def main():
     print("\n".join(description))
     return
   cli.require_flags(flags.FLAGS, "output_dir")
-  if not own.strip:
+  if own.extend_positions or not own.strip:
     folder = folder or model_folder.load(model, model.init_checkpoint)
+  if not own.strip:
     folder.create_tokenizer()  # its errors come first
     folder.check_length(own.max_seq_length if own.tflite else 1)
   if folder:

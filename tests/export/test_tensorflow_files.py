@@ -238,15 +238,19 @@ def test_strip(model, tmp_path):
   assert (folder / data).stat().st_size * 2.9 < (model / data).stat().st_size
 
 
-def test_positions_are_repeated(model, tmp_path):
-  folder, _ = export(model, tmp_path, "--strip", "--repeat_positions=5")
+@pytest.mark.parametrize("flag, period, count", [
+    ("--repeat_positions=5", 5, 512), ("--extend_positions=700", 512, 700)])
+def test_positions_are_repeated(flag, period, count, model, tmp_path):
+  folder, _ = export(model, tmp_path, "--strip", flag)
+  config = json.loads((folder / "config.json").read_text())
+  assert config["max_position_embeddings"] == count
   old, new = [tf.train.load_checkpoint(str(path)) for path in (model, folder)]
   for name in new.get_variable_to_shape_map():
     found, wanted = new.get_tensor(name), old.get_tensor(name)
     if name == "bert/embeddings/position_embeddings":
-      assert len(found) == len(wanted) > 11
+      assert len(found) == count
       for i, x in enumerate(found):
-        np.testing.assert_array_equal(x, wanted[i % 5])
+        np.testing.assert_array_equal(x, wanted[i % period])
     else:
       np.testing.assert_array_equal(found, wanted)
 
@@ -297,12 +301,15 @@ def test_bad_input(model, tmp_path):
   assert out[0] == 1 and "0 is not a positive integer" in out[2]
   fails("give one of --inspect, --strip, --saved_model, --tflite", "--strip",
         "--tflite")
-  fails("--repeat_positions needs --strip", "--onnx", "--repeat_positions=5")
+  fails("--repeat_positions and --extend_positions need --strip", "--onnx",
+        "--repeat_positions=5")
   for flag in ("--int8", "--signature=encode"):
     fails("--int8 and --signature need --tflite or --onnx", "--saved_model",
           flag)
   fails("--repeat_positions=999: the model has 512", "--strip",
         "--repeat_positions=999")
+  fails("--extend_positions=9: the model has 512", "--strip",
+        "--extend_positions=9")
   fail("exists already", "export_model.py", "--strip",
        "--init_checkpoint=%s" % model, "--output_dir=%s" % tmp_path)
   config = json.loads((model / "config.json").read_text())
