@@ -7,14 +7,20 @@ import os
 import numpy as np
 from absl import flags, logging
 
-import tokenization
 from albert import cli
 from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
 from albert.files.records import FeatureSpec
 from albert.heads import Classifier, Regression
-from albert.settings import NEEDED, from_flags, setting
-from albert.tasks import classification, labelling, metrics, submissions
+from albert.settings import NEEDED, USUAL, from_flags, setting
+from albert.tasks import (
+    classification,
+    labelling,
+    long_texts,
+    metrics,
+    submissions,
+    windows,
+)
 from albert.train import finetuning
 from albert.train.settings import FINE_TUNING
 
@@ -35,6 +41,14 @@ class TextSettings:
   labels: list = setting(
       None, "The labels, for a task that takes them from the training file or "
       "the fine-tuned model.")
+  long_text: str = setting(
+      None, "What is taken of a text longer than --max_seq_length: its "
+      "beginning; beginning and end; windows, whose logits are averaged. "
+      "Default: as the model has it, or else the beginning.", USUAL,
+      choices=long_texts.WAYS)
+  max_windows: int = setting(
+      None, "--long_text=windows: windows of a text at most; default: as the "
+      "model has it, or else %d." % long_texts.MAX_WINDOWS, least=1)
   regression: bool = setting(
       False, "Whether the labels of the task are numbers to predict.")
   class_weights: str = setting(
@@ -54,16 +68,46 @@ class TextSettings:
 SETTINGS = (TextSettings, *FINE_TUNING)
 
 
-def feature_maker(tokenizer, max_seq_length):
-  """Returns the function that makes the features of an example."""
+def feature_maker(make_sequences, num_windows=None):
+  """Returns the function that makes the features of an example.
+
+  Args:
+    make_sequences: see `long_texts.sequence_maker`.
+    num_windows: int, sequences of a text at most, or None for always one.
+  """
   def make_features(example_and_target):
     example, target = example_and_target
-    input_ids, segment_ids = tokenization.encode_texts(
-        tokenizer, example.text_a, example.text_b, max_seq_length)
-    return {"input_ids": input_ids, "input_mask": [1] * len(input_ids),
-            "segment_ids": segment_ids, "label_ids": target}
+    sequences = make_sequences(example.text_a, example.text_b)
+    features = windows.pack_rows(sequences, num_windows or 1)
+    if num_windows:
+      features["num_windows"] = len(sequences)
+    return dict(features, label_ids=target)
 
   return make_features
+
+
+def choose_long_text(texts, folder, are_pairs):
+  """Returns what is taken of long texts, a dict for the model's folder.
+
+  Args:
+    texts: TextSettings.
+    folder: ModelFolder.
+    are_pairs: bool.
+
+  Raises:
+    InputError: it does not go with the task.
+  """
+  way = texts.long_text or folder.more.get("long_text", long_texts.HEAD)
+  if way == long_texts.HEAD:
+    return {}
+  if are_pairs:
+    raise InputError("--long_text=%s is for single texts, not for pairs" % way)
+  if way == long_texts.HEAD_TAIL:
+    return {"long_text": way}
+  if texts.regression:
+    raise InputError("--long_text=windows is for labels, not for --regression")
+  return {"long_text": way, "max_windows": texts.max_windows or folder.more.get(
+      "max_windows", long_texts.MAX_WINDOWS)}
 
 
 def read_examples(task, names, known_labels, texts, max_train_examples=None):
@@ -233,7 +277,9 @@ def main():
       flags.FLAGS,
       (["metric_for_best"], trains and evaluates, "--do_train and --do_eval"),
       (["class_weights"], trains, "--do_train"),
-      (["skip_bad_rows"], trains or evaluates, "--do_train or --do_eval"))
+      (["skip_bad_rows"], trains or evaluates, "--do_train or --do_eval"),
+      (["max_windows"], texts.long_text == long_texts.WINDOWS,
+       "--long_text=windows"))
   examples, labels = read_examples(
       task, finetuning.wanted_splits(
           settings, workers,
@@ -257,18 +303,26 @@ def main():
         texts.class_weights, labels, targets["train"])
     logging.info("weights of the labels: %s", ", ".join(
         "%s %.4g" % pair for pair in zip(labels, class_weights)))
-  head = Classifier(len(labels), class_weights) if labels else Regression()
-  make_features = feature_maker(folder.create_tokenizer(),
-                                settings.data.max_seq_length)
+  more = choose_long_text(texts, folder, are_pairs)
+  num_windows = more.get("max_windows")
+  head = Classifier(len(labels), class_weights, num_windows) if (
+      labels) else Regression()
+  make_features = feature_maker(long_texts.sequence_maker(
+      folder.create_tokenizer(), settings.data.max_seq_length, **more),
+                                num_windows)
+  specs = finetuning.SPECS
+  if num_windows:
+    specs = [spec if spec.length == 0 else spec._replace(rows=num_windows)
+             for spec in specs] + [FeatureSpec("num_windows", "int", 0)]
   runner = finetuning.Runner(
       settings, workers, dataclasses.replace(
           folder, task_name=texts.task_name.lower(), head=head.name,
-          labels=labels, pairs=are_pairs, more={},
+          labels=labels, pairs=are_pairs, more=more,
           max_seq_length=settings.data.max_seq_length),
       head, [FeatureSpec("label_ids", "int" if labels else "float", 0)],
       {name: finetuning.Split(list(zip(rows, targets[name])), make_features,
                               has_labels=name == "train")
-       for name, rows in examples.items()})
+       for name, rows in examples.items()}, specs)
 
   def predict(name, checkpoint):
     return np.array([row["logits"] for row in runner.predict(name, checkpoint)])

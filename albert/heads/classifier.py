@@ -28,6 +28,8 @@ class Classifier(base.Head):
   Args:
     num_labels: int, L.
     class_weights: list of float, of the labels in the training loss, or None.
+    num_windows: int, W, where a text is so many sequences at most, whose logits
+      are averaged; None where it is one.
   """
   name = "classifier"
   marker = WEIGHTS
@@ -35,9 +37,10 @@ class Classifier(base.Head):
   pytorch_suffix = "ForSequenceClassification"
   pytorch_scopes = PYTORCH_SCOPES
 
-  def __init__(self, num_labels, class_weights=None):
+  def __init__(self, num_labels, class_weights=None, num_windows=None):
     self.num_labels = num_labels
     self._class_weights = class_weights
+    self._num_windows = num_windows
 
   @classmethod
   def restore(cls, saved, folder):
@@ -65,6 +68,12 @@ class Classifier(base.Head):
 
   def apply(self, model, features):
     logits = self.logits(model)
+    if self._num_windows:
+      there = tf.sequence_mask(features["num_windows"], self._num_windows,
+                               logits.dtype)  # [B, W]
+      logits = tf.reduce_sum(
+          tf.reshape(logits, [-1, self._num_windows, self.num_labels]) *
+          tf.expand_dims(there, -1), 1) / tf.reduce_sum(there, 1, keepdims=True)
     predictions = {"logits": logits}
     if "label_ids" not in features:
       return base.HeadOutput(predictions)

@@ -18,7 +18,7 @@ from albert.errors import InputError
 from albert.predict import engines, results
 from albert.predict.tagger import Tagger
 from albert.settings import setting
-from albert.tasks import chid, race, squad
+from albert.tasks import chid, long_texts, race, squad
 
 
 # The threshold is the odds of one of the questions that it was chosen on, which
@@ -131,12 +131,22 @@ class _Rated(Predictor):
     super().__init__(model, own)
     if self._folder.pairs:
       self.fields = ("text_a", "text_b")
+    more = self._folder.more
+    self._sequences = long_texts.sequence_maker(
+        self._tokenizer, self._length, more.get("long_text", long_texts.HEAD),
+        more.get("max_windows", 1))
     self._predictor = model.predictor("classify", self.output,
                                       batch_size=own.batch_size)
 
-  def _rows(self, inputs):
-    return self._predictor.predict([
-        (row, None) if isinstance(row, str) else tuple(row) for row in inputs])
+  def _outputs(self, inputs):
+    """Returns what the model says of the sequences of each input, a list."""
+    rows = [self._sequences(row) if isinstance(row, str) else
+            self._sequences(*row) for row in inputs]
+    found = [[] for _ in rows]
+    numbers = [number for number, row in enumerate(rows) for _ in row]
+    for i, (output,) in self._predictor.run([x for row in rows for x in row]):
+      found[numbers[i]].append(output)
+    return found
 
 
 class Labels(_Rated):
@@ -145,7 +155,11 @@ class Labels(_Rated):
 
   def _predict(self, inputs, top_k):
     found = []
-    for row in self._rows(inputs):
+    for outputs in self._outputs(inputs):
+      # Of averaged logits, which differ from these by a constant each.
+      logits = np.mean(np.log(np.maximum(outputs, 1e-38)), 0)
+      row = np.exp(logits - logits.max())
+      row /= row.sum()
       labels = self._folder.labels or list(map(str, range(len(row))))
       order = np.argsort(-row, kind="stable")[:top_k]
       candidates = [results.Candidate(labels[i], float(row[i])) for i in order]
@@ -158,7 +172,8 @@ class Scores(_Rated):
   output = "score"
 
   def _predict(self, inputs, top_k):
-    return [results.ScoreResult(float(score)) for score in self._rows(inputs)]
+    return [results.ScoreResult(float(score))
+            for score, in self._outputs(inputs)]
 
 
 class Entities(Predictor):

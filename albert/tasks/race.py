@@ -12,7 +12,7 @@ import numpy as np
 import tokenization
 from albert.errors import InputError
 from albert.files import filesystem
-from albert.tasks import metrics
+from albert.tasks import metrics, windows
 
 
 MAX_QUERY_LENGTH = 128  # tokens of question and choice, by default
@@ -231,22 +231,12 @@ def sequence_maker(tokenizer, max_seq_length, max_query_length):
 
 
 def pack_choices(packed, example, num_choices):
-  """Makes the features of an Example.
+  """Makes the features of an Example, a dict: name -> list or int.
 
   Args:
     packed: list of (ids, segment ids), one of each choice.
     example: Example.
     num_choices: int; choices that an example lacks are empty.
-
-  Returns:
-    dict, name -> list or int; lists have `num_choices` rows of equal length.
   """
-  length = max(len(ids) for ids, _ in packed)
-  rows = {name: [] for name in ("input_ids", "input_mask", "segment_ids")}
-  for ids, segments in packed + [([], [])] * (num_choices - len(packed)):
-    padding = [0] * (length - len(ids))
-    rows["input_ids"] += ids + padding
-    rows["input_mask"] += [1] * len(ids) + padding
-    rows["segment_ids"] += segments + padding
-  return dict(rows, num_choices=len(example.choices),
-              label=example.answer or 0)
+  return dict(windows.pack_rows(packed, num_choices),
+              num_choices=len(packed), label=example.answer or 0)

@@ -30,3 +30,24 @@ def context(first, count, token):
   least = min(token - first, first + count - 1 - token)
   # Of equal contexts, that of the longer window counts, as in BERT.
   return least + 0.01 * count if least >= 0 else -1
+
+
+def pack_rows(sequences, num_rows):
+  """Packs several sequences of one example.
+
+  Args:
+    sequences: list of (ids, segment ids), at most `num_rows`.
+    num_rows: int; rows that an example lacks are empty.
+
+  Returns:
+    dict, input_ids, input_mask and segment_ids -> list, `num_rows` rows of
+    equal length, one after the other.
+  """
+  length = max(len(ids) for ids, _ in sequences)
+  rows = {name: [] for name in ("input_ids", "input_mask", "segment_ids")}
+  for ids, segments in sequences + [([], [])] * (num_rows - len(sequences)):
+    padding = [0] * (length - len(ids))
+    rows["input_ids"] += ids + padding
+    rows["input_mask"] += [1] * len(ids) + padding
+    rows["segment_ids"] += segments + padding
+  return rows
