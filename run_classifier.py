@@ -11,10 +11,12 @@ from albert import cli
 from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
 from albert.files.records import FeatureSpec
-from albert.heads import Classifier, Regression
+from albert.heads import Classifier, MultiLabel, Regression
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import (
     classification,
+    label_kinds,
+    label_sets,
     labelling,
     long_texts,
     metrics,
@@ -51,6 +53,12 @@ class TextSettings:
       "model has it, or else %d." % long_texts.MAX_WINDOWS, least=1)
   regression: bool = setting(
       False, "Whether the labels of the task are numbers to predict.")
+  multi_label: bool = setting(
+      False, "Whether a text has several labels, or none: a|b, or a JSON list.",
+      USUAL)
+  thresholds: str = setting(
+      "one", "--multi_label: what a probability must exceed, chosen on dev: one "
+      "for all labels, or one for each.", choices=label_sets.WAYS)
   class_weights: str = setting(
       None, "Weights of the labels in the training loss: `balanced`, or "
       "`label:weight,...`, where others weigh 1.")
@@ -133,10 +141,17 @@ def read_examples(task, names, known_labels, texts, max_train_examples=None):
           name in task.submissions, texts.skip_bad_rows)
       for name in {*names, *(["train"] if labels is None else [])}}
   if labels is None:
-    labels = sorted({example.label for example in examples["train"]})
+    labels = sorted({label for example in examples["train"]
+                     for label in labels_of(example)})
   if "train" in names:
     examples["train"] = examples["train"][:max_train_examples]
   return {name: examples[name] for name in names}, labels
+
+
+def labels_of(example):
+  """Returns the labels of a classification.InputExample, a tuple of str."""
+  return example.label if isinstance(example.label, tuple) else (
+      () if example.label is None else (example.label,))
 
 
 def majority_share(examples):
@@ -162,11 +177,11 @@ def warn_of_majority(output_dir, examples):
 def report_examples(name, examples, labels):
   """Logs how many examples of each label there are."""
   counts = collections.Counter(
-      example.label for example in examples if example.label is not None)
+      label for example in examples for label in labels_of(example))
   logging.info("%s: %d examples%s", name, len(examples), "; labels: " +
                ", ".join("%s %d" % item for item in counts.most_common(20))
                if labels and counts else "")
-  if labels and counts:
+  if labels and counts and sum(counts.values()) == len(examples):
     logging.info("%s: the most frequent label is that of %.4f of the examples",
                  name, majority_share(examples))
   absent = sorted(set(labels) - set(counts))
@@ -175,52 +190,50 @@ def report_examples(name, examples, labels):
                     ", ".join(absent))
 
 
-def log_softmax(logits):
-  """Returns log-probabilities, float64 [N, L]."""
-  logits = logits.astype(np.float64)
-  logits -= logits.max(-1, keepdims=True)
-  return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-
-
-def score(logits, targets, labels):
+def score(kind, logits, targets):
   """Returns (dict of results, report or None) of a split's predictions."""
-  targets = np.array(targets)
-  if not labels:
-    results = metrics.regression(targets, logits[:, 0])
-    loss, report = np.mean((logits[:, 0] - targets)**2), None
-  else:
-    results, confusion = metrics.classification(
-        targets, logits.argmax(-1), len(labels))
-    loss = -np.mean(log_softmax(logits)[np.arange(len(targets)), targets])
-    report = metrics.report(confusion, labels)
+  results, report = kind.score(logits, np.array(targets))
   results = {"eval_" + name: value for name, value in results.items()}
-  return dict(results, loss=float(loss), eval_loss=float(loss)), report
+  return dict(results, loss=results["eval_loss"]), report
 
 
-def write_predictions(output_dir, name, submission, examples, logits, labels,
+def write_predictions(output_dir, name, submission, examples, values, kind,
                       plain_results):
   """Writes `NAME_results.tsv` and the submission of a split."""
-  values = np.exp(log_softmax(logits)) if labels else logits
   path = os.path.join(output_dir, name + "_results.tsv")
-  rows = [["%.8f" % value for value in row] for row in values]
+  rows, answers = [["%.8f" % value for value in row] for row in values], (
+      kind.answers(values))
   if not plain_results:
     texts = [[x.text_a] + [x.text_b] * (x.text_b is not None) for x in examples]
-    header = ["label", *labels] if labels else ["score"]
+    header = ["label", *kind.labels] if kind.labels else ["score"]
     rows = [header + ["text_a", "text_b"][:len(texts[0])]] + [
-        ([labels[np.argmax(value)]] if labels else []) + row + text
-        for value, row, text in zip(values, rows, texts)]
+        [answer] * bool(kind.labels) + row + text
+        for answer, row, text in zip(answers, rows, texts)]
   filesystem.write_text(path, "".join(
       "\t".join(" ".join(cell.split()) for cell in row) + "\n"
       for row in rows))
   logging.info("%s: %s of each text", path,
-               "label and probabilities" if labels else "the number")
+               "label and probabilities" if kind.labels else "the number")
   path = os.path.join(output_dir, submission)
   word = submissions.glue_columns if submission.endswith(".tsv") else (
       submissions.clue_lines)
-  filesystem.write_text(path, word(
-      [example.id for example in examples],
-      [labels[row.argmax()] if labels else float(row[0]) for row in logits]))
+  filesystem.write_text(path, word([example.id for example in examples],
+                                   answers))
   logging.info("%s: the label of each id", path)
+
+
+def thresholds_of(checkpoint, folder):
+  """Returns what was chosen on dev for the checkpoint that predicts, or None.
+
+  Args:
+    checkpoint: str, or None for that of the folder.
+    folder: ModelFolder.
+  """
+  path = checkpoint and os.path.join(os.path.dirname(checkpoint),
+                                     "thresholds.json")
+  if path and filesystem.exists(path):
+    return filesystem.read_json(path)
+  return folder.more.get("thresholds")
 
 
 def check_pairs(folder, examples, trains):
@@ -268,16 +281,19 @@ def check_labels(folder, labels, trains):
 def main():
   cli.require_flags(flags.FLAGS, "task_name", "data_dir", "output_dir")
   texts = from_flags(TextSettings, flags.FLAGS)
-  task = classification.get_task(
-      texts.task_name, texts.text_a_field, texts.text_b_field,
-      texts.label_field, texts.labels, texts.regression)
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=128)
   trains, evaluates = settings.run.do_train, settings.run.do_eval
+  task = classification.get_task(
+      texts.task_name, texts.text_a_field, texts.text_b_field,
+      texts.label_field, texts.labels, texts.regression,
+      texts.multi_label or not trains and folder.head == MultiLabel.name)
   cli.warn_of_idle_flags(
       flags.FLAGS,
       (["metric_for_best"], trains and evaluates, "--do_train and --do_eval"),
       (["class_weights"], trains, "--do_train"),
       (["skip_bad_rows"], trains or evaluates, "--do_train or --do_eval"),
+      (["thresholds"], task.is_multi_label and evaluates,
+       "--multi_label and --do_eval"),
       (["max_windows"], texts.long_text == long_texts.WINDOWS,
        "--long_text=windows"))
   examples, labels = read_examples(
@@ -287,17 +303,22 @@ def main():
       folder.labels, texts, settings.data.max_train_examples)
   metric = texts.metric_for_best or task.metric
   if (metric in ("pearson", "spearman")) != task.is_regression or (
-      metric == "f1" and len(labels) != 2):
+      metric == "f1" and len(labels) != 2) or (
+          metric not in ("micro_f1", "macro_f1", "exact")
+          if task.is_multi_label else metric in ("micro_f1", "exact")):
     raise InputError("--metric_for_best=%s does not go with %s" % (
         metric, "numbers" if task.is_regression else
         "%d labels" % len(labels)))
   are_pairs = check_pairs(folder, examples, trains)
   check_labels(folder, labels, trains)
-  targets = {name: labelling.label_ids(rows, labels)
-             for name, rows in examples.items()}
+  kind = label_kinds.SeveralLabels(labels) if task.is_multi_label else (
+      label_kinds.OneLabel(labels) if labels else label_kinds.Numbers())
+  targets = {name: kind.targets(rows) for name, rows in examples.items()}
   for name, rows in examples.items():
     report_examples(name, rows, labels)
   class_weights = None
+  if texts.class_weights and task.is_multi_label:
+    raise InputError("--class_weights does not go with --multi_label")
   if texts.class_weights and trains:
     class_weights = labelling.class_weights(
         texts.class_weights, labels, targets["train"])
@@ -305,8 +326,11 @@ def main():
         "%s %.4g" % pair for pair in zip(labels, class_weights)))
   more = choose_long_text(texts, folder, are_pairs)
   num_windows = more.get("max_windows")
-  head = Classifier(len(labels), class_weights, num_windows) if (
-      labels) else Regression()
+  if task.is_multi_label:
+    head = MultiLabel(len(labels), num_windows=num_windows)
+  else:
+    head = Classifier(len(labels), class_weights, num_windows) if (
+        labels) else Regression()
   make_features = feature_maker(long_texts.sequence_maker(
       folder.create_tokenizer(), settings.data.max_seq_length, **more),
                                 num_windows)
@@ -319,7 +343,7 @@ def main():
           folder, task_name=texts.task_name.lower(), head=head.name,
           labels=labels, pairs=are_pairs, more=more,
           max_seq_length=settings.data.max_seq_length),
-      head, [FeatureSpec("label_ids", "int" if labels else "float", 0)],
+      head, [FeatureSpec("label_ids", *kind.feature)],
       {name: finetuning.Split(list(zip(rows, targets[name])), make_features,
                               has_labels=name == "train")
        for name, rows in examples.items()}, specs)
@@ -328,7 +352,12 @@ def main():
     return np.array([row["logits"] for row in runner.predict(name, checkpoint)])
 
   def evaluate(checkpoint):
-    results, report = score(predict("dev", checkpoint), targets["dev"], labels)
+    logits = predict("dev", checkpoint)
+    if task.is_multi_label:
+      kind.choose_thresholds(logits, np.array(targets["dev"]), texts.thresholds)
+      filesystem.write_json(
+          os.path.join(runner.output_dir, "thresholds.json"), kind.thresholds)
+    results, report = score(kind, logits, targets["dev"])
     if report:
       filesystem.write_text(os.path.join(runner.output_dir, "eval_report.txt"),
                             report)
@@ -336,17 +365,20 @@ def main():
 
   def write_test(name, checkpoint):
     logits = predict(name, checkpoint)
+    if task.is_multi_label:
+      kind.thresholds = thresholds_of(checkpoint, folder) or kind.thresholds
     write_predictions(
         runner.output_dir, name,
         task.submissions[name].format(texts.task_name.lower()), examples[name],
-        logits, labels, texts.plain_results)
+        kind.values(logits), kind, texts.plain_results)
     outputs.write_test_scores(
         runner.output_dir, name, [example.label for example in examples[name]],
-        lambda rows: score(logits[rows], np.array(targets[name])[rows], labels))
+        lambda rows: score(kind, logits[rows], np.array(targets[name])[rows]))
 
   runner.run(evaluate, "eval_" + metric, write_test,
-             ["eval_report.txt"] * bool(labels), texts)
-  if labels and trains and "dev" in examples:
+             ["eval_report.txt"] * bool(labels) +
+             ["thresholds.json"] * task.is_multi_label, texts)
+  if labels and trains and "dev" in examples and not task.is_multi_label:
     warn_of_majority(settings.run.output_dir, examples["dev"])
 
 

@@ -187,7 +187,7 @@ def load(given, path):
   return ModelFolder(
       config=config, path=path, tokenizer_file=_find_tokenizer(path, given),
       do_lower_case=True if do_lower_case is None else do_lower_case,
-      more=dict(task, **_threshold(path)), **values)
+      more=dict(task, **_thresholds(path)), **values)
 
 
 def for_records(folder, given, made_with, paths, max_seq_length):
@@ -244,12 +244,19 @@ def read_task(path):
   return task
 
 
-def _threshold(path):
-  """Returns what "no answer" must exceed, from the evaluation next to `path`."""
-  report = filesystem.find_beside(path, ["eval_results.txt"])
+def _thresholds(path):
+  """Returns what an evaluation next to `path` chose, for a head's own.
+
+  `null_threshold`: what "no answer" must exceed; `thresholds`: what the
+  probability of each label must exceed, a dict.
+  """
+  report, labels = [filesystem.find_beside(path, [name]) for name in (
+      "eval_results.txt", "thresholds.json")]
   found = re.search(r"^null_threshold = (\S+)$",
                     filesystem.read_text(report) if report else "", re.M)
-  return {"null_threshold": float(found.group(1))} if found else {}
+  chosen = {"null_threshold": float(found.group(1))} if found else {}
+  return dict(chosen, thresholds=filesystem.read_json(labels)) if labels else (
+      chosen)
 
 
 def find_config(path, given=None):

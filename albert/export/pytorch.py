@@ -38,6 +38,7 @@ _SCOPES = {family: {scope: name for head in heads.ALL
                     for scope, name in head.pytorch_scopes[family].items()}
            for family in ("albert", "bert")}
 _POOLER = "bert/pooler/dense/"
+_MULTI_LABEL = "multi_label_classification"  # their name of the problem
 _MAPPING = "albert.encoder.embedding_hidden_mapping_in."
 # Keys of equal name and meaning in both configurations.
 _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers",
@@ -275,6 +276,8 @@ def write_folder(folder, target):
         checkpoint, ", ".join(unknown)))
   theirs, state = to_pytorch(config, checkpoints.read_weights(checkpoint),
                              on_top)
+  if folder.head == heads.MultiLabel.name:
+    theirs["problem_type"] = _MULTI_LABEL
   if folder.labels:
     theirs["id2label"] = {str(i): label
                           for i, label in enumerate(folder.labels)}
@@ -325,6 +328,8 @@ def read_folder(source, target, do_lower_case=None):
           source, len(labels), len(weights[WEIGHTS])))
     more = dict(labels=[labels[key] for key in sorted(labels, key=int)],
                 max_seq_length=config.max_position_embeddings)
+    if theirs.get("problem_type") == _MULTI_LABEL:
+      more["head"] = heads.MultiLabel.name
     if labels_tokens(theirs):
       more.update(head=heads.TokenLabels.name,
                   more={"crf": False, "by_character": False})

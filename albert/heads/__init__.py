@@ -1,14 +1,14 @@
 """What is on top of the encoder, one kind of task each."""
 
-from albert.heads.classifier import Choices, Classifier, Regression
+from albert.heads.classifier import Choices, Classifier, MultiLabel, Regression
 from albert.heads.pretraining import MaskedLm, SentenceOrder
 from albert.heads.spans import BeamSpans, Spans
 from albert.heads.token_labels import TokenLabels
 from albert.heads.vectors import Encode, SentenceVector
 
 # In the order in which an export prefers them.
-ALL = (Classifier, Regression, Choices, TokenLabels, Spans, BeamSpans, Encode,
-       SentenceVector, MaskedLm, SentenceOrder)
+ALL = (Classifier, MultiLabel, Regression, Choices, TokenLabels, Spans,
+       BeamSpans, Encode, SentenceVector, MaskedLm, SentenceOrder)
 
 
 def restore(saved, folder):

@@ -22,6 +22,20 @@ def label_logits(model, x, num_labels):
                              model.config, scope="")
 
 
+def has_labels(saved, folder):
+  """Returns whether a checkpoint has scores of labels; see `Head.restore`.
+
+  Raises:
+    InputError: their number is not that of the folder's labels.
+  """
+  if WEIGHTS not in saved:
+    return False
+  if folder.labels and len(folder.labels) != saved[WEIGHTS][0]:
+    raise InputError("%s has %d labels, the classifier %d" % (
+        folder.where, len(folder.labels), saved[WEIGHTS][0]))
+  return True
+
+
 class Classifier(base.Head):
   """One label for each text.
 
@@ -44,12 +58,9 @@ class Classifier(base.Head):
 
   @classmethod
   def restore(cls, saved, folder):
-    if folder.head not in (None, cls.name) or cls.marker not in saved:
+    if folder.head not in (None, cls.name) or not has_labels(saved, folder):
       return None
     num_labels = saved[cls.marker][0]
-    if folder.labels and len(folder.labels) != num_labels:
-      raise InputError("%s has %d labels, the classifier %d" % (
-          folder.where, len(folder.labels), num_labels))
     return cls(num_labels) if num_labels > 1 else None
 
   @classmethod
@@ -67,13 +78,7 @@ class Classifier(base.Head):
     return {"probabilities": tf.nn.softmax(self.logits(model))}
 
   def apply(self, model, features):
-    logits = self.logits(model)
-    if self._num_windows:
-      there = tf.sequence_mask(features["num_windows"], self._num_windows,
-                               logits.dtype)  # [B, W]
-      logits = tf.reduce_sum(
-          tf.reshape(logits, [-1, self._num_windows, self.num_labels]) *
-          tf.expand_dims(there, -1), 1) / tf.reduce_sum(there, 1, keepdims=True)
+    logits = self._mean_logits(model, features)
     predictions = {"logits": logits}
     if "label_ids" not in features:
       return base.HeadOutput(predictions)
@@ -87,6 +92,46 @@ class Classifier(base.Head):
     weights = tf.gather(tf.constant(self._class_weights, tf.float32), labels)
     return output._replace(
         losses={"example_loss": tf.reduce_sum(losses * weights)})
+
+  def _mean_logits(self, model, features):
+    """Returns float [B, L], of texts of several windows their mean."""
+    logits = self.logits(model)
+    if self._num_windows:
+      there = tf.sequence_mask(features["num_windows"], self._num_windows,
+                               logits.dtype)  # [B, W]
+      logits = tf.reduce_sum(
+          tf.reshape(logits, [-1, self._num_windows, self.num_labels]) *
+          tf.expand_dims(there, -1), 1) / tf.reduce_sum(there, 1, keepdims=True)
+    return logits
+
+
+class MultiLabel(Classifier):
+  """Any number of labels for each text, each by a sigmoid of its own.
+
+  The loss of an example is the mean over the labels, as in transformers.
+  """
+  name = "multi_label"
+
+  @classmethod
+  def restore(cls, saved, folder):
+    return cls(len(folder.labels)) if folder.head == cls.name and (
+        has_labels(saved, folder)) else None
+
+  @classmethod
+  def describe(cls, saved):
+    return None  # the variables are a classifier's
+
+  def outputs(self, model, inputs):
+    return {"probabilities": tf.nn.sigmoid(self.logits(model))}
+
+  def apply(self, model, features):
+    logits = self._mean_logits(model, features)
+    predictions = {"logits": logits}
+    if "label_ids" not in features:
+      return base.HeadOutput(predictions)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.cast(features["label_ids"], tf.float32), logits=logits)
+    return base.example_losses(tf.reduce_mean(losses, 1), predictions)
 
 
 class Regression(base.Head):

@@ -18,7 +18,7 @@ from albert.errors import InputError
 from albert.predict import engines, results
 from albert.predict.tagger import Tagger
 from albert.settings import setting
-from albert.tasks import chid, long_texts, race, squad
+from albert.tasks import chid, label_sets, long_texts, race, squad
 
 
 # The threshold is the odds of one of the questions that it was chosen on, which
@@ -67,9 +67,10 @@ def _kind(folder):
     head = "classifier" if folder.labels else "regression"
   if head == "choices" and folder.task_name == "chid":
     return Idioms
-  return {"classifier": Labels, "regression": Scores, "token_labels": Entities,
-          "independent": Answers, "beam": Answers, "choices": Choices}.get(
-              head, Masks)
+  return {"classifier": Labels, "multi_label": SeveralLabels,
+          "regression": Scores,
+          "token_labels": Entities, "independent": Answers, "beam": Answers,
+          "choices": Choices}.get(head, Masks)
 
 
 class Predictor:
@@ -164,6 +165,24 @@ class Labels(_Rated):
       order = np.argsort(-row, kind="stable")[:top_k]
       candidates = [results.Candidate(labels[i], float(row[i])) for i in order]
       found.append(results.LabelResult(*candidates[0], candidates))
+    return found
+
+
+class SeveralLabels(_Rated):
+  """Finds all labels of texts or pairs: LabelsResult."""
+  output = "probabilities"
+
+  def _predict(self, inputs, top_k):
+    found, labels = [], self._folder.labels
+    for outputs in self._outputs(inputs):
+      outputs = np.clip(np.array(outputs, np.float64), 1e-12, 1.0 - 1e-12)
+      logits = np.mean(np.log(outputs) - np.log1p(-outputs), 0)
+      row = 1.0 / (1.0 + np.exp(-logits))
+      order = np.argsort(-row, kind="stable")[:top_k]
+      found.append(results.LabelsResult(
+          label_sets.above(row, labels, self._folder.more.get(
+              "thresholds", {})),
+          [results.Candidate(labels[i], float(row[i])) for i in order]))
     return found
 
 

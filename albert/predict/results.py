@@ -28,6 +28,15 @@ class LabelResult(NamedTuple):
     return list(map(str, self.candidates))
 
 
+class LabelsResult(NamedTuple):
+  """The labels of a text or pair, of any number; `candidates`: the likeliest."""
+  labels: List[str]
+  candidates: List[Candidate]
+
+  def cells(self):
+    return ["|".join(self.labels)] + list(map(str, self.candidates))
+
+
 class ScoreResult(NamedTuple):
   """The number that a text or pair is rated with."""
   score: float

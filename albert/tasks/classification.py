@@ -12,7 +12,7 @@ from absl import logging
 
 from albert.errors import InputError
 from albert.files import filesystem
-from albert.tasks import metrics
+from albert.tasks import label_sets, metrics
 
 
 class InputExample(NamedTuple):
@@ -21,13 +21,14 @@ class InputExample(NamedTuple):
   Attributes:
     id: what the file calls it, by default its number from 0.
     text_a, text_b: str; `text_b` is None for a single text.
-    label: str, None where a test set has none.
+    label: str, None where a test set has none; of a task of several labels, a
+      tuple of them.
     where: str, file and line, for messages.
   """
   id: Any
   text_a: str
   text_b: Optional[str]
-  label: Optional[str]
+  label: Any
   where: str = ""
 
 
@@ -51,6 +52,7 @@ class Task(NamedTuple):
     rename: dict, label in the file -> label in `labels`, or None if an example
       with it is one to predict, but not to learn from.
     metric: of metrics.METRICS; the best checkpoint is the best by it.
+    is_multi_label: bool, whether an example has several labels, or none.
   """
   text_a: Any
   text_b: Any
@@ -62,6 +64,7 @@ class Task(NamedTuple):
   keep: Callable
   rename: Dict[str, Optional[str]]
   metric: str
+  is_multi_label: bool = False
 
   @property
   def is_regression(self):
@@ -203,12 +206,12 @@ TASKS = {
 
 
 def get_task(name, text_a_field=None, text_b_field=None, label_field=None,
-             labels=None, regression=False):
+             labels=None, regression=False, several=False):
   """Returns the Task of a name, in whatever case; other arguments override.
 
   Raises:
     InputError: there is no such task; the message lists those there are. Or
-      there are `labels` for a regression.
+      there are `labels` for a regression, or several for numbers.
   """
   if not name or name.lower() not in TASKS:
     raise InputError("--task_name: unknown task %r; known are %s" % (
@@ -217,6 +220,10 @@ def get_task(name, text_a_field=None, text_b_field=None, label_field=None,
              "label": label_field, "labels": labels}
   task = TASKS[name.lower()]._replace(**{
       key: value for key, value in changes.items() if value})
+  if several:
+    if regression or task.is_regression:
+      raise InputError("--multi_label does not go with numbers")
+    return task._replace(metric="micro_f1", is_multi_label=True)
   if not regression:
     return task
   if labels:
@@ -326,6 +333,9 @@ def _find_label(task, row, is_test):
     if not is_test:
       raise
     label = None
+  if task.is_multi_label:
+    return None if label is None else tuple(
+        task.rename.get(part, part) for part in label_sets.split(label))
   label = "" if label is None else str(label).strip()
   if not label:
     if is_test:
@@ -337,9 +347,10 @@ def _find_label(task, row, is_test):
 def _check_label(task, label):
   if task.is_regression:
     _number(label)
-  elif task.labels and label not in task.labels:
-    raise ValueError("unknown label %r; known are %s" % (
-        label, ", ".join(task.labels)))
+  for part in label if task.is_multi_label else [label]:
+    if task.labels and part not in task.labels:
+      raise ValueError("unknown label %r; known are %s" % (
+          part, ", ".join(task.labels)))
 
 
 def _number(text):

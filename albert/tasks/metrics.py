@@ -4,7 +4,8 @@ import numpy as np
 from absl import logging
 
 # Those a best checkpoint can be chosen by; more is better.
-METRICS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman")
+METRICS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman",
+           "micro_f1", "exact")
 
 
 def classification(labels, predicted, num_labels):
@@ -130,6 +131,11 @@ def _score_lines(first, last, names, hits, claimed, true):
   return lines, width
 
 
+def table(*args):
+  """Returns the same as a str of lines; see `_score_lines`."""
+  return "\n".join(_score_lines(*args)[0]) + "\n"
+
+
 def _precision_recall_f1(hits, claimed, true):
   return (hits / max(claimed, 1), hits / max(true, 1),
           2.0 * hits / max(claimed + true, 1))
@@ -154,7 +160,6 @@ def entities(true, claimed):
   kinds = sorted(counts)
   rows = [counts[kind] for kind in kinds]
   total = [sum(column) for column in zip([0, 0, 0], *rows)]
-  lines, _ = _score_lines("kind", "entities", kinds + ["all"],
-                          *zip(*rows + [total]))
-  return (dict(zip(("precision", "recall", "f1"), _precision_recall_f1(
-      *total))), "\n".join(lines) + "\n")
+  return dict(zip(("precision", "recall", "f1"), _precision_recall_f1(
+      *total))), table("kind", "entities", kinds + ["all"],
+                       *zip(*rows + [total]))
