@@ -156,6 +156,8 @@ def to_pytorch(config, weights, on_top=None):
     theirs["embedding_size"] = config.embedding_width
   if WEIGHTS in weights:
     theirs["num_labels"] = len(weights[WEIGHTS])
+  if any(isinstance(head, heads.MultiLabel) for head in (on_top or {}).values()):
+    theirs["problem_type"] = _MULTI_LABEL
   theirs.update(
       model_type=family,
       architectures=[("Albert" if is_albert else "Bert") + suffix],
@@ -276,8 +278,6 @@ def write_folder(folder, target):
         checkpoint, ", ".join(unknown)))
   theirs, state = to_pytorch(config, checkpoints.read_weights(checkpoint),
                              on_top)
-  if folder.head == heads.MultiLabel.name:
-    theirs["problem_type"] = _MULTI_LABEL
   if folder.labels:
     theirs["id2label"] = {str(i): label
                           for i, label in enumerate(folder.labels)}

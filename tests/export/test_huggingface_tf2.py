@@ -146,6 +146,28 @@ def test_classifier(layout, tmp_path):
       theirs, rtol=0, atol=1e-4)
 
 
+def test_several_labels(tmp_path):
+  config = config_of(embedding_size=16, num_hidden_groups=1)
+  weights = {name: value for name, value in
+             reference.random_weights(config, seed=4).items()
+             if name.startswith("bert/")}
+  rng = np.random.RandomState(5)
+  weights["output_weights"] = rng.normal(size=[3, 24])
+  weights["output_bias"] = rng.normal(size=[3])
+  write_folder(tmp_path, config, weights, head="multi_label",
+               labels=list("abc"))
+  truth = rng.randint(0, 2, [3, 3])
+  model = load(transformers.AutoModelForSequenceClassification, tmp_path)
+  with torch.no_grad():
+    theirs = model(**their_inputs(), labels=torch.tensor(truth).float())
+  output = our_outputs(config, weights, lambda built: heads.MultiLabel(3).apply(
+      built, {"label_ids": tf.constant(truth)}))
+  np.testing.assert_allclose(output.predictions["logits"], theirs.logits,
+                             rtol=0, atol=1e-4)
+  assert output.losses["example_loss"] / 3 == pytest.approx(
+      float(theirs.loss), abs=1e-5)
+
+
 @pytest.mark.parametrize("layout", [
     {"embedding_size": 16, "num_hidden_groups": 1},
     {"parameter_sharing": "none"}])

@@ -61,7 +61,8 @@ def test_there_and_back(google, converted, tmp_path):
   assert (back / "vocab.txt").read_bytes() == VOCAB.read_bytes()
 
 
-def test_labels_of_a_classifier_come_back(google, tmp_path):
+@pytest.mark.parametrize("head", [{}, {"head": "multi_label"}])
+def test_labels_of_a_classifier_come_back(head, google, tmp_path):
   tuned = tmp_path / "tuned"
   tuned.mkdir()
   weights = {name: value for name, value in checkpoints.read_weights(
@@ -72,7 +73,7 @@ def test_labels_of_a_classifier_come_back(google, tmp_path):
   for name in ("config.json", "vocab.txt"):
     (tuned / name).write_bytes((google / name).read_bytes())
   task = {"labels": ["好", "坏"], "max_seq_length": 512,
-          "do_lower_case": False}
+          "do_lower_case": False, **head}
   (tuned / "task.json").write_text(json.dumps(task))
   for source, flag, target in ((tuned, "init_checkpoint", "there"),
                                (tmp_path / "there", "pytorch_dir", "back")):
@@ -82,6 +83,8 @@ def test_labels_of_a_classifier_come_back(google, tmp_path):
       encoding="utf-8"))
   assert there["architectures"] == ["AlbertForSequenceClassification"]
   assert there["label2id"] == {"好": 0, "坏": 1}
+  assert there.get("problem_type") == (
+      "multi_label_classification" if head else None)
   assert json.loads((tmp_path / "back" / "task.json").read_text(
       encoding="utf-8")) == task
   assert weights_of(tmp_path / "back", "model.ckpt") == (

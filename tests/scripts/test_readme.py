@@ -99,11 +99,16 @@ def write_data(tree):
   shutil.copytree(str(tree / "data" / "pairs"), str(tree / "data" / "lcqmc"))
   (tree / "my_scores").mkdir()
   (tree / "my_reviews").mkdir()
+  (tree / "my_tags").mkdir()
   for split in ("train", "dev", "test"):
     rows = (tree / "data" / "pairs" / (split + ".txt")).read_text(
         encoding="utf-8").splitlines()
     (tree / "my_scores" / (split + ".tsv")).write_text("\n".join(
         ["text_a\ttext_b\tscore"] + rows), encoding="utf-8")
+    (tree / "my_tags" / (split + ".tsv")).write_text("\n".join(
+        ["text_a\tlabel"] + ["%s\t%s" % (row.split("\t")[0], tags) for
+                             row, tags in zip(rows, ["a|b", "b", ""] * 99)]),
+                                                   encoding="utf-8")
     (tree / "my_reviews" / (split + ".jsonl")).write_text("".join(
         json.dumps(dict(zip(("title", "body", "stars"), row.split("\t")))) +
         "\n" for row in rows))

@@ -43,6 +43,7 @@ TOKENS = dict(TEXTS, label_ids=RNG.randint(5, size=[BATCH, SEQ]),
 ANSWERS = dict(TEXTS, answer_mask=MASK, start=np.arange(BATCH) % 4,
                end=np.arange(BATCH) % 4 + 1)
 CHOICES = {name: np.stack([x, x[::-1]], 1) for name, x in TEXTS.items()}
+WINDOWS = dict(CHOICES, num_windows=[2, 1, 2, 1, 1, 2])
 CHOICES.update(label=[0, 1, 0, 1, 0, 1], num_choices=[2, 2, 1, 2, 1, 2])
 MASKED = dict(
     TEXTS, masked_lm_positions=RNG.randint(8, size=[BATCH, 4]),
@@ -53,6 +54,10 @@ JOBS = {
     "pretraining": (Pretraining, MASKED),
     "classifier": (lambda: heads.Classifier(3), dict(
         TEXTS, label_ids=np.arange(BATCH) % 3)),
+    "windows": (lambda: heads.Classifier(3, num_windows=2), dict(
+        WINDOWS, label_ids=np.arange(BATCH) % 3)),
+    "multi_label": (lambda: heads.MultiLabel(2), dict(
+        TEXTS, label_ids=RNG.randint(2, size=[BATCH, 2]))),
     "regression": (heads.Regression, dict(
         TEXTS, label_ids=np.linspace(0, 5, BATCH).astype(np.float32))),
     "choices": (lambda: heads.Choices(2), CHOICES),
