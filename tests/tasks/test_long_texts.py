@@ -103,7 +103,7 @@ def test_what_can_be_learnt(way, seen, tmp_path):
   args = ["run_classifier.py", "--task_name=tsv", "--data_dir=%s" % tmp_path,
           "--do_predict"]
   succeed(*args, "--do_train", "--long_text=" + way,
-          "--max_seq_length=%d" % LENGTH, "--num_train_epochs=12", VOCAB,
+          "--max_seq_length=%d" % LENGTH, "--num_train_epochs=30", VOCAB,
           "--bert_config_file=%s" % (tmp_path / "small.json"),
           "--learning_rate=2e-3", "--output_dir=%s" % (tmp_path / "out"))
   model = load(str(tmp_path / "out"))
