@@ -181,7 +181,7 @@ def report_examples(name, examples, labels):
   logging.info("%s: %d examples%s", name, len(examples), "; labels: " +
                ", ".join("%s %d" % item for item in counts.most_common(20))
                if labels and counts else "")
-  if labels and counts and sum(counts.values()) == len(examples):
+  if labels and counts and not isinstance(examples[0].label, tuple):
     logging.info("%s: the most frequent label is that of %.4f of the examples",
                  name, majority_share(examples))
   absent = sorted(set(labels) - set(counts))

@@ -147,6 +147,25 @@ def assert_same_outputs(actual, expected, atol):
                                err_msg=name)
 
 
+class PooledModel:
+  """Stands for an AlbertModel: the pooled output of each sequence is given.
+
+  Args:
+    pooled: float [B, H].
+  """
+
+  def __init__(self, pooled):
+    self._pooled = tf.constant(pooled, tf.float32)
+    self.config = AlbertConfig.from_dict(albert_zh_config(
+        hidden_size=self._pooled.shape.as_list()[1]))
+
+  def get_pooled_output(self):
+    return self._pooled
+
+  def dropout(self, x, *_, **__):
+    return x
+
+
 def only_biases(attention_bias, ffn_bias):
   """Assignments that make the outputs of attention and FFN a constant."""
   assignments = []

@@ -9,6 +9,7 @@ import pytest
 import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, call_main, fail, results, succeed
+from small_models import PooledModel
 
 import export_model
 from albert.heads import MultiLabel
@@ -80,27 +81,12 @@ def test_no_threshold_is_better():
       probabilities, np.zeros_like(truth), "each") == [0.5] * 5
 
 
-class Model:
-  """Stands for an AlbertModel with a given pooled output."""
-
-  def __init__(self, pooled):
-    self.pooled = tf.constant(pooled, tf.float32)
-    self.config = type("Config", (), {
-        "initializer_range": 0.02, "hidden_size": 4})
-
-  def get_pooled_output(self):
-    return self.pooled
-
-  def dropout(self, x, *_, **__):
-    return x
-
-
 def test_the_loss_is_that_of_pytorch():
   """The mean over the labels of the binary cross-entropy of a sigmoid."""
   pooled, weights = RNG.normal(size=[6, 4]), RNG.normal(size=[3, 4])
   truth = RNG.randint(0, 2, [6, 3])
   with tf.Graph().as_default(), tf.Session() as session:
-    head, model = MultiLabel(3), Model(pooled)
+    head, model = MultiLabel(3), PooledModel(pooled)
     output = head.apply(model, {"label_ids": tf.constant(truth)})
     exported = head.outputs(model, {})
     variables = {v.op.name: v for v in tf.trainable_variables()}

@@ -8,6 +8,7 @@ import pytest
 import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT, VOCAB, fail, results, succeed
+from small_models import PooledModel
 
 import tokenization
 from albert.heads import Classifier
@@ -45,27 +46,12 @@ def test_what_is_kept(way, windows, short, exact, long):
   assert tokens_of("", way, windows) == [""]
 
 
-class Model:
-  """Stands for an AlbertModel: the pooled output of each sequence is given."""
-
-  def __init__(self, pooled):
-    self.pooled = tf.constant(pooled, tf.float32)
-    self.config = type("Config", (), {
-        "initializer_range": 0.02, "hidden_size": 4})
-
-  def get_pooled_output(self):
-    return self.pooled
-
-  def dropout(self, x, *_, **__):
-    return x
-
-
 def test_logits_are_averaged():
   pooled = np.random.RandomState(1).normal(size=[6, 4])
   weights = np.random.RandomState(2).normal(size=[3, 4])
   with tf.Graph().as_default(), tf.Session() as session:
     output = Classifier(3, num_windows=2).apply(
-        Model(pooled), {"num_windows": tf.constant([2, 1, 2])})
+        PooledModel(pooled), {"num_windows": tf.constant([2, 1, 2])})
     variables = {v.op.name: v for v in tf.trainable_variables()}
     session.run(tf.global_variables_initializer())
     session.run(variables["output_weights"].assign(weights))
