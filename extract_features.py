@@ -37,7 +37,7 @@ class VectorSettings:
       None, "NumPy array to make; with --pooling=tokens, JSON lines.", NEEDED)
   pooling: str = setting(
       "mean", "Mean of the tokens' vectors, [CLS] and [SEP] included; the "
-      "vector of [CLS]; the model's pooled output; or the vectors of all tokens.",
+      "vector of [CLS]; the model's pooled output; or each token's vector.",
       USUAL, choices=["mean", "cls", "pooled", "tokens"])
   layer: int = setting(
       -1, "Which layer: 1 for the first; 0 for the embeddings, -1 for "

@@ -9,10 +9,10 @@
 
 A classifier gives labels with probabilities, a regression a number, a model of
 entities their places, one of answers a part of the passage, one of choices the
-choice, a pretrained one the tokens for [MASK]. Prints a line for each text: what
-was found and the text, separated by tabs; or JSON, see --format. A file has a
-text a line, the texts of a pair (question and passage; passage, question and
-choices) separated by tabs; .tsv columns with a header, .jsonl objects.
+choice, a pretrained one the tokens for [MASK]. Prints a line for each text:
+what was found and the text, separated by tabs; or JSON, see --format. A file
+has a text a line, the texts of a pair (question and passage; passage, question
+and choices) separated by tabs; .tsv columns with a header, .jsonl objects.
 """
 
 import dataclasses
@@ -86,7 +86,8 @@ def json_line(fields, parts, found):
 def main(arguments):
   own = from_flags(TextSettings, flags.FLAGS)
   model = predictors.load(
-      own.model_dir, flags.FLAGS.engine, from_flags(FolderSettings, flags.FLAGS),
+      own.model_dir, flags.FLAGS.engine,
+      from_flags(FolderSettings, flags.FLAGS),
       from_flags(predictors.PredictSettings, flags.FLAGS))
   rows = find_inputs(own, arguments, model.fields)
   as_json = own.format == "jsonl" or not own.format and (

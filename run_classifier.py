@@ -57,8 +57,8 @@ class TextSettings:
       False, "Whether a text has several labels, or none: a|b, or a JSON list.",
       USUAL)
   thresholds: str = setting(
-      "one", "--multi_label: what a probability must exceed, chosen on dev: one "
-      "for all labels, or one for each.", choices=label_sets.WAYS)
+      "one", "--multi_label: what a probability must exceed, chosen on dev: "
+      "one for all labels, or one for each.", choices=label_sets.WAYS)
   class_weights: str = setting(
       None, "Weights of the labels in the training loss: `balanced`, or "
       "`label:weight,...`, where others weigh 1.")

@@ -156,7 +156,8 @@ def to_pytorch(config, weights, on_top=None):
     theirs["embedding_size"] = config.embedding_width
   if WEIGHTS in weights:
     theirs["num_labels"] = len(weights[WEIGHTS])
-  if any(isinstance(head, heads.MultiLabel) for head in (on_top or {}).values()):
+  if any(isinstance(head, heads.MultiLabel)
+         for head in (on_top or {}).values()):
     theirs["problem_type"] = _MULTI_LABEL
   theirs.update(
       model_type=family,

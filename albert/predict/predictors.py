@@ -20,7 +20,6 @@ from albert.predict.tagger import Tagger
 from albert.settings import setting
 from albert.tasks import chid, label_sets, long_texts, race, squad
 
-
 # The threshold is the odds of one of the questions that it was chosen on, which
 # others compute a little differently.
 _ROUNDING = 1e-4
@@ -215,8 +214,9 @@ class Answers(Predictor):
 
   def __init__(self, model, own):
     super().__init__(model, own)
-    self._outputs = ("start", "end") if self._folder.head == "independent" else (
-        "starts", "start_scores", "ends", "end_scores", "null")
+    self._outputs = ("starts", "start_scores", "ends", "end_scores", "null")
+    if self._folder.head == "independent":
+      self._outputs = ("start", "end")
     self._predictor = model.predictor("spans", *self._outputs,
                                       batch_size=own.batch_size)
 

@@ -9,6 +9,7 @@ Tests: tests/scripts/test_predict.py.
 
 from typing import List, NamedTuple, Optional
 
+
 class Candidate(NamedTuple):
   """A label, a token or an answer to choose, and how likely it is."""
   text: str
@@ -29,7 +30,7 @@ class LabelResult(NamedTuple):
 
 
 class LabelsResult(NamedTuple):
-  """The labels of a text or pair, of any number; `candidates`: the likeliest."""
+  """All labels of a text or pair; `candidates`: the likeliest, best first."""
   labels: List[str]
   candidates: List[Candidate]
 

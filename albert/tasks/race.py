@@ -14,7 +14,6 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.tasks import metrics, windows
 
-
 MAX_QUERY_LENGTH = 128  # tokens of question and choice, by default
 
 

@@ -65,8 +65,9 @@ def entities():
 
 
 def answers():
-  inputs = [("谁在第%d天？" % i, "第%d天是%s的%s。" % (i, name, CITIES[i % 3]) * (
-      1 + i % 4)) for i, name in enumerate("甲乙丙丁戊己庚辛壬")]
+  inputs = [
+      ("谁在第%d天？" % i, "第%d天是%s的%s。" % (i, name, CITIES[i % 3]) * (
+          1 + i % 4)) for i, name in enumerate("甲乙丙丁戊己庚辛壬")]
   return inputs, json.dumps({"data": [{"paragraphs": [{
       "context": passage, "qas": [{
           "id": str(i), "question": question, "is_impossible": i % 3 == 0,
@@ -143,8 +144,8 @@ CASES = {
                 lambda x: x.score),
     "entities": ("run_ner.py", "file", "{}.json", entities, LONG, entities_of,
                  lambda x: list(map(tuple, x.entities))),
-    "crf": ("run_ner.py", "file", "{}.json", entities, LONG + ["--crf"], entities_of,
-            lambda x: list(map(tuple, x.entities))),
+    "crf": ("run_ner.py", "file", "{}.json", entities, LONG + ["--crf"],
+            entities_of, lambda x: list(map(tuple, x.entities))),
     "spans": ("run_squad.py", "squad2", "{}.json", answers, [], answers_of,
               lambda x: (x.text, candidates(x), x.null_odds)),
     "beam": ("run_squad.py", "squad2", "{}.json", answers, ["--head=beam"],
@@ -182,8 +183,8 @@ def case(request, tmp_path_factory):
   succeed(script, "--task_name=" + task, VOCAB, *data, "--do_train",
           "--do_eval", "--do_predict", "--max_seq_length=24",
           "--bert_config_file=%s" % (folder / "small.json"),
-          "--train_batch_size=4", "--num_train_epochs=2", "--learning_rate=3e-3",
-          "--save_checkpoints_steps=200", *flags,
+          "--train_batch_size=4", "--num_train_epochs=2",
+          "--learning_rate=3e-3", "--save_checkpoints_steps=200", *flags,
           "--output_dir=%s" % (folder / "out"))
   said = read(folder / "out")
   assert script != "run_ner.py" or any(said)
