@@ -62,6 +62,7 @@ google = AlbertConfig.from_dict(dict(config.to_dict(), num_hidden_groups=1,
 for make, config, optimizer in ((AlbertModel, config, AdamW),
                                 (GoogleAlbertModel, google, LAMB)):
   with tf.Graph().as_default(), tf.Session() as session:
+    tf.set_random_seed(1)
     model = make(config=config, is_training=True, input_ids=tf.constant(
         [[1, 2, 3], [4, 5, 0]]), input_mask=tf.constant(
             [[1, 1, 1], [1, 1, 0]]), token_type_ids=tf.zeros([2, 3], tf.int32))
