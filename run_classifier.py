@@ -222,20 +222,6 @@ def write_predictions(output_dir, name, submission, examples, values, kind,
   logging.info("%s: the label of each id", path)
 
 
-def thresholds_of(checkpoint, folder):
-  """Returns what was chosen on dev for the checkpoint that predicts, or None.
-
-  Args:
-    checkpoint: str, or None for that of the folder.
-    folder: ModelFolder.
-  """
-  path = checkpoint and os.path.join(os.path.dirname(checkpoint),
-                                     "thresholds.json")
-  if path and filesystem.exists(path):
-    return filesystem.read_json(path)
-  return folder.more.get("thresholds")
-
-
 def check_pairs(folder, examples, trains):
   """Returns whether the examples are pairs.
 
@@ -311,8 +297,11 @@ def main():
         "%d labels" % len(labels)))
   are_pairs = check_pairs(folder, examples, trains)
   check_labels(folder, labels, trains)
-  kind = label_kinds.SeveralLabels(labels) if task.is_multi_label else (
-      label_kinds.OneLabel(labels) if labels else label_kinds.Numbers())
+  if task.is_multi_label:
+    kind = label_kinds.SeveralLabels(
+        labels, None if trains else folder.more.get("thresholds"))
+  else:
+    kind = label_kinds.OneLabel(labels) if labels else label_kinds.Numbers()
   targets = {name: kind.targets(rows) for name, rows in examples.items()}
   for name, rows in examples.items():
     report_examples(name, rows, labels)
@@ -365,8 +354,10 @@ def main():
 
   def write_test(name, checkpoint):
     logits = predict(name, checkpoint)
-    if task.is_multi_label:
-      kind.thresholds = thresholds_of(checkpoint, folder) or kind.thresholds
+    path = checkpoint and os.path.join(os.path.dirname(checkpoint),
+                                       "thresholds.json")
+    if task.is_multi_label and path and filesystem.exists(path):
+      kind.thresholds = filesystem.read_json(path)  # the best checkpoint's
     write_predictions(
         runner.output_dir, name,
         task.submissions[name].format(texts.task_name.lower()), examples[name],

@@ -50,6 +50,8 @@ class Classifier(base.Head):
   signature = "classify"
   pytorch_suffix = "ForSequenceClassification"
   pytorch_scopes = PYTORCH_SCOPES
+  tensorflow_outputs = ("probabilities",)
+  _squash = staticmethod(tf.nn.softmax)
 
   def __init__(self, num_labels, class_weights=None, num_windows=None):
     self.num_labels = num_labels
@@ -75,7 +77,8 @@ class Classifier(base.Head):
     return label_logits(model, model.get_pooled_output(), self.num_labels)
 
   def outputs(self, model, inputs):
-    return {"probabilities": tf.nn.softmax(self.logits(model))}
+    logits = self.logits(model)
+    return {"probabilities": self._squash(logits), "logits": logits}
 
   def apply(self, model, features):
     logits = self._mean_logits(model, features)
@@ -111,18 +114,16 @@ class MultiLabel(Classifier):
   The loss of an example is the mean over the labels, as in transformers.
   """
   name = "multi_label"
+  _squash = staticmethod(tf.nn.sigmoid)
 
   @classmethod
   def restore(cls, saved, folder):
-    return cls(len(folder.labels)) if folder.head == cls.name and (
+    return cls(saved[cls.marker][0]) if folder.head == cls.name and (
         has_labels(saved, folder)) else None
 
   @classmethod
   def describe(cls, saved):
     return None  # the variables are a classifier's
-
-  def outputs(self, model, inputs):
-    return {"probabilities": tf.nn.sigmoid(self.logits(model))}
 
   def apply(self, model, features):
     logits = self._mean_logits(model, features)

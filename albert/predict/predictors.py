@@ -151,38 +151,35 @@ class _Rated(Predictor):
 
 class Labels(_Rated):
   """Classifies texts or pairs: LabelResult."""
-  output = "probabilities"
+  output = "logits"
 
   def _predict(self, inputs, top_k):
     found = []
-    for outputs in self._outputs(inputs):
-      # Of averaged logits, which differ from these by a constant each.
-      logits = np.mean(np.log(np.maximum(outputs, 1e-38)), 0)
-      row = np.exp(logits - logits.max())
-      row /= row.sum()
+    for logits in self._outputs(inputs):
+      row = self._probabilities(np.mean(logits, 0, np.float64))
       labels = self._folder.labels or list(map(str, range(len(row))))
       order = np.argsort(-row, kind="stable")[:top_k]
-      candidates = [results.Candidate(labels[i], float(row[i])) for i in order]
-      found.append(results.LabelResult(*candidates[0], candidates))
+      found.append(self._result(row, labels, [
+          results.Candidate(labels[i], float(row[i])) for i in order]))
     return found
 
+  def _probabilities(self, logits):
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()
 
-class SeveralLabels(_Rated):
+  def _result(self, row, labels, candidates):
+    return results.LabelResult(*candidates[0], candidates)
+
+
+class SeveralLabels(Labels):
   """Finds all labels of texts or pairs: LabelsResult."""
-  output = "probabilities"
 
-  def _predict(self, inputs, top_k):
-    found, labels = [], self._folder.labels
-    for outputs in self._outputs(inputs):
-      outputs = np.clip(np.array(outputs, np.float64), 1e-12, 1.0 - 1e-12)
-      logits = np.mean(np.log(outputs) - np.log1p(-outputs), 0)
-      row = 1.0 / (1.0 + np.exp(-logits))
-      order = np.argsort(-row, kind="stable")[:top_k]
-      found.append(results.LabelsResult(
-          label_sets.above(row, labels, self._folder.more.get(
-              "thresholds", {})),
-          [results.Candidate(labels[i], float(row[i])) for i in order]))
-    return found
+  def _probabilities(self, logits):
+    return 0.5 + 0.5 * np.tanh(0.5 * logits)  # a sigmoid that cannot overflow
+
+  def _result(self, row, labels, candidates):
+    return results.LabelsResult(label_sets.above(
+        row, labels, self._folder.more.get("thresholds", {})), candidates)
 
 
 class Scores(_Rated):

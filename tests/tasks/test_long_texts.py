@@ -11,7 +11,7 @@ from scripting import ROOT, VOCAB, fail, results, succeed
 from small_models import PooledModel
 
 import tokenization
-from albert.heads import Classifier
+from albert.heads import Classifier, MultiLabel
 from albert.predict import load
 from albert.tasks import long_texts
 
@@ -46,11 +46,12 @@ def test_what_is_kept(way, windows, short, exact, long):
   assert tokens_of("", way, windows) == [""]
 
 
-def test_logits_are_averaged():
+@pytest.mark.parametrize("head", [Classifier, MultiLabel])
+def test_logits_are_averaged(head):
   pooled = np.random.RandomState(1).normal(size=[6, 4])
   weights = np.random.RandomState(2).normal(size=[3, 4])
   with tf.Graph().as_default(), tf.Session() as session:
-    output = Classifier(3, num_windows=2).apply(
+    output = head(3, num_windows=2).apply(
         PooledModel(pooled), {"num_windows": tf.constant([2, 1, 2])})
     variables = {v.op.name: v for v in tf.trainable_variables()}
     session.run(tf.global_variables_initializer())

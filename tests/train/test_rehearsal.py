@@ -45,17 +45,18 @@ def pretraining(work, *args):
           "--input_file=%s/*.tfrecord" % work, *args]
 
 
-def test_pretraining_on_a_pod(work):
+@pytest.mark.parametrize("hosts, share", [(1, 64), (4, 16), (8, 8)])
+def test_pretraining_on_a_pod(hosts, share, work):
   out, log = succeed(*pretraining(
-      work, "--rehearse=tpu:8x8", "--train_batch_size=512",
+      work, "--rehearse=tpu:%dx8" % hosts, "--train_batch_size=512",
       "--gradient_accumulation_steps=4", "--eval_batch_size=64",
       "--output_dir=gs://bucket/out", "--tpu_name=pod", "--use_tpu"))
   lines = dict(line.split(None, 1) for line in out.splitlines()[1:])
-  assert out.startswith("rehearsal of tpu:8x8 on TensorFlow ")
-  assert "512 examples a step, 8 for each core; " in lines["training"]
+  assert out.startswith("rehearsal of tpu:%dx8 on TensorFlow " % hosts)
+  assert "512 examples a step, %d for each core; " % share in lines["training"]
   for name in ("training", "evaluation", "prediction"):
     assert lines[name].endswith("XLA has all")
-  assert "1 for each core" in lines["evaluation"]
+  assert "%d for each core" % (8 // hosts) in lines["evaluation"]
   assert "input_file=%s/a.tfrecord: the TPU is on a different" % work in log
   assert not (ROOT / "gs:").exists()
 
