@@ -63,7 +63,9 @@ def _define(field, default, text):
            upper_bound=meta["most"])
   else:
     {bool: flags.DEFINE_bool, str: flags.DEFINE_string,
-     list: flags.DEFINE_list}[field.type](field.name, default, text)
+     list: flags.DEFINE_list,  # a,b
+     tuple: flags.DEFINE_multi_string,  # given several times
+     }[field.type](field.name, default, text)
   flags.FLAGS[field.name].group = meta["group"]
   if meta["alias"]:
     flags.DEFINE_alias(meta["alias"], field.name)

@@ -55,7 +55,11 @@ def load(model_dir, engine="tensorflow", given=None, own=None):
   Raises:
     InputError: the folder has no model.
   """
-  model = engines.load(engine, model_dir, given)
+  return of_engine(engines.load(engine, model_dir, given), own)
+
+
+def of_engine(model, own=None):
+  """The same for an engine that is loaded already; see engines.py."""
   return _kind(model.folder)(model, own or PredictSettings())
 
 
@@ -78,8 +82,11 @@ class Predictor:
   Attributes:
     fields: tuple of str, what an input consists of. An input of one field is a
       str, of several a tuple; all are str, but `choices` is a list of them.
+    kind: str, what it finds.
+    labels: list of str, what it chooses among; None where that is not fixed.
   """
   fields = ("text",)
+  kind = None
 
   def __init__(self, model, own):
     """Args: model, an engine, see engines.py; own, PredictSettings."""
@@ -87,6 +94,11 @@ class Predictor:
     self._tokenizer = model.tokenizer
     self._own = own
     self._length = model.folder.length()
+    self.labels = model.folder.labels or None
+
+  def is_cut(self, row):
+    """Returns whether an input is too long for the model to read all of it."""
+    return False
 
   def predict(self, inputs, top_k=5):
     """Predicts texts.
@@ -104,7 +116,7 @@ class Predictor:
     """
     inputs = list(inputs)
     for number, row in enumerate(inputs, 1):
-      parts = (row,) if isinstance(row, str) else row
+      parts = self._parts(row)
       if not isinstance(parts, (tuple, list)) or len(parts) != len(
           self.fields) or not all(map(_fits, self.fields, parts)):
         raise InputError("input %d: expected %s, all of them text%s" % (
@@ -114,6 +126,12 @@ class Predictor:
 
   def _predict(self, inputs, top_k):
     raise NotImplementedError
+
+  def _parts(self, row):
+    return (row,) if isinstance(row, str) else row
+
+  def _count(self, text):
+    return len(self._tokenizer.tokenize(text))
 
 
 def _fits(field, value):
@@ -132,16 +150,22 @@ class _Rated(Predictor):
     if self._folder.pairs:
       self.fields = ("text_a", "text_b")
     more = self._folder.more
+    max_windows = more.get("max_windows", 1)
+    # [CLS] and a [SEP] after each text.
+    self._room = max_windows * (self._length - 1 - len(self.fields))
     self._sequences = long_texts.sequence_maker(
         self._tokenizer, self._length, more.get("long_text", long_texts.HEAD),
-        more.get("max_windows", 1))
+        max_windows)
     self._predictor = model.predictor("classify", self.output,
                                       batch_size=own.batch_size)
 
+  def is_cut(self, row):
+    """See Predictor."""
+    return sum(map(self._count, self._parts(row))) > self._room
+
   def _outputs(self, inputs):
     """Returns what the model says of the sequences of each input, a list."""
-    rows = [self._sequences(row) if isinstance(row, str) else
-            self._sequences(*row) for row in inputs]
+    rows = [self._sequences(*self._parts(row)) for row in inputs]
     found = [[] for _ in rows]
     numbers = [number for number, row in enumerate(rows) for _ in row]
     for i, (output,) in self._predictor.run([x for row in rows for x in row]):
@@ -151,6 +175,7 @@ class _Rated(Predictor):
 
 class Labels(_Rated):
   """Classifies texts or pairs: LabelResult."""
+  kind = "label"
   output = "logits"
 
   def _predict(self, inputs, top_k):
@@ -173,6 +198,7 @@ class Labels(_Rated):
 
 class SeveralLabels(Labels):
   """Finds all labels of texts or pairs: LabelsResult."""
+  kind = "labels"
 
   def _probabilities(self, logits):
     return 0.5 + 0.5 * np.tanh(0.5 * logits)  # a sigmoid that cannot overflow
@@ -184,6 +210,7 @@ class SeveralLabels(Labels):
 
 class Scores(_Rated):
   """Rates texts or pairs: ScoreResult."""
+  kind = "score"
   output = "score"
 
   def _predict(self, inputs, top_k):
@@ -193,6 +220,7 @@ class Scores(_Rated):
 
 class Entities(Predictor):
   """Finds entities in texts of any length: EntityResult."""
+  kind = "entities"
 
   def __init__(self, model, own):
     super().__init__(model, own)
@@ -207,6 +235,7 @@ class Entities(Predictor):
 
 class Answers(Predictor):
   """Finds answers in passages of any length: AnswerResult."""
+  kind = "answer"
   fields = ("question", "passage")
 
   def __init__(self, model, own):
@@ -216,11 +245,16 @@ class Answers(Predictor):
       self._outputs = ("start", "end")
     self._predictor = model.predictor("spans", *self._outputs,
                                       batch_size=own.batch_size)
+    self._limits = squad.Limits(
+        own.max_query_length or squad.Limits.max_query_length,
+        own.max_answer_length, own.doc_stride)
+
+  def is_cut(self, row):
+    """See Predictor; a passage never is."""
+    return self._count(row[0]) > self._limits.max_query_length
 
   def _predict(self, inputs, top_k):
-    limits = squad.Limits(
-        self._own.max_query_length or squad.Limits.max_query_length,
-        self._own.max_answer_length, self._own.doc_stride)
+    limits = self._limits
     passages = squad.Passages(
         [squad.Question(str(number), question, passage, None, None)
          for number, (question, passage) in enumerate(inputs, 1)],
@@ -251,16 +285,22 @@ class Answers(Predictor):
 
 class Choices(Predictor):
   """Chooses among answers to a question about a passage: ChoiceResult."""
+  kind = "choice"
   fields = ("passage", "question", "choices")
   _sequence_maker = staticmethod(race.sequence_maker)
 
   def __init__(self, model, own):
     super().__init__(model, own)
-    self._sequences = self._sequence_maker(
-        self._tokenizer, self._length,
-        own.max_query_length or race.MAX_QUERY_LENGTH)
+    self._max_query_length = own.max_query_length or race.MAX_QUERY_LENGTH
     self._predictor = model.predictor("classify", "score",
                                       batch_size=own.batch_size)
+
+  def is_cut(self, row):
+    """See Predictor."""
+    passage, question, choices = row
+    query = max(self._count(race.fill_in(question, x)) for x in choices)
+    return query > self._max_query_length or (
+        self._count(passage) + query + 3 > self._length)
 
   def _predict(self, inputs, top_k):
     return self._choose([
@@ -269,7 +309,10 @@ class Choices(Predictor):
 
   def _choose(self, examples):
     """Returns a ChoiceResult for each race.Example."""
-    rows = [self._sequences(example) for example in examples]
+    # A maker of its own, as it keeps the passages.
+    sequences = self._sequence_maker(self._tokenizer, self._length,
+                                     self._max_query_length)
+    rows = list(map(sequences, examples))
     scores = np.full([len(rows), max(map(len, rows))], -1e9)
     places = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
     for number, (score,) in self._predictor.run(
@@ -289,8 +332,14 @@ class Idioms(Choices):
 
   Each candidate fills one blank of a text at most.
   """
+  kind = "idioms"
   fields = ("text", "choices")
   _sequence_maker = staticmethod(chid.sequence_maker)
+
+  def is_cut(self, row):
+    """See Predictor."""
+    text, choices = row
+    return self._count(chid.fill_blanks(text, max(choices, key=len))) + 2 > self._length
 
   def _predict(self, inputs, top_k):
     examples = []
@@ -308,6 +357,7 @@ class Idioms(Choices):
 
 class Masks(Predictor):
   """Fills in [MASK], each given that the others are masked: MaskResult."""
+  kind = "masks"
 
   def __init__(self, model, own):
     super().__init__(model, own)

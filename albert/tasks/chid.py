@@ -89,6 +89,11 @@ def blanks(row, number, part, answers):
     yield race.Example(name, part, text, tag, choices, answer, group=number)
 
 
+def fill_blanks(text, idiom):
+  """Returns a text with an idiom in each of its blanks."""
+  return _BLANK.sub(lambda found: idiom, text)
+
+
 def sequence_maker(tokenizer, max_seq_length, max_query_length):
   """Returns the function that makes the sequences of an Example.
 

@@ -32,7 +32,7 @@ def test_these_are_all():
       "convert_to_pytorch.py", "create_pretraining_data.py", "export_model.py",
       "extract_features.py", "predict.py", "predict_masked.py",
       "run_classifier.py", "run_ner.py", "run_pretraining.py", "run_race.py",
-      "run_squad.py", "similarity.py"]
+      "run_squad.py", "serve.py", "similarity.py"]
 
 
 @pytest.mark.once

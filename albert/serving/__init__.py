@@ -1,0 +1,1 @@
+"""Models behind HTTP; serve.py is the command."""

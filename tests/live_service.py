@@ -1,0 +1,55 @@
+"""A service that runs in a thread, and a client of it."""
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+import types
+
+import uvicorn
+
+
+@contextlib.contextmanager
+def live(app):
+  """Runs an ASGI application; yields its client, see `client`."""
+  server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+  server.install_signal_handlers = lambda: None
+  server.capture_signals = contextlib.nullcontext
+  thread = threading.Thread(target=server.run)
+  thread.start()
+  while not server.started and thread.is_alive():
+    time.sleep(0.01)
+  try:
+    yield client(server.servers[0].sockets[0].getsockname()[1])
+  finally:
+    server.should_exit = True
+    thread.join()
+
+
+def client(port):
+  """Returns what asks a server at 127.0.0.1.
+
+  It is a function of (path, body, headers), of a body as an object or as bytes,
+  None to GET. It returns an answer: its status, headers (dict) and JSON.
+  """
+
+  def ask(path, body=None, headers=()):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    if body is not None and not isinstance(body, bytes):
+      body = json.dumps(body).encode()
+    try:
+      connection.request("GET" if body is None else "POST", path, body, dict(
+          {"Content-Type": "application/json"}, **dict(headers)))
+      response = connection.getresponse()
+      content = response.read()
+      kind = response.headers.get("Content-Type", "")
+      return types.SimpleNamespace(
+          status=response.status, headers=response.headers,
+          json=json.loads(content) if "json" in kind else None,
+          text=content.decode())
+    finally:
+      connection.close()
+
+  ask.port = port
+  return ask
