@@ -7,6 +7,7 @@ ALBERT_TESTS_SHARE: 0 or 1, the half of the tests marked `once` that are run.
 
 import os
 import pathlib
+import shutil
 import sys
 import zlib
 
@@ -24,6 +25,9 @@ STRICT = os.environ.get("ALBERT_TESTS_STRICT", "0") not in ("", "0")
 collect_ignore_glob = [
     "*_tf2.py" if tf.__version__.startswith("1.") else "*_tf1.py"
 ]
+# run_tests.sh says so.
+if not (shutil.which("chromium") and shutil.which("chromedriver")):
+  collect_ignore_glob.append("*_browser.py")
 
 
 def pytest_configure(config):

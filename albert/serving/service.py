@@ -127,13 +127,12 @@ class Served:
       if key not in fields or key not in row:
         raise _unfit(where + [key], "the model takes " + ", ".join(fields))
     for field, value in row.items():
-      texts = [value]
-      if field == "choices":
-        texts = value if isinstance(value, list) and len(value) > 1 else [None]
-      problem = next(filter(None, map(_problem_of, texts)), None)
-      if problem:
-        raise _unfit(where + [field], problem + ", a list of two or more" * (
-            field == "choices"))
+      several = field == "choices"
+      if several and not (isinstance(value, list) and len(value) > 1):
+        raise _unfit(where + [field], "expected a list of two texts or more")
+      for text in value if several else [value]:
+        if _problem_of(text):
+          raise _unfit(where + [field], _problem_of(text))
     values = tuple(row[field] for field in fields)
     return values if len(fields) > 1 else values[0]
 

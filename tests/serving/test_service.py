@@ -99,7 +99,7 @@ def test_what_is_refused():
     refused(422, ["instances", 0, "\ud800"], "the model takes",
             b'{"instances": [{"\\ud800": "a"}]}')
     for choices in (["a"], "ab", ["a", 1], {}, None):
-      refused(422, ["instances", 0, "choices"], "a list of two or more",
+      refused(422, ["instances", 0, "choices"], "expected (a list of two )?text",
               {"instances": [{"text": "a", "choices": choices}]}, "c")
     refused(422, ["instances"], "input 1: bad", {"instances": ["bad"]})
     refused(413, None, "more than 1000 bytes", {"instances": ["a" * 1000]})
