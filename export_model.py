@@ -35,7 +35,7 @@ from absl import flags, logging
 
 from albert import cli, heads, model_folder
 from albert.errors import InputError
-from albert.export import inspection, onnx_files, tensorflow_files
+from albert.export import code, inspection, onnx_files, tensorflow_files
 from albert.files import checkpoints, filesystem
 from albert.model.config import AlbertConfig
 from albert.model_folder import ModelSettings
@@ -62,6 +62,9 @@ class ExportSettings:
       False, "TFLite and ONNX: weights of 8 bits (dynamic range).", USUAL)
   standard_ops: bool = setting(
       False, "ONNX: without ONNX Runtime's own operations, for any runtime.")
+  with_code: bool = setting(
+      False, "ONNX: add predict.py, serve.py and what they need, so that the "
+      "folder works without this repository.", USUAL)
   signature: str = setting(
       None, "TFLite: the signature; default: the first of these that the model "
       "has. ONNX: this one only; default: all.", USUAL,
@@ -140,13 +143,18 @@ def export(own, folder, target):
     files = {name + ".onnx": onnx_files.convert(
         folder.config, head, checkpoint, own.int8, own.standard_ops)
              for name, head in on_top.items()}
+    if own.with_code:
+      files.update(code.files(folder.is_sentencepiece))
   else:
     files = {"model.tflite": tensorflow_files.to_tflite(
         folder.config, next(iter(on_top.values())), checkpoint, own.batch_size,
         own.max_seq_length, own.max_predictions_per_seq, own.int8)}
   for name, content in files.items():
-    filesystem.write_bytes(os.path.join(target, name), content)
-    logging.info("%s: %.1f MB", name, len(content) / 1e6)
+    path = os.path.join(target, name)
+    filesystem.make_folder(os.path.dirname(path))
+    filesystem.write_bytes(path, content)
+    if name.endswith((".onnx", ".tflite")):
+      logging.info("%s: %.1f MB", name, len(content) / 1e6)
 
 
 def strip(own, folder, checkpoint, target):
@@ -171,6 +179,8 @@ def main():
     raise InputError("give one of --" + ", --".join(ways))
   if (own.repeat_positions or own.extend_positions) and not own.strip:
     raise InputError("--repeat_positions and --extend_positions need --strip")
+  if own.with_code and not own.onnx:
+    raise InputError("--with_code needs --onnx")
   if (own.int8 or own.signature) and not (own.tflite or own.onnx):
     raise InputError("--int8 and --signature need --tflite or --onnx")
   checkpoint = checkpoints.find_checkpoint(model.init_checkpoint)

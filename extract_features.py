@@ -113,7 +113,8 @@ def main():
   if not texts:
     raise InputError("%s: has no texts" % own.input_file)
   model = engines.load(
-      flags.FLAGS.engine, flags.FLAGS.init_checkpoint,
+      from_flags(engines.EngineSettings, flags.FLAGS),
+      flags.FLAGS.init_checkpoint,
       from_flags(FolderSettings, flags.FLAGS))
   if own.pooling == "tokens":
     layers = layers_of(own)

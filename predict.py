@@ -86,7 +86,7 @@ def json_line(fields, parts, found):
 def main(arguments):
   own = from_flags(TextSettings, flags.FLAGS)
   model = predictors.load(
-      own.model_dir, flags.FLAGS.engine,
+      own.model_dir, from_flags(engines.EngineSettings, flags.FLAGS),
       from_flags(FolderSettings, flags.FLAGS),
       from_flags(predictors.PredictSettings, flags.FLAGS))
   rows = find_inputs(own, arguments, model.fields)

@@ -85,7 +85,7 @@ def main(texts):
     raise InputError("%s: has no texts" % (own.input_file or "standard input"))
   predictor = MaskedPredictor(
       own.model_dir, given=from_flags(FolderSettings, flags.FLAGS),
-      engine=flags.FLAGS.engine)
+      engine=from_flags(engines.EngineSettings, flags.FLAGS))
   lines = "".join("\t".join([text, str(number)] + [
       str(choice) for choice in choices]) + "\n"
                   for text, masks in zip(

@@ -1,7 +1,7 @@
 """Serves models over HTTP, with a page to try them.
 
     python serve.py --model_dir=output/my_task/best
-    python serve.py --model_dir=topics=output/topics --model_dir=albert_tiny_starter
+    python serve.py --model_dir=topics=output/one --model_dir=output/two/best
     python serve.py --engine=onnx --model_dir=onnx --port=8000
 
     curl -H "Content-Type: application/json" -d '{"instances": ["真好看"]}' \\
@@ -40,8 +40,9 @@ except ImportError as problem:
 class ServerSettings:
   """Which models, and to whom."""
   model_dir: tuple = setting(
-      None, "Folder with a model, or NAME=folder, whose name is NAME otherwise, "
-      "or that of what `best` is in. Default: albert_tiny_starter.", NEEDED)
+      None, "Folder with a model, or NAME=folder; once for each model. Default "
+      "of NAME: the folder's own, or that of what `best` is in. Default: "
+      "albert_tiny_starter.", NEEDED)
   host: str = setting(
       "127.0.0.1", "Address to listen at; 0.0.0.0 for all, which takes "
       "--api_key_file.", USUAL)
@@ -68,8 +69,8 @@ def named(own):
       *_, above, last = ["model"] + os.path.abspath(given).split(os.sep)
       name, path = above if last == "best" else last, given
     if not re.fullmatch(r"[\w.-]+", name):
-      raise InputError("--model_dir=%s: a name has letters, digits, _, . and -: "
-                       "give NAME=folder" % given)
+      raise InputError("--model_dir=%s: a name has letters, digits, _, . and "
+                       "-: give NAME=folder" % given)
     if name in folders:
       raise InputError("two models are called %s: give --model_dir=NAME=%s" % (
           name, path))
@@ -110,7 +111,7 @@ def create_app(own):
       line for line in filesystem.read_lines(own.reference_file) if line]
   models, compare = {}, {}
   for name, path in named(own).items():
-    engine = engines.load(values.engine, path,
+    engine = engines.load(from_flags(engines.EngineSettings, values), path,
                           from_flags(FolderSettings, values))
     models[name] = predictors.of_engine(
         engine, from_flags(predictors.PredictSettings, values))

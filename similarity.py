@@ -141,7 +141,8 @@ def main(sentences):
   else:
     pairs = read_pairs(own.input_file)
   similarity = create_similarity(
-      own, flags.FLAGS.engine, from_flags(FolderSettings, flags.FLAGS))
+      own, from_flags(engines.EngineSettings, flags.FLAGS),
+      from_flags(FolderSettings, flags.FLAGS))
   if own.benchmark and pairs:
     benchmark(similarity, pairs)
   text = ""

@@ -37,13 +37,16 @@ class EngineSettings:
       "tensorflow", "What predicts. With onnx, which needs no TensorFlow, the "
       "model is a folder that export_model.py --onnx made.", USUAL,
       choices=NAMES)
+  provider: str = setting(
+      None, "--engine=onnx: what computes, such as CUDAExecutionProvider, for "
+      "which onnxruntime-gpu has to be installed. Default: the CPU.")
 
 
 def load(engine, path, given=None):
   """Loads a model.
 
   Args:
-    engine: str, of NAMES.
+    engine: EngineSettings, or str of NAMES.
     path: str, folder with a checkpoint, or path of one; for "onnx", folder that
       export_model.py --onnx made.
     given: FolderSettings, what is not in the folder, or None.
@@ -52,8 +55,11 @@ def load(engine, path, given=None):
     InputError: something is missing, or does not fit the rest.
   """
   given = given or model_folder.FolderSettings()
-  if engine == "onnx":
-    return OnnxEngine(path, given)
+  asked = EngineSettings(engine) if isinstance(engine, str) else engine
+  if asked.engine == "onnx":
+    return OnnxEngine(path, given, asked.provider)
+  if asked.provider:
+    raise InputError("without --engine=onnx, there is no effect of --provider")
   from albert.predict import tensorflow_engine  # the way to TensorFlow
   return tensorflow_engine.TensorFlowEngine(path, given)
 
@@ -89,9 +95,9 @@ def number_of_layer(engine, layer):
 
 
 class OnnxEngine:
-  """Files of export_model.py --onnx in ONNX Runtime, on the CPU."""
+  """Files of export_model.py --onnx in ONNX Runtime."""
 
-  def __init__(self, path, given):
+  def __init__(self, path, given, provider=None):
     for name in ("bert_config_file", "vocab_file", "spm_model_file",
                  "do_lower_case"):
       if getattr(given, name) is not None:
@@ -102,6 +108,7 @@ class OnnxEngine:
         raise InputError("%s has no %s: give a folder that export_model.py "
                          "--onnx made" % (path, name))
     self._path = path
+    self._provider = provider or "CPUExecutionProvider"
     self.folder = model_folder.load(given, path)
     self.tokenizer = self.folder.create_tokenizer()
 
@@ -129,9 +136,13 @@ class OnnxEngine:
       import onnxruntime
     except ImportError as error:
       raise InputError("--engine=onnx: pip install onnxruntime") from error
+    available = onnxruntime.get_available_providers()
+    if self._provider not in available:
+      raise InputError("--provider=%s: this onnxruntime has only %s" % (
+          self._provider, ", ".join(available)))
     try:
       return onnxruntime.InferenceSession(
-          filesystem.read_bytes(path), providers=["CPUExecutionProvider"])
+          filesystem.read_bytes(path), providers=[self._provider])
     except Exception as error:  # it has many of its own
       raise InputError("%s cannot be read: %s" % (path, error)) from error
 

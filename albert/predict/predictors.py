@@ -339,7 +339,8 @@ class Idioms(Choices):
   def is_cut(self, row):
     """See Predictor."""
     text, choices = row
-    return self._count(chid.fill_blanks(text, max(choices, key=len))) + 2 > self._length
+    filled = chid.fill_blanks(text, max(choices, key=len))
+    return self._count(filled) + 2 > self._length
 
   def _predict(self, inputs, top_k):
     examples = []

@@ -19,6 +19,7 @@ import time
 from typing import Any, Dict, List, Union
 
 import fastapi
+import numpy as np
 import prometheus_client
 import pydantic
 import swagger_ui_bundle
@@ -79,8 +80,8 @@ class Served:
     name: str.
     model: predictors.Predictor.
     own: ServiceSettings.
-    compare: function of a list of sentences that returns rows of scores, of
-      each with each, or None.
+    compare: function of a list of sentences, N, that returns float [N, N], how
+      alike each is to each; or None.
     on_batch: see Batcher.
   """
 
@@ -92,7 +93,8 @@ class Served:
         self._predict, own.max_batch_size, own.max_wait_ms / 1e3,
         own.max_queue_size, on_batch)
     self.scores = compare and Batcher(
-        lambda inputs, _: list(map(compare, inputs)), 1, 0, own.max_queue_size)
+        lambda inputs, _: [np.asarray(compare(sentences)).tolist()
+                           for sentences in inputs], 1, 0, own.max_queue_size)
 
   def describe(self):
     """Returns what the page and clients need to know, a dict."""
@@ -254,8 +256,7 @@ def create_app(models, own=None, keys=(), compare=None):
     models: dict, name -> predictors.Predictor.
     own: ServiceSettings, or None.
     keys: list of str; with some, requests need one, but not the page.
-    compare: dict, name -> function of a list of sentences that returns rows of
-      scores, how alike each is to each; of the models that have one.
+    compare: dict, name -> `compare` of those that have one; see Served.
   """
   own = own or ServiceSettings()
   metrics = _Metrics()
@@ -317,7 +318,8 @@ def create_app(models, own=None, keys=(), compare=None):
   @app.get("/docs", include_in_schema=False)
   def openapi_page():
     return docs.get_swagger_ui_html(
-        openapi_url="openapi.json", title="Models", swagger_favicon_url="data:,",
+        openapi_url="openapi.json", title="Models",
+        swagger_favicon_url="data:,",
         swagger_js_url="static/swagger-ui-bundle.js",
         swagger_css_url="static/swagger-ui.css")
 

@@ -59,6 +59,12 @@ def test_bad_input(tmp_path):
     engines.sentence_vectors(engine, "cls", -1)
   with pytest.raises(InputError, match=r"the labels \(none\) are not those of"):
     BertSim(str(exported), engine="onnx").start_model()
+  with pytest.raises(InputError, match="--provider=Other: this onnxruntime has "
+                     "only .*CPUExecutionProvider"):
+    engines.load(engines.EngineSettings("onnx", "Other"),
+                 str(exported)).predictor("encode", "pooled_output")
+  with pytest.raises(InputError, match="without --engine=onnx"):
+    engines.load(engines.EngineSettings(provider="Other"), str(folder))
   fail("with --engine=onnx, there is no effect of --vocab_file",
        "similarity.py", "--engine=onnx", "--model_dir=%s" % exported, "a", "b",
        scripting.VOCAB)

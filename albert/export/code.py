@@ -1,0 +1,60 @@
+"""The code that predicts with an ONNX folder, to put into that folder.
+
+Tests: tests/export/test_code.py.
+"""
+
+import ast
+import pathlib
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_SCRIPTS = ("predict.py", "serve.py")
+_MORE = ("LICENSE", "albert/serving/page.html")
+_PACKAGES = "numpy\nabsl-py\nonnxruntime\n"
+
+
+def files(is_sentencepiece):
+  """Returns the scripts, and all of the project that they start with.
+
+  What a function imports only where it is called, such as TensorFlow, is left
+  out.
+
+  Args:
+    is_sentencepiece: bool, whether the model's tokenizer is.
+
+  Returns:
+    dict, path in the folder -> bytes; requirements.txt is what to install.
+  """
+  found, waiting = set(), list(_SCRIPTS)
+  while waiting:
+    path = waiting.pop()
+    if path not in found:
+      found.add(path)
+      waiting += _imports(_read(path))
+  content = {path: _read(path) for path in found.union(_MORE)}
+  content["requirements.txt"] = "%s%s" % (
+      _PACKAGES + "sentencepiece\n" * is_sentencepiece,
+      _read("requirements/serve.txt"))
+  return {path: text.encode() for path, text in content.items()}
+
+
+def _read(path):
+  return (_ROOT / path).read_text(encoding="utf-8")
+
+
+def _imports(source):
+  """Yields the files of the project that a module imports at its start."""
+  for node in ast.parse(source).body:
+    for statement in node.body if isinstance(node, ast.Try) else [node]:
+      names = []
+      if isinstance(statement, ast.Import):
+        names = [alias.name for alias in statement.names]
+      elif isinstance(statement, ast.ImportFrom):
+        names = ["%s.%s" % (statement.module, alias.name)
+                 for alias in statement.names]
+      for name in names:
+        parts = name.split(".")
+        for count in range(1, len(parts) + 1):
+          path = "/".join(parts[:count])
+          for file in (path + ".py", path + "/__init__.py"):
+            if (_ROOT / file).is_file():
+              yield file

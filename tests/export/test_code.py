@@ -1,0 +1,94 @@
+"""An ONNX folder with the code that predicts, where there is nothing else."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import scripting
+from onnx_folders import MODELS, write_model
+from scripting import ROOT, call_main, fail
+
+import export_model
+from albert.export import code
+from albert.predict import load
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+# A Python that lacks TensorFlow, and this repository.
+ALONE = """
+import runpy, sys
+for name in ("tensorflow", "tf2onnx", "onnx", "jieba", "tqdm", "six"):
+  sys.modules[name] = None
+sys.path[0] = "."
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  pytest.importorskip("onnxruntime")
+  source = tmp_path_factory.mktemp("source")
+  write_model(source, MODELS["albert_zh postln"])
+  target = tmp_path_factory.mktemp("exported") / "onnx"
+  call_main(export_model, "--onnx", "--with_code", "--signature=classify",
+            "--init_checkpoint=%s" % source, "--output_dir=%s" % target)
+  return source, target
+
+
+def start(target, *args):
+  return subprocess.Popen(
+      [sys.executable, "-c", ALONE, *args], cwd=str(target), text=True,
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+      env={"PATH": os.environ["PATH"]})
+
+
+def test_it_predicts(folder):
+  source, target = folder
+  out, log = start(target, "predict.py", "--engine=onnx", "--model_dir=.",
+                   "--format=jsonl", "今天天气很好").communicate()
+  found = json.loads(out)
+  wanted, = load(str(source)).predict(["今天天气很好"])
+  assert found["label"] == wanted.label, log
+  assert found["probability"] == pytest.approx(wanted.probability, abs=1e-5)
+
+
+def test_it_serves_the_page(folder):
+  from live_service import client
+  process = start(folder[1], "serve.py", "--engine=onnx", "--model_dir=a=.",
+                  "--port=0")
+  try:
+    line = process.stderr.readline()
+    while "serves" not in line:
+      assert line
+      line = process.stderr.readline()
+    ask = client(int(line.split("http://127.0.0.1:")[1].split(" ")[0]))
+    assert ask("/").text == (ROOT / "albert/serving/page.html").read_text(
+        encoding="utf-8")
+    assert ask("/v1/models/a:predict", {"instances": ["好"]}).status == 200
+  finally:
+    process.kill()
+    process.communicate()
+
+
+def test_what_is_in_it(folder):
+  _, target = folder
+  paths = {str(path.relative_to(target)) for path in target.rglob("*")
+           if path.is_file() and "__pycache__" not in path.parts}
+  assert paths == {"classify.onnx", "config.json", "task.json",
+                   "vocab.txt"}.union(code.files(False))
+  modules = [path for path in paths if path.endswith(".py")]
+  assert len(modules) < 40
+  for path in modules:  # as they are here
+    assert (target / path).read_bytes() == (ROOT / path).read_bytes()
+  packages = (target / "requirements.txt").read_text()
+  assert packages.startswith("numpy\nabsl-py\nonnxruntime\n# For serve.py")
+  assert "sentencepiece" in code.files(True)["requirements.txt"].decode()
+
+
+def test_it_goes_with_onnx_alone(tmp_path):
+  (tmp_path / "config.json").write_text(json.dumps(scripting.SIZES))
+  fail("--with_code needs --onnx", "export_model.py", "--with_code",
+       "--saved_model", "--init_checkpoint=%s" % tmp_path)
