@@ -116,8 +116,7 @@ def create_app(own):
     models[name] = predictors.of_engine(
         engine, from_flags(predictors.PredictSettings, values))
     if reference and models[name].kind == "masks":
-      compare[name] = lambda sentences, similarity=VectorSim(
-          engine, reference): similarity.compare(sentences).tolist()
+      compare[name] = VectorSim(engine, reference).compare
   return service.create_app(
       models, from_flags(service.ServiceSettings, values), keys, compare)
 

@@ -38,16 +38,17 @@ class BertSim:
     Raises:
       InputError: the folder has no such model.
     """
-    model = predictors.load(
-        self._model_dir, self._engine, self._given,
-        predictors.PredictSettings(batch_size=self._batch_size))
-    labels = model.labels or []
-    if model.kind != "label" or "1" not in labels:
+    model = engines.load(self._engine, self._model_dir, self._given)
+    labels = model.folder.labels or []
+    if "1" not in labels:
       raise InputError(
           "%s: the labels (%s) are not those of a similarity task: fine-tune "
           "on pairs labelled 0 and 1, or give --unsupervised" % (
               self._model_dir, ", ".join(labels) or "none"))
-    self._model = model
+    self._model = predictors.of_engine(
+        model, predictors.PredictSettings(batch_size=self._batch_size))
+    if model.folder.pairs is None:  # of an earlier version
+      self._model.fields = ("text_a", "text_b")
 
   def predict_sentences(self, pairs):
     """Scores pairs.
