@@ -140,9 +140,12 @@ class OnnxEngine:
     if self._provider not in available:
       raise InputError("--provider=%s: this onnxruntime has only %s" % (
           self._provider, ", ".join(available)))
+    options = onnxruntime.SessionOptions()
+    # Threads that spin for work take the time of those that have some.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
       return onnxruntime.InferenceSession(
-          filesystem.read_bytes(path), providers=[self._provider])
+          filesystem.read_bytes(path), options, providers=[self._provider])
     except Exception as error:  # it has many of its own
       raise InputError("%s cannot be read: %s" % (path, error)) from error
 
