@@ -75,7 +75,8 @@ for platform in ${ready[@]+"${ready[@]}"}; do
   fi
   status=0
   python_on "$platform" -m pytest -q -o testpaths="tests test_changes.py" \
-    -n 4 --dist=loadgroup ${arguments[@]+"${arguments[@]}"} ||
+    -o tmp_path_retention_policy=failed -n 4 --dist=loadgroup \
+    ${arguments[@]+"${arguments[@]}"} ||
     status=$?
   case $status in
     0) tested=1 ;;
@@ -84,6 +85,8 @@ for platform in ${ready[@]+"${ready[@]}"}; do
   esac
 done
 
+type -P chromium >/dev/null && type -P chromedriver >/dev/null ||
+  not_run+="NOT RUN: the page in a browser (no chromium, chromium-driver)"$'\n'
 printf "%s" "$not_run"
 if [[ -z $tested && $failed == 0 ]]; then
   echo "No test was run"

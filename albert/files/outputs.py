@@ -144,7 +144,9 @@ class Evaluator:
     if any(int(row["global_step"]) == step for row in history):
       return
     results = evaluate_and_write(self._output_dir, self._evaluate_fn)
-    _write_summary(os.path.join(self._output_dir, "eval"), results)
+    write_summary(self._output_dir, int(results["global_step"]), {
+        "eval/" + name.replace("eval_", "", 1): value
+        for name, value in results.items() if name != "global_step"})
     best = read_results(os.path.join(self._best_dir, "eval_results.txt"))
     if self._score(results) > self._score(best):
       keep_best(self._best_dir,
@@ -191,13 +193,23 @@ class Evaluator:
         "\t".join(map(str, row)) + "\n" for row in table))
 
 
-def _write_summary(folder, results):
-  """Writes results where TensorBoard finds them."""
-  with tf.Graph().as_default(), tf.summary.FileWriter(folder) as writer:
-    writer.add_summary(tf.Summary(value=[
-        tf.Summary.Value(tag=name, simple_value=value)
-        for name, value in sorted(results.items()) if name != "global_step"]),
-                       int(results["global_step"]))
+def write_summary(output_dir, step, values):
+  """Writes values of a step where TensorBoard finds them, as one run.
+
+  The file is the one that training writes to: TensorBoard reads the last one of
+  a folder alone while that grows.
+
+  Args:
+    output_dir: str.
+    step: int.
+    values: dict, name -> float.
+  """
+  with tf.Graph().as_default():
+    writer = tf.summary.FileWriterCache.get(output_dir)
+  writer.add_summary(tf.Summary(value=[
+      tf.Summary.Value(tag=name, simple_value=value)
+      for name, value in sorted(values.items())]), step)
+  writer.flush()
 
 
 def evaluate_and_write(output_dir, evaluate_fn):

@@ -13,7 +13,7 @@ from absl import logging
 
 from albert.errors import InputError
 from albert.files import checkpoints
-from albert.files.outputs import short
+from albert.files.outputs import short, write_summary
 from albert.progress import hours
 from albert.train import distribution, interrupts
 from albert.train.step import PROGRESS
@@ -38,7 +38,7 @@ def create(settings, workers, num_train_steps, evaluator, should_stop):
   run, device = settings.run, settings.device
   progress = ProgressHook(num_train_steps, run.log_steps,
                           settings.batch.train_batch_size * workers.size,
-                          run.output_dir)
+                          run.output_dir, not workers.rank)
   hooks = [progress]
   if run.save_checkpoints_secs and not workers.rank:
     hooks.append(_TimedSaver(run.output_dir, run.save_checkpoints_secs))
@@ -77,13 +77,16 @@ class ProgressHook(tf.train.SessionRunHook):
     every: int, steps.
     examples_per_step: int.
     output_dir: str.
+    writes: bool, whether to write the rate to where TensorBoard finds it.
   """
 
-  def __init__(self, num_train_steps, every, examples_per_step, output_dir):
+  def __init__(self, num_train_steps, every, examples_per_step, output_dir,
+               writes=True):
     self._num_train_steps = num_train_steps
     self._every = every
     self._examples_per_step = examples_per_step
     self._output_dir = output_dir
+    self._writes = writes
     self._num_lines = 0
     self._num_skipped = 0  # steps in a row
 
@@ -173,6 +176,9 @@ class ProgressHook(tf.train.SessionRunHook):
     if math.isclose(means.get("example_loss", math.nan), means["loss"],
                     rel_tol=1e-6):
       del means["example_loss"]
+    rate = self._examples_per_step / seconds
+    if self._writes and self._num_lines:
+      write_summary(self._output_dir, self._step, {"examples_per_second": rate})
     left = seconds * (self._num_train_steps - self._step)
     self._bar.clear()
     logging.info(
@@ -180,7 +186,7 @@ class ProgressHook(tf.train.SessionRunHook):
         self._num_train_steps, self._step - self._first_step, " | ".join(
             "%s %s" % (name, short(mean)) for name, mean in means.items()),
         "%.1f s a step" % seconds if not self._num_lines else
-        "%.1f examples/s" % (self._examples_per_step / seconds), hours(left))
+        "%.1f examples/s" % rate, hours(left))
     self._num_lines += 1
     if self._num_lines == 2 and left > _DAY:
       logging.warning(

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import scripting
+from live_service import live
 from scripting import ROOT, VOCAB, call_main, fail, succeed
 
 import export_model
@@ -15,6 +16,7 @@ from albert import model_folder
 from albert.errors import InputError
 from albert.predict import load, results
 from albert.predict.predictors import PredictSettings
+from albert.serving.service import create_app
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 
@@ -261,6 +263,34 @@ def test_all_ways_give_what_do_predict_gives(case, tmp_path):
                    input=("\n".join(plain) + "\n").encode())
   assert [line.split("\t")[:1] for line in out.splitlines()] == [
       x.cells()[:1] for x in found["tensorflow"]]
+
+
+def test_the_service_answers_the_same(case):
+  _, inputs, best, _ = case
+  model = load(str(best))
+  found = model.predict(inputs)
+  rows = [row if isinstance(row, str) else dict(zip(model.fields, row))
+          for row in inputs]
+  with live(create_app({"a": model})) as ask:
+    assert ask("/v1/models/a").json["fields"] == list(model.fields)
+    answer = ask("/v1/models/a:predict", {"instances": rows})
+  same([{key: value for key, value in row.items() if key != "truncated"}
+        for row in answer.json["predictions"]], list(map(
+            results.to_json, found)))
+  assert [row["truncated"] for row in answer.json["predictions"]] == list(
+      map(model.is_cut, inputs))
+
+
+def test_what_is_cut(case):
+  """What is behind the length of the model has no effect, and it says so."""
+  name, inputs, best, _ = case
+  model = load(str(best))
+  text = "第三天在西安，很好。" * 9
+  row = {"pairs": (text, text), "spans": (text, text), "beam": (text, text),
+         "choices": (text, "去哪里？", CITIES),
+         "idioms": (text + "#idiom1#" + text, CITIES)}.get(name, text)
+  assert model.is_cut(row) == (name not in ("entities", "crf"))
+  assert not model.is_cut(inputs[0])
 
 
 def test_a_question_about_what_is_given(case, tmp_path):

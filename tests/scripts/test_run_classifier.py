@@ -93,6 +93,23 @@ def test_fine_tuning(fine_tuned):
                         for i, label in enumerate(likeliest)]
 
 
+def test_tensorboard_shows_one_run(fine_tuned):
+  folder, _ = fine_tuned
+  paths = list(folder.rglob("events.out.tfevents.*"))
+  assert len(paths) == 1 and paths[0].parent == folder
+  found = {}
+  for event in tf.train.summary_iterator(str(paths[0])):
+    for value in event.summary.value:
+      found.setdefault(value.tag, {})[event.step] = value.simple_value
+  assert {"loss", "accuracy", "learning_rate", "examples_per_second",
+          "eval/loss", "eval/accuracy"} < set(found)
+  header, *history = rows(folder, "eval_history.tsv")
+  assert found["eval/accuracy"] == {
+      int(row[0]): pytest.approx(float(row[header.index("eval_accuracy")]))
+      for row in history}
+  assert len(history) == 2
+
+
 def test_results_are_those_of_the_predictions(work, fine_tuned):
   """Predicts the dev file as a test file, and scores that by hand."""
   folder, _ = fine_tuned
