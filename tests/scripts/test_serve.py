@@ -192,3 +192,16 @@ def test_what_is_not_installed():
       stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH="."))
   assert done.returncode == 1
   assert b"pip install -r requirements/serve.txt" in done.stderr
+
+
+@pytest.mark.parametrize("script, args, lines", [
+    ("bench_serving.py", ["--input_file=%s" % (ROOT / "data/text_train.txt"),
+                          "--servers=batched", "--clients=2", "--seconds=0.5"],
+     r"server\tclients.*\nbatched\t2\t[1-9]\d*\t[\d.]+\t[\d.]+\t0\t\d+\t\d+\n"),
+    ("bench_first_answer.py", ["--ways=onnx", "--times=1"],
+     r"way\tmedian s.*\nonnx\t[\d.]+\t[\d.]+\t[\d.]+\n")])
+def test_what_measures_it(script, args, lines, folder, onnx_folder):
+  done = subprocess.run(
+      command("benchmarks/" + script, "--model_dir=%s" % folder, *args),
+      stdout=subprocess.PIPE, text=True, check=True)
+  assert re.fullmatch(lines, done.stdout), done.stdout
