@@ -220,7 +220,11 @@ class _Gate:
     async def given():
       return whole.pop() if whole else await receive()
 
-    await app(scope, given, counted_send)
+    try:
+      await app(scope, given, counted_send)
+    except Exception:  # answered, and logged, by what is around this
+      self._on_status(500)
+      raise
 
   def _may_pass(self, scope):
     if not self._keys or scope["path"] in _OPEN or (

@@ -104,6 +104,7 @@ def test_what_is_refused():
     refused(422, ["instances"], "input 1: bad", {"instances": ["bad"]})
     refused(413, None, "more than 1000 bytes", {"instances": ["a" * 1000]})
     assert ask("/v1/models/a:predict", {"instances": ["broken"]}).status == 500
+    assert 'albert_answers_total{status="500"} 1.0' in ask("/metrics").text
     assert ask("/other").status == 404
     assert ask("/v1/models/a:predict").status in (404, 405)
     assert not choice.batches
