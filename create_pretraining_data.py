@@ -127,9 +127,9 @@ def create_settings(options, tokenizer):
         "too" % (options.do_whole_word_mask, alias, options.masking))
   values["masking"] = options.masking or alias or "word"
   return Settings(
-      cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id,
-      mask_id=tokenizer.mask_id, inner_labels=inner_labels,
-      replacements=replacements, **values)
+      unk_id=tokenizer.unk_id, cls_id=tokenizer.cls_id,
+      sep_id=tokenizer.sep_id, mask_id=tokenizer.mask_id,
+      inner_labels=inner_labels, replacements=replacements, **values)
 
 
 def create_segmenter(texts, tokenizer):
@@ -193,11 +193,16 @@ def report(counts, settings):
       ("dropped tokens", "%d, %.3f%%, of documents that cannot be cut"
        % (counts["dropped_tokens"], 100.0 * counts["dropped_tokens"] / (
            settings.dupe_factor * counts["text_tokens"]))),
+      ("unknown tokens", "%d, %.3f%%, [UNK]" % (
+          counts["unknown_tokens"], 100.0 * counts["unknown_tokens"] / counts[
+              "text_tokens"])),
       ("cut lines", "%d times, after %d characters" % (
           counts["cut_lines"], corpus.LONGEST_LINE)),
       ("invalid bytes", "%d, not UTF-8" % counts["invalid_bytes"])]
   for row in rows:
     logging.info("%18s  %s", *row)
+  tokenization.warn_of_unknown("the text", counts["unknown_tokens"],
+                               counts["text_tokens"])
   if counts["label_1"] in (0, made):
     logging.warning("all records have the same label: the sentence task "
                     "cannot be learnt from them")

@@ -5,6 +5,8 @@ import functools
 import re
 import unicodedata
 
+from absl import logging
+
 from albert.errors import InputError
 from albert.files import filesystem
 
@@ -359,6 +361,18 @@ def truncate_pair(ids_a, ids_b, max_length):
     else:
       length_b -= 1
   return ids_a[:length_a], ids_b[:length_b]
+
+
+def warn_of_unknown(what, count, total):
+  """Warns where more than 1% of the tokens of a text are [UNK].
+
+  Args:
+    what: str, what the text is called.
+    count, total: int, tokens that are [UNK], and all.
+  """
+  if count > 0.01 * total:
+    logging.warning("%.1f%% of the tokens of %s are [UNK]: its words are not "
+                    "in the vocabulary", 100.0 * count / total, what)
 
 
 def pack_pair(tokenizer, ids_a, ids_b, max_seq_length):

@@ -31,7 +31,7 @@ class Settings(NamedTuple):
   """How records are made: the flags of the same names, and the vocabulary.
 
   Attributes:
-    cls_id, sep_id, mask_id: int.
+    unk_id, cls_id, sep_id, mask_id: int.
     replacements: int32 [...], ids that may stand for a masked token.
     inner_labels: int32 [V], the label of a token inside a word, mostly its id.
   """
@@ -47,6 +47,7 @@ class Settings(NamedTuple):
   sentence_pair: str
   per_token_replacement: bool
   legacy_wwm_labels: bool
+  unk_id: int
   cls_id: int
   sep_id: int
   mask_id: int
@@ -78,6 +79,9 @@ def create_records(documents, shard_index, settings, counts):
   texts = [prepare_text(document, settings.max_seq_length - 3)
            for document in documents]
   counts["text_tokens"] += sum(len(document.ids) for document in documents)
+  counts["unknown_tokens"] += sum(
+      np.count_nonzero(np.equal(document.ids, settings.unk_id))
+      for document in documents)
   pairs = []
   for _ in range(settings.dupe_factor):
     for index in range(len(texts)):

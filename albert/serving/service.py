@@ -45,7 +45,7 @@ _PATIENCE = 100  # times the bytes of a request, that are read and forgotten
 class ServiceSettings:
   """How requests are batched, and what is too much."""
   max_batch_size: int = setting(
-      64, "Inputs that are predicted together; 1 to predict each request by "
+      32, "Inputs that are predicted together; 1 to predict each request by "
       "itself.", USUAL, least=1)
   max_wait_ms: float = setting(
       2.0, "Milliseconds that the first of them waits for others.", USUAL,

@@ -7,9 +7,11 @@ import random
 import time
 from typing import Callable, List, NamedTuple
 
+import numpy as np
 import tqdm
 from absl import logging
 
+import tokenization
 from albert import cli, model_folder
 from albert.errors import InputError
 from albert.files import checkpoints, outputs, record_files, records
@@ -272,11 +274,14 @@ class Runner:
     """Writes the records of a split."""
     specs = self._specs + self._label_specs * split.has_labels
     num_rows = self._specs[0].rows or 1
-    lengths = []
+    unk_id = self._folder.create_tokenizer().unk_id if (
+        self._folder.tokenizer_file) else None
+    lengths, unknown = [], []
 
     def record(number, example):
       row = dict(split.make_features(example), number=number)
       lengths.append(len(row["input_ids"]) // num_rows)
+      unknown.append(np.count_nonzero(np.equal(row["input_ids"], unk_id)))
       return records.serialize(row, specs)
 
     path = os.path.join(self._estimator.model_dir, name + ".tf_record")
@@ -284,8 +289,12 @@ class Runner:
         record, enumerate(tqdm.tqdm(split.examples, name, disable=None))))
     self._paths[name] = path, specs
     longest = self._settings.data.max_seq_length
-    logging.info("%s: %.1f%% of the examples fill --max_seq_length=%d", name,
-                 100.0 * lengths.count(longest) / len(lengths), longest)
+    total = num_rows * sum(lengths)
+    logging.info("%s: %.1f%% of the examples fill --max_seq_length=%d; %.2f%% "
+                 "of the tokens are [UNK]", name,
+                 100.0 * lengths.count(longest) / len(lengths), longest,
+                 100.0 * sum(unknown) / total)
+    tokenization.warn_of_unknown(name, sum(unknown), total)
 
   def _input_fn(self, name, **kwargs):
     path, specs = self._paths[name]
