@@ -24,6 +24,7 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.model_folder import FolderSettings
 from albert.predict import engines, predictors
+from albert.predict.search import Corpus
 from albert.predict.similarity import VectorSim
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
@@ -52,8 +53,11 @@ class ServerSettings:
       None, "Keys, one a line; requests need one of them.", USUAL)
   reference_file: str = setting(
       None, "Sentences, one a line, whose mean vector is subtracted before "
-      "others are compared; with it, pretrained models compare sentences.",
-      USUAL)
+      "others are compared, which pretrained models do with it; default: some "
+      "of --corpus_file.", USUAL)
+  corpus_file: str = setting(
+      None, "Texts, one a line, that pretrained models find like ones among; "
+      "their vectors are kept next to it.", USUAL)
 
 
 SETTINGS = (ServerSettings, service.ServiceSettings, engines.EngineSettings,
@@ -109,16 +113,22 @@ def create_app(own):
                      "--api_key_file" % own.host)
   reference = own.reference_file and [
       line for line in filesystem.read_lines(own.reference_file) if line]
-  models, compare = {}, {}
+  models, compare, search = {}, {}, {}
   for name, path in named(own).items():
     engine = engines.load(from_flags(engines.EngineSettings, values), path,
                           from_flags(FolderSettings, values))
     models[name] = predictors.of_engine(
         engine, from_flags(predictors.PredictSettings, values))
-    if reference and models[name].kind == "masks":
+    if models[name].kind != "masks":
+      continue
+    if own.corpus_file:
+      corpus = Corpus(own.corpus_file, reference, model_dir=engine)
+      compare[name], search[name] = corpus.similarity.compare, corpus.search
+    elif reference:
       compare[name] = VectorSim(engine, reference).compare
   return service.create_app(
-      models, from_flags(service.ServiceSettings, values), keys, compare)
+      models, from_flags(service.ServiceSettings, values), keys, compare,
+      search)
 
 
 def main():

@@ -1,14 +1,16 @@
-r"""Judges whether two sentences mean the same.
+r"""Judges whether two sentences mean the same; finds like ones.
 
     python similarity.py 怎么办理银行卡 银行卡如何办理
     python similarity.py --input_file=pairs.tsv --output_file=scores.tsv
     python similarity.py --unsupervised --reference_file=texts.txt \
       --input_file=pairs.tsv
+    python similarity.py --search --corpus_file=texts.txt 怎么办理银行卡
 
 A score of a fine-tuned model is the probability, between 0 and 1, that the two
 mean the same. With --unsupervised, a pretrained model is enough: the score is
 the cosine, between -1 and 1, of the two sentences' vectors; like pairs score
-above unlike ones, but where to draw the line depends on the sentences.
+above unlike ones, but where to draw the line depends on the sentences. With
+--search, the texts of a file that are most like each query, by the same score.
 """
 
 import dataclasses
@@ -22,6 +24,7 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.model_folder import FolderSettings
 from albert.predict import engines
+from albert.predict.search import Corpus
 from albert.predict.similarity import DEFAULT_LAYER, BertSim, VectorSim
 from albert.predict.similarity import whitening as whitening
 from albert.settings import NEEDED, USUAL, from_flags, setting
@@ -82,11 +85,19 @@ class SimilaritySettings:
   output_file: str = setting(
       None, "Score, judgement (not with --unsupervised) and pair, one a line, "
       "separated by tabs; default: standard output.", USUAL)
+  search: bool = setting(
+      False, "Find texts of --corpus_file: queries are given as arguments, or "
+      "one a line.", USUAL)
+  corpus_file: str = setting(
+      None, "--search: texts, one a line; their vectors are kept next to it.",
+      USUAL)
+  top_k: int = setting(5, "--search: texts to find for each query.", USUAL,
+                       least=1)
   benchmark: bool = setting(
       False, "Score the pairs one by one and show how long each takes.")
   reference_file: str = setting(
-      None, "--unsupervised: sentences, one a line, whose mean is subtracted; "
-      "default: those of the pairs.", USUAL)
+      None, "--unsupervised, --search: sentences, one a line, whose mean is "
+      "subtracted; default: those of the pairs, or some of the corpus.", USUAL)
   whitening: bool = setting(
       False, "--unsupervised: whiten the vectors by --reference_file.")
   whitening_dim: int = setting(
@@ -101,13 +112,14 @@ SETTINGS = (SimilaritySettings, engines.EngineSettings, FolderSettings)
 
 def check_flags(values):
   """Raises an InputError for a flag that would have no effect."""
-  for need, names in (
-      ("unsupervised", ["reference_file", "whitening", "layer"]),
-      ("whitening", ["whitening_dim"])):
+  for needs, names in (
+      (["unsupervised", "search"], ["reference_file", "whitening", "layer"]),
+      (["whitening"], ["whitening_dim"]),
+      (["search"], ["corpus_file", "top_k"])):
     for name in names:
-      if values[name].present and not values[need].value:
+      if values[name].present and not any(values[x].value for x in needs):
         raise InputError("without --%s, there is no effect of --%s" % (
-            need, name))
+            " or --".join(needs), name))
 
 
 def create_similarity(own, engine, given):
@@ -117,43 +129,68 @@ def create_similarity(own, engine, given):
                          engine=engine)
     similarity.start_model()
     return similarity
-  reference = None
-  if own.reference_file:
-    reference = [line for line in filesystem.read_lines(own.reference_file)
-                 if line.strip()]
-    if not reference:
-      raise InputError("%s: has no sentences" % own.reference_file)
-  return VectorSim(own.model_dir or "albert_tiny_starter", reference,
-                   own.whitening, own.whitening_dim, own.layer, given=given,
-                   engine=engine)
+  return VectorSim(reference=read_reference(own.reference_file),
+                   **vectors_of(own, engine, given))
+
+
+def vectors_of(own, engine, given):
+  """Returns the arguments of VectorSim, but the reference."""
+  return dict(model_dir=own.model_dir or "albert_tiny_starter",
+              whiten=own.whitening, whitening_dim=own.whitening_dim,
+              layer=own.layer, given=given, engine=engine)
+
+
+def read_reference(path):
+  """Returns the sentences of --reference_file, a list, or None."""
+  reference = path and [line for line in filesystem.read_lines(path)
+                        if line.strip()]
+  if path and not reference:
+    raise InputError("%s: has no sentences" % path)
+  return reference
+
+
+def search(own, queries, engine, given):
+  """Returns lines of what is found: query, score and text."""
+  corpus = Corpus(own.corpus_file, reference=read_reference(own.reference_file),
+                  **vectors_of(own, engine, given))
+  return ["%s\t%.4f\t%s" % (query, found.score, found.text)
+          for query, row in zip(queries, corpus.search(queries, own.top_k))
+          for found in row]
 
 
 def main(sentences):
   own = from_flags(SimilaritySettings, flags.FLAGS)
+  model = (from_flags(engines.EngineSettings, flags.FLAGS),
+           from_flags(FolderSettings, flags.FLAGS))
   check_flags(flags.FLAGS)
   if sentences and own.input_file:
-    raise InputError("give two sentences or --input_file, not both")
-  if len(sentences) == 2:
-    pairs = [tuple(sentences)]
-  elif sentences:
-    raise InputError("give two sentences, or none and pairs by --input_file or "
-                     "on standard input, one a line, separated by a tab")
+    raise InputError("give sentences or --input_file, not both")
+  if own.search:
+    cli.require_flags(flags.FLAGS, "corpus_file")
+    lines = search(own, sentences or filesystem.read_lines(own.input_file),
+                   *model)
   else:
-    pairs = read_pairs(own.input_file)
-  similarity = create_similarity(
-      own, from_flags(engines.EngineSettings, flags.FLAGS),
-      from_flags(FolderSettings, flags.FLAGS))
-  if own.benchmark and pairs:
-    benchmark(similarity, pairs)
-  text = ""
-  for score, pair in zip(similarity.predict_sentences(pairs), pairs):
-    judgement = () if own.unsupervised else (
-        "same" if score >= 0.5 else "different",)
-    text += "\t".join(("%.4f" % score,) + judgement + pair) + "\n"
+    lines = score(own, sentences, *model)
+  text = "".join(line + "\n" for line in lines)
   if own.output_file:
     filesystem.write_text(own.output_file, text)
   else:
     print(text, end="")
+
+
+def score(own, sentences, engine, given):
+  """Returns lines of scores of pairs, and the pairs."""
+  if len(sentences) not in (0, 2):
+    raise InputError("give two sentences, or none and pairs by --input_file or "
+                     "on standard input, one a line, separated by a tab")
+  pairs = [tuple(sentences)] if sentences else read_pairs(own.input_file)
+  similarity = create_similarity(own, engine, given)
+  if own.benchmark and pairs:
+    benchmark(similarity, pairs)
+  return ["\t".join(("%.4f" % value,) + (
+      () if own.unsupervised else
+      ("same" if value >= 0.5 else "different",)) + pair)
+          for value, pair in zip(similarity.predict_sentences(pairs), pairs)]
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class VectorSim:
     if self._mean is None and len(pairs) < 2:
       raise InputError("a pair by itself has no mean to compare with: give "
                        "--reference_file, or more pairs")
-    vectors = self._directions([text for pair in pairs for text in pair])
+    vectors = self.directions([text for pair in pairs for text in pair])
     return (vectors[::2] * vectors[1::2]).sum(1)
 
   def compare(self, sentences):
@@ -137,10 +137,10 @@ class VectorSim:
     Returns:
       float64 [N, N], the cosines.
     """
-    vectors = self._directions(sentences)
+    vectors = self.directions(sentences)
     return vectors @ vectors.T
 
-  def _directions(self, texts):
+  def directions(self, texts):
     """Returns float64 [number of texts, K], vectors of length 1."""
     vectors = self._vectors(texts)
     mean = vectors.mean(0) if self._mean is None else self._mean

@@ -5,6 +5,7 @@
     GET   /v1/models                  what there is
     POST  /v1/models/NAME:predict     predictions, as JSON
     POST  /v1/models/NAME:similarity  how alike sentences are
+    POST  /v1/models/NAME:search      texts of a corpus that are like others
 
 Tests: tests/serving/test_service.py, tests/serving/test_page_browser.py.
 """
@@ -73,6 +74,13 @@ class SimilarityRequest(pydantic.BaseModel, extra="forbid"):
                                         max_length=_MOST_SENTENCES)
 
 
+class SearchRequest(pydantic.BaseModel, extra="forbid"):
+  """Texts whose like are to be found in the corpus."""
+  queries: List[str] = pydantic.Field(min_length=1,
+                                      max_length=_MOST_SENTENCES)
+  top_k: int = pydantic.Field(5, ge=1, le=1000)
+
+
 class Served:
   """A model of the service.
 
@@ -82,10 +90,12 @@ class Served:
     own: ServiceSettings.
     compare: function of a list of sentences, N, that returns float [N, N], how
       alike each is to each; or None.
+    search: function of (list of queries, top_k) that returns a list of
+      search.Found for each; or None.
     on_batch: see Batcher.
   """
 
-  def __init__(self, name, model, own, compare, on_batch):
+  def __init__(self, name, model, own, compare, search, on_batch):
     self.name = name
     self._model = model
     self._own = own
@@ -95,17 +105,20 @@ class Served:
     self.scores = compare and Batcher(
         lambda inputs, _: [np.asarray(compare(sentences)).tolist()
                            for sentences in inputs], 1, 0, own.max_queue_size)
+    self.found = search and Batcher(
+        search, own.max_batch_size, 0, own.max_queue_size)
 
   def describe(self):
     """Returns what the page and clients need to know, a dict."""
     return {"name": self.name, "kind": self._model.kind,
             "fields": self._model.fields, "labels": self._model.labels,
             "compares_sentences": bool(self.scores),
+            "searches": bool(self.found),
             "max_instances": self._own.max_instances}
 
   def close(self):
     """Answers what is waiting."""
-    for batcher in filter(None, (self.predictions, self.scores)):
+    for batcher in filter(None, (self.predictions, self.scores, self.found)):
       batcher.close()
 
   def parse(self, instances):
@@ -253,19 +266,19 @@ class _Metrics:
         registry=self.registry)
 
 
-def create_app(models, own=None, keys=(), compare=None):
+def create_app(models, own=None, keys=(), compare=None, search=None):
   """Returns the service, an ASGI application.
 
   Args:
     models: dict, name -> predictors.Predictor.
     own: ServiceSettings, or None.
     keys: list of str; with some, requests need one, but not the page.
-    compare: dict, name -> `compare` of those that have one; see Served.
+    compare, search: dict, name -> function of those that have one; see Served.
   """
   own = own or ServiceSettings()
   metrics = _Metrics()
   served = {name: Served(
-      name, model, own, (compare or {}).get(name),
+      name, model, own, (compare or {}).get(name), (search or {}).get(name),
       metrics.batches.labels(name).observe) for name, model in models.items()}
   for name, one in served.items():
     metrics.waiting.labels(name).set_function(
@@ -300,6 +313,11 @@ def create_app(models, own=None, keys=(), compare=None):
       raise HTTPException(404, "there is no model %s, only %s" % (
           name, ", ".join(served)))
     return served[name]
+
+  def check_texts(field, texts):
+    for number, text in enumerate(texts):
+      if _problem_of(text):
+        raise _unfit([field, number], _problem_of(text))
 
   async def answer(one, batcher, inputs, top_k=None):
     """Returns the results of a batcher, when they are there."""
@@ -360,10 +378,18 @@ def create_app(models, own=None, keys=(), compare=None):
     one = find(name)
     if not one.scores:
       raise HTTPException(404, "%s compares no sentences" % name)
-    for number, text in enumerate(request.sentences):
-      if _problem_of(text):
-        raise _unfit(["sentences", number], _problem_of(text))
+    check_texts("sentences", request.sentences)
     scores, = await answer(one, one.scores, [request.sentences])
     return _respond({"scores": scores})
+
+  @app.post("/v1/models/{name}:search")
+  async def search_corpus(name: str, request: SearchRequest):
+    """The texts of the corpus that are most like each query."""
+    one = find(name)
+    if not one.found:
+      raise HTTPException(404, "%s searches no corpus" % name)
+    check_texts("queries", request.queries)
+    found = await answer(one, one.found, request.queries, request.top_k)
+    return _respond({"results": [[x._asdict() for x in row] for row in found]})
 
   return app

@@ -98,6 +98,13 @@ def test_pretrained_models_compare_sentences(tmp_path):
         "sentences": ["今天天气很好", "今天天气不错", "开银行卡"]})
     (one, near, far), *_ = answer.json["scores"]
     assert one == pytest.approx(1) and near > far
+  corpus = tmp_path / "corpus.txt"
+  corpus.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+  with serving("--corpus_file=%s" % corpus, cwd=ROOT) as (_, port):
+    found = client(port)("/v1/models/albert_tiny_starter:search", {
+        "queries": ["他昨天没来上班"], "top_k": 1}).json["results"]
+    assert [(x["text"], x["line"]) for x in found[0]] == [(TEXTS[2], 3)]
+    assert client(port)("/v1/models").json["models"][0]["compares_sentences"]
 
 
 def test_at_sigterm_it_answers_what_it_has(onnx_folder):

@@ -129,7 +129,7 @@ def test_script(model, tmp_path):
                              atol=1e-4)
   fail("empty.txt: has no sentences", *unsupervised, "a", "b",
        "--reference_file=%s" % (tmp_path / "empty.txt"))
-  fail("without --unsupervised, there is no effect of --layer", *command,
-       "--layer=1", input=pairs)
+  fail("without --unsupervised or --search, there is no effect of --layer",
+       *command, "--layer=1", input=pairs)
   fail("without --whitening, there is no effect of --whitening_dim",
        *unsupervised, "--whitening_dim=3", input=pairs)

@@ -10,6 +10,7 @@ import pytest
 from live_service import live
 
 from albert.predict import results
+from albert.predict.search import Found
 from albert.serving.service import create_app
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -72,6 +73,10 @@ MODELS = {
 
 def compare(sentences):
   return [[float(a == b) or -0.5 for b in sentences] for a in sentences]
+
+
+def search(queries, top_k):
+  return [[Found("像" + query, 7, 0.25)] for query in queries]
 
 
 class Page:
@@ -149,7 +154,8 @@ def browser():
 
 @pytest.fixture(scope="module")
 def page():
-  with live(create_app(MODELS, compare={"masks": compare})) as ask, (
+  with live(create_app(MODELS, compare={"masks": compare},
+                       search={"masks": search})) as ask, (
       browser()) as driver:
     yield Page(driver, ask)
     # Over all tests: no error, and nothing asked of another host.
@@ -264,6 +270,16 @@ def test_pairs_and_grids(page):
   page.fill(sentences="一\n三个字")
   page.submit()
   assert page.texts("#answer td") == ["1.00", "-0.50", "-0.50", "1.00"]
+
+
+def test_search(page):
+  page.open("masks")
+  page.press("#views", "查找相似的文本")
+  page.fill(queries="一\n" + HTML)
+  body, _ = page.submit()
+  assert body == {"queries": ["一", HTML]}
+  assert page.texts("#answer .found .text") == ["像一", "像" + HTML]
+  assert page.texts("#answer .found small") == ["0.250 · 7"] * 2
 
 
 def test_what_looks_like_html_is_text(page):

@@ -13,6 +13,7 @@ from onnx_folders import MODELS, write_model
 
 from albert.errors import InputError
 from albert.predict import load, results
+from albert.predict.search import Found
 from albert.serving.service import ServiceSettings, create_app
 
 
@@ -58,7 +59,8 @@ def test_predictions():
         ask("/v1/models/a").json, ask("/v1/models/b").json]}
     assert ask("/v1/models/b").json == {
         "name": "b", "kind": "label", "fields": ["text_a", "text_b"],
-        "labels": None, "compares_sentences": False, "max_instances": 256}
+        "labels": None, "compares_sentences": False, "searches": False,
+        "max_instances": 256}
     assert ask("/health").json == {"status": "ok"}
 
 
@@ -171,6 +173,23 @@ def test_sentences_are_compared():
         "body", "sentences", 1]
     assert ask("/v1/models/b:similarity", {
         "sentences": ["甲", "乙"]}).status == 404
+
+
+def test_a_corpus_is_searched():
+  def search(queries, top_k):
+    return [[Found(query * 2, 3, 0.5)] * top_k for query in queries]
+
+  with live(create_app({"a": Echo(), "b": Echo()}, search={
+      "a": search})) as ask:
+    path = "/v1/models/a:search"
+    answer = ask(path, {"queries": ["甲", "乙"], "top_k": 1})
+    assert answer.json == {"results": [
+        [{"text": "甲甲", "line": 3, "score": 0.5}],
+        [{"text": "乙乙", "line": 3, "score": 0.5}]]}
+    assert ask("/v1/models/a").json["searches"] is True
+    assert ask(path, {"queries": []}).status == 422
+    assert ask(path, {"queries": ["\0"]}).status == 422
+    assert ask("/v1/models/b:search", {"queries": ["甲"]}).status == 404
 
 
 def test_the_pages_need_nothing_from_elsewhere():

@@ -1,0 +1,133 @@
+"""Finds the texts of a corpus that are most like others, by their vectors.
+
+Tests: tests/predict/test_search.py.
+"""
+
+import io
+from typing import NamedTuple
+
+import numpy as np
+from absl import logging
+
+from albert.errors import InputError
+from albert.files import filesystem
+from albert.predict.similarity import VectorSim
+
+_PROBE = "今天天气很好。"  # its vector tells one model from another
+_BLOCK = 1 << 16  # vectors of a corpus that are compared at a time
+_AT_ONCE = 4096  # texts whose vectors are computed at a time
+_REFERENCE = 2000  # texts, at most, whose mean is subtracted
+
+
+class Found(NamedTuple):
+  """A text of a corpus, its line, and the cosine with what was searched."""
+  text: str
+  line: int
+  score: float
+
+
+class Corpus:
+  """Texts that are searched. Their vectors are computed once.
+
+  They are kept next to the corpus, in PATH.vectors.npy, float32 [N, K], and
+  PATH.vectors.json, and computed again where the corpus or the model is not the
+  same: the text by its checksum, the model, with all that belongs to it, by its
+  vector of a sentence.
+
+  Args:
+    path: str, file of texts, one a line; blank lines are none.
+    reference: list of str, whose mean is subtracted; None for up to 2,000 of
+      the corpus.
+    **kwargs: of the model; see VectorSim.
+
+  Attributes:
+    similarity: VectorSim, what compares them.
+
+  Raises:
+    InputError: there are no texts, or no such model.
+  """
+
+  def __init__(self, path, reference=None, **kwargs):
+    lines = filesystem.read_lines(path)
+    self._lines = [i for i, line in enumerate(lines) if line.strip()]
+    self._texts = [lines[i] for i in self._lines]
+    if not self._texts:
+      raise InputError("%s: has no texts" % path)
+    step = -(-len(self._texts) // _REFERENCE)
+    self.similarity = VectorSim(
+        reference=reference or self._texts[::step], **kwargs)
+    self._vectors = self._read_or_make(path)
+
+  def __len__(self):
+    return len(self._texts)
+
+  def search(self, queries, top_k=5):
+    """Finds the texts that are most like each query, exactly.
+
+    Args:
+      queries: list of str.
+      top_k: int, texts to find for each; all, where there are fewer.
+
+    Returns:
+      list of lists of Found, the likest first; of equal ones, the earlier.
+    """
+    if not queries:
+      return []
+    vectors = self.similarity.directions(queries).astype(np.float32)
+    scores = np.empty([len(queries), 0], np.float32)
+    places = np.empty([len(queries), 0], np.int64)
+    for start in range(0, len(self._vectors), _BLOCK):
+      block = vectors @ self._vectors[start:start + _BLOCK].T
+      scores = np.concatenate([scores, block], 1)
+      places = np.concatenate([places, np.broadcast_to(
+          np.arange(start, start + block.shape[1]), block.shape)], 1)
+      best = _greatest(scores, top_k)
+      scores, places = [np.take_along_axis(x, best, 1)
+                        for x in (scores, places)]
+    return [[Found(self._texts[i], 1 + self._lines[i], float(score))
+             for score, i in zip(*row)] for row in zip(scores, places)]
+
+  def _read_or_make(self, path):
+    """Returns the vectors of all texts, float32 [N, K]."""
+    vectors_file, about_file = path + ".vectors.npy", path + ".vectors.json"
+    probe = self.similarity.directions([_PROBE])[0]
+    checksum = filesystem.sha256(path)
+    if filesystem.exists(about_file):
+      about = filesystem.read_json(about_file)
+      same_model = len(about["probe"]) == len(probe) and np.allclose(
+          about["probe"], probe, atol=1e-4)
+      if about["sha256"] == checksum and same_model:
+        return np.load(io.BytesIO(filesystem.read_bytes(vectors_file)))
+      logging.info("%s: %s", vectors_file, "the corpus has changed" if (
+          same_model) else "of another model")
+    logging.info("computing the vectors of %d texts", len(self))
+    vectors = np.concatenate([
+        self.similarity.directions(self._texts[i:i + _AT_ONCE]).astype(
+            np.float32) for i in range(0, len(self), _AT_ONCE)])
+    content = io.BytesIO()
+    np.save(content, vectors)
+    filesystem.write_bytes(vectors_file, content.getvalue())
+    # Last, so that vectors are never taken for those of another corpus.
+    filesystem.write_json(about_file, {"sha256": checksum,
+                                       "probe": probe.tolist()})
+    return vectors
+
+
+def _greatest(scores, count):
+  """Returns places of the greatest of each row, the first of equal ones first.
+
+  Args:
+    scores: float [Q, N].
+    count: int.
+
+  Returns:
+    int [Q, min(count, N)].
+  """
+  if count < scores.shape[1]:
+    limit = -np.partition(-scores, count - 1, 1)[:, count - 1:count]
+    rows = []
+    for row, least in zip(scores, limit):
+      there = np.flatnonzero(row >= least)
+      rows.append(there[np.argsort(-row[there], kind="stable")][:count])
+    return np.array(rows)
+  return np.argsort(-scores, 1, kind="stable")
