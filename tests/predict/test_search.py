@@ -11,7 +11,7 @@ from albert.predict import search
 from albert.predict.search import Corpus
 from albert.predict.similarity import VectorSim
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 RNG = np.random.RandomState(5)
 WORDS = "天 地 玄 黄 宇 宙 洪 荒 日 月 盈 昃 辰 宿 列 张".split()

@@ -108,6 +108,7 @@ def test_pretraining(folder):
           "--gradient_accumulation_steps=%d" % slices))
 
 
+@pytest.mark.once  # of two platforms; pretraining is on both
 @pytest.mark.parametrize("script, predicted, args", [
     ("run_classifier.py", "test_results.tsv", [
         "--task_name=lcqmc", "--data_dir=pairs"]),
