@@ -3,8 +3,8 @@
 # there is a Python for them, in four processes:
 #   bash run_tests.sh [--quick] [--platform=tf1|tf2] [files, flags of pytest]
 # --quick leaves out the tests that start scripts, train or read real data.
-# Where both platforms are tested, each has one half of the tests that another
-# TensorFlow changes little.
+# Where both platforms are tested, each has one half of the slow tests, and all
+# of the others; --platform has all.
 #   ALBERT_REAL_DATA     folder of the real data sets; without it, the tests that
 #                        read them are skipped
 #   ALBERT_TESTS_STRICT  1: a missing platform and a skipped test are failures

@@ -2,7 +2,8 @@
 
 ALBERT_REAL_DATA: the folder with the real data sets; without it, the tests that
 read them are skipped. ALBERT_TESTS_STRICT=1 turns every skip into a failure.
-ALBERT_TESTS_SHARE: 0 or 1, the half of the tests marked `once` that are run.
+ALBERT_TESTS_SHARE: 0 or 1, the half of the tests marked `slow` or `once`, but
+not `both`, that are run.
 """
 
 import os
@@ -33,6 +34,8 @@ if not (shutil.which("chromium") and shutil.which("chromedriver")):
 def pytest_configure(config):
   config.addinivalue_line("markers", "slow: starts scripts, trains, real data")
   config.addinivalue_line("markers", "once: another TensorFlow changes little")
+  config.addinivalue_line("markers", "both: slow, but another TensorFlow may "
+                          "change it much")
   # TensorFlow's own use of what Python and itself deprecate.
   config.addinivalue_line(
       "filterwarnings", "ignore::DeprecationWarning:tensorflow.*")
@@ -48,10 +51,15 @@ def pytest_itemcollected(item):
 
 
 def pytest_collection_modifyitems(config, items):
-  """Leaves out the tests marked `once` that are the other platform's."""
+  """Leaves out the tests that are the other platform's."""
   share = os.environ.get("ALBERT_TESTS_SHARE")
-  others = [item for item in items if share and item.get_closest_marker("once")
-            and zlib.crc32(item.name.encode()) % 2 != int(share)]
+
+  def has(item, *names):
+    return any(map(item.get_closest_marker, names))
+
+  others = [item for item in items if share and has(item, "slow", "once") and
+            not has(item, "both") and
+            zlib.crc32(item.name.encode()) % 2 != int(share)]
   config.hook.pytest_deselected(items=others)
   items[:] = [item for item in items if item not in others]
 

@@ -9,7 +9,7 @@ import cloud_storage
 import pytest
 from scripting import ROOT, SIZES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.both]
 
 BUCKET = "gs://bucket/"
 

@@ -95,6 +95,7 @@ def assert_same_training(one, other, shifts="key/bias"):
   np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.both
 def test_pretraining(folder):
   args = ["run_pretraining.py", "--num_train_steps=4", "--num_warmup_steps=1",
           "--input_file=%s/a.tfrecord" % folder, "--eval_batch_size=4",
@@ -108,7 +109,6 @@ def test_pretraining(folder):
           "--gradient_accumulation_steps=%d" % slices))
 
 
-@pytest.mark.once  # of two platforms; pretraining is on both
 @pytest.mark.parametrize("script, predicted, args", [
     ("run_classifier.py", "test_results.tsv", [
         "--task_name=lcqmc", "--data_dir=pairs"]),
