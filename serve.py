@@ -25,7 +25,7 @@ from albert.files import filesystem
 from albert.model_folder import FolderSettings
 from albert.predict import engines, predictors
 from albert.predict.search import Corpus
-from albert.predict.similarity import VectorSim
+from albert.predict.similarity import VectorSim, read_reference
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 try:
@@ -111,8 +111,7 @@ def create_app(own):
   if own.host not in ("127.0.0.1", "localhost", "::1") and not keys:
     raise InputError("--host=%s: others could use the models: give "
                      "--api_key_file" % own.host)
-  reference = own.reference_file and [
-      line for line in filesystem.read_lines(own.reference_file) if line]
+  reference = read_reference(own.reference_file)
   models, compare, search = {}, {}, {}
   for name, path in named(own).items():
     engine = engines.load(from_flags(engines.EngineSettings, values), path,
@@ -126,6 +125,9 @@ def create_app(own):
       compare[name], search[name] = corpus.similarity.compare, corpus.search
     elif reference:
       compare[name] = VectorSim(engine, reference).compare
+  if (reference or own.corpus_file) and not compare:
+    raise InputError("without a pretrained model, there is no effect of "
+                     "--reference_file and --corpus_file")
   return service.create_app(
       models, from_flags(service.ServiceSettings, values), keys, compare,
       search)

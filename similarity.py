@@ -25,7 +25,12 @@ from albert.files import filesystem
 from albert.model_folder import FolderSettings
 from albert.predict import engines
 from albert.predict.search import Corpus
-from albert.predict.similarity import DEFAULT_LAYER, BertSim, VectorSim
+from albert.predict.similarity import (
+  DEFAULT_LAYER,
+  BertSim,
+  VectorSim,
+  read_reference,
+)
 from albert.predict.similarity import whitening as whitening
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
@@ -138,15 +143,6 @@ def vectors_of(own, engine, given):
   return dict(model_dir=own.model_dir or "albert_tiny_starter",
               whiten=own.whitening, whitening_dim=own.whitening_dim,
               layer=own.layer, given=given, engine=engine)
-
-
-def read_reference(path):
-  """Returns the sentences of --reference_file, a list, or None."""
-  reference = path and [line for line in filesystem.read_lines(path)
-                        if line.strip()]
-  if path and not reference:
-    raise InputError("%s: has no sentences" % path)
-  return reference
 
 
 def search(own, queries, engine, given):

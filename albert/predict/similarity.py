@@ -6,6 +6,7 @@ Tests: tests/scripts/test_similarity.py.
 import numpy as np
 
 from albert.errors import InputError
+from albert.files import filesystem
 from albert.predict import engines, predictors
 
 # Whitened, it orders the pairs of LCQMC better than the last one.
@@ -153,6 +154,19 @@ class VectorSim:
     """Returns float64 [number of texts, H]."""
     return np.reshape(self._predictor.predict([(text, None) for text in texts]),
                       [len(texts), len(self._matrix)]).astype(np.float64)
+
+
+def read_reference(path):
+  """Returns the sentences of a reference, a list of str; None without a path.
+
+  Raises:
+    InputError: there are none.
+  """
+  reference = path and [line for line in filesystem.read_lines(path)
+                        if line.strip()]
+  if path and not reference:
+    raise InputError("%s: has no sentences" % path)
+  return reference
 
 
 def whitening(vectors, dim=None):

@@ -189,6 +189,10 @@ def test_bad_flags(folder, tmp_path):
        model, model, "--port=0")
   fail("a name has letters", "serve.py", "--model_dir=a b=%s" % folder,
        "--port=0")
+  fail("empty.txt: has no sentences", "serve.py", model, "--port=0",
+       "--reference_file=%s" % empty)
+  fail("without a pretrained model, there is no effect of --reference_file",
+       "serve.py", model, "--port=0", "--corpus_file=%s" % empty)
   fail("no_such_folder", "serve.py", "--model_dir=no_such_folder", "--port=0")
 
 
