@@ -291,6 +291,15 @@ def test_what_is_cut(case):
          "idioms": (text + "#idiom1#" + text, CITIES)}.get(name, text)
   assert model.is_cut(row) == (name not in ("entities", "crf"))
   assert not model.is_cut(inputs[0])
+  # To the token: 24 with [CLS] and a [SEP] after each text.
+  edge = {"labels": lambda n: "天" * (n - 2),
+          "numbers": lambda n: "天" * (n - 2),
+          "pairs": lambda n: ("天" * 5, "地" * (n - 8)),
+          "choices": lambda n: ("天" * (n - 7), "地" * 2, ["玄", "黄黄"]),
+          "idioms": lambda n: ("天" * (n - 6) + "#idiom1#", ["玄", "黄黄黄黄"])}
+  if name in edge:
+    assert [model.is_cut(edge[name](n)) for n in (23, 24, 25)] == [
+        False, False, True]
 
 
 def test_a_question_about_what_is_given(case, tmp_path):
