@@ -36,12 +36,14 @@ class VectorSettings:
   output_file: str = setting(
       None, "NumPy array to make; with --pooling=tokens, JSON lines.", NEEDED)
   pooling: str = setting(
-      "mean", "Mean of the tokens' vectors, [CLS] and [SEP] included; the "
-      "vector of [CLS]; the model's pooled output; or each token's vector.",
+      None, "Mean of the tokens' vectors, [CLS] and [SEP] included; the "
+      "vector of [CLS]; the model's pooled output; or each token's vector. "
+      "Default: as vectors of texts were trained, or else the mean.",
       USUAL, choices=["mean", "cls", "pooled", "tokens"])
   layer: int = setting(
-      -1, "Which layer: 1 for the first; 0 for the embeddings, -1 for "
-      "the last.", USUAL)
+      None, "Which layer: 1 for the first; 0 for the embeddings, -1 for "
+      "the last. Default: as vectors of texts were trained, or else the last.",
+      USUAL)
   layers: list = setting(
       None, "--pooling=tokens: several layers; default: the one of --layer.",
       USUAL)
@@ -98,7 +100,8 @@ def token_line(text, layers, tokens, spans, vectors):
 def layers_of(own):
   """Returns the layers that are asked for, a list of int."""
   try:
-    return [int(layer) for layer in own.layers or [own.layer]]
+    return [int(layer) for layer in own.layers or [
+        -1 if own.layer is None else own.layer]]
   except ValueError as error:
     raise InputError("--layers=%s: expected numbers" % ",".join(
         own.layers)) from error

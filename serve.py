@@ -118,15 +118,17 @@ def create_app(own):
                           from_flags(FolderSettings, values))
     models[name] = predictors.of_engine(
         engine, from_flags(predictors.PredictSettings, values))
-    if models[name].kind != "masks":
+    is_trained = engine.folder.vector is not None
+    if not is_trained and models[name].kind != "masks":
       continue
     if own.corpus_file:
       corpus = Corpus(own.corpus_file, reference, model_dir=engine)
       compare[name], search[name] = corpus.similarity.compare, corpus.search
-    elif reference:
+    elif reference or is_trained:
       compare[name] = VectorSim(engine, reference).compare
   if (reference or own.corpus_file) and not compare:
-    raise InputError("without a pretrained model, there is no effect of "
+    raise InputError("without a pretrained model, or one of "
+                     "run_sentence_vectors.py, there is no effect of "
                      "--reference_file and --corpus_file")
   return service.create_app(
       models, from_flags(service.ServiceSettings, values), keys, compare,

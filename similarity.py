@@ -7,10 +7,10 @@ r"""Judges whether two sentences mean the same; finds like ones.
     python similarity.py --search --corpus_file=texts.txt 怎么办理银行卡
 
 A score of a fine-tuned model is the probability, between 0 and 1, that the two
-mean the same. With --unsupervised, a pretrained model is enough: the score is
-the cosine, between -1 and 1, of the two sentences' vectors; like pairs score
-above unlike ones, but where to draw the line depends on the sentences. With
---search, the texts of a file that are most like each query, by the same score.
+mean the same. Of a model of run_sentence_vectors.py, and with --unsupervised of
+any pretrained one, it is the cosine, between -1 and 1, of the two sentences'
+vectors; like pairs score above unlike ones, but where to draw the line depends
+on the sentences. With --search, the texts of a file that are most like each query, by the same score.
 """
 
 import dataclasses
@@ -78,9 +78,9 @@ def benchmark(similarity, pairs):
 class SimilaritySettings:
   """Which sentences, and how they are compared."""
   model_dir: str = setting(
-      None, "Folder with a checkpoint that run_classifier.py made; with "
-      "--unsupervised, with a pretrained one. Default: output/lcqmc/best, or "
-      "albert_tiny_starter.", NEEDED)
+      None, "Folder with a checkpoint that run_classifier.py or "
+      "run_sentence_vectors.py made; with --unsupervised, with a pretrained "
+      "one. Default: output/lcqmc/best, or albert_tiny_starter.", NEEDED)
   unsupervised: bool = setting(
       False, "Score by the cosine of the sentences' vectors, with a model that "
       "is not fine-tuned.", USUAL)
@@ -88,7 +88,7 @@ class SimilaritySettings:
       None, "Pairs, one a line, separated by a tab; default, if no two "
       "sentences are given: standard input.", USUAL)
   output_file: str = setting(
-      None, "Score, judgement (not with --unsupervised) and pair, one a line, "
+      None, "Score, judgement (not with cosines) and pair, one a line, "
       "separated by tabs; default: standard output.", USUAL)
   search: bool = setting(
       False, "Find texts of --corpus_file: queries are given as arguments, or "
@@ -108,8 +108,9 @@ class SimilaritySettings:
   whitening_dim: int = setting(
       None, "--whitening: dimensions to keep; default: all.", least=1)
   layer: int = setting(
-      DEFAULT_LAYER, "--unsupervised: which layer: 1 for the first; 0 "
-      "for the embeddings, -1 for the last.")
+      None, "--unsupervised: which layer: 1 for the first; 0 for the "
+      "embeddings, -1 for the last. Default: the one that vectors were trained "
+      "with, or else %d." % DEFAULT_LAYER)
 
 
 SETTINGS = (SimilaritySettings, engines.EngineSettings, FolderSettings)
@@ -129,26 +130,32 @@ def check_flags(values):
 
 def create_similarity(own, engine, given):
   """Returns the BertSim or the VectorSim that the settings ask for."""
-  if not own.unsupervised:
-    similarity = BertSim(own.model_dir or "output/lcqmc/best", given=given,
-                         engine=engine)
-    similarity.start_model()
-    return similarity
-  return VectorSim(reference=read_reference(own.reference_file),
-                   **vectors_of(own, engine, given))
+  model = load(own, "albert_tiny_starter" if own.unsupervised else
+               "output/lcqmc/best", engine, given)
+  if own.unsupervised or model.folder.vector:
+    return VectorSim(model, read_reference(own.reference_file),
+                     **vectors_of(own))
+  similarity = BertSim(model)
+  similarity.start_model()
+  return similarity
 
 
-def vectors_of(own, engine, given):
-  """Returns the arguments of VectorSim, but the reference."""
-  return dict(model_dir=own.model_dir or "albert_tiny_starter",
-              whiten=own.whitening, whitening_dim=own.whitening_dim,
-              layer=own.layer, given=given, engine=engine)
+def load(own, default, engine, given):
+  """Returns the engine of --model_dir."""
+  return engines.load(engine, own.model_dir or default, given)
+
+
+def vectors_of(own):
+  """Returns the arguments of VectorSim, but model and reference."""
+  return dict(whiten=own.whitening, whitening_dim=own.whitening_dim,
+              layer=own.layer)
 
 
 def search(own, queries, engine, given):
   """Returns lines of what is found: query, score and text."""
-  corpus = Corpus(own.corpus_file, reference=read_reference(own.reference_file),
-                  **vectors_of(own, engine, given))
+  corpus = Corpus(own.corpus_file, read_reference(own.reference_file),
+                  model_dir=load(own, "albert_tiny_starter", engine, given),
+                  **vectors_of(own))
   return ["%s\t%.4f\t%s" % (query, found.score, found.text)
           for query, row in zip(queries, corpus.search(queries, own.top_k))
           for found in row]
@@ -184,7 +191,7 @@ def score(own, sentences, engine, given):
   if own.benchmark and pairs:
     benchmark(similarity, pairs)
   return ["\t".join(("%.4f" % value,) + (
-      () if own.unsupervised else
+      () if isinstance(similarity, VectorSim) else
       ("same" if value >= 0.5 else "different",)) + pair)
           for value, pair in zip(similarity.predict_sentences(pairs), pairs)]
 

@@ -86,6 +86,14 @@ class ModelFolder:
     return self.path or "the model"
 
   @property
+  def vector(self):
+    """(str, int), pooling and layer of the vectors of texts that it was trained
+    to make; None where it was not. See `heads.vectors.sentence_vectors`.
+    """
+    return (self.more["pooling"], self.more["layer"]) if (
+        "pooling" in self.more) else None
+
+  @property
   def is_sentencepiece(self):
     """bool, whether the tokenizer is a SentencePiece model."""
     return self.tokenizer_file.endswith(".model")

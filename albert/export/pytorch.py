@@ -14,7 +14,7 @@ from absl import logging
 import modeling
 from albert import heads
 from albert.errors import InputError
-from albert.export import transformers_tokenizer
+from albert.export import sentence_transformers, transformers_tokenizer
 from albert.files import checkpoints, filesystem
 from albert.heads import crf
 from albert.heads.classifier import WEIGHTS
@@ -295,8 +295,12 @@ def write_folder(folder, target):
   if folder.is_sentencepiece:
     files["tokenizer.json"] = transformers_tokenizer.unigram_tokenizer(
         folder.tokenizer_file, tokenizer.do_lower_case)
+  if folder.vector:
+    files.update(sentence_transformers.files(folder))
   for name, content in files.items():
-    filesystem.write_json(os.path.join(target, name), content)
+    path = os.path.join(target, name)
+    filesystem.make_folder(os.path.dirname(path))
+    filesystem.write_json(path, content)
   filesystem.write_bytes(
       os.path.join(target, "model.safetensors"),
       safetensors_numpy().save(state, metadata={"format": "pt"}))
@@ -321,7 +325,7 @@ def read_folder(source, target, do_lower_case=None):
   path = os.path.join(source, "tokenizer_config.json")
   settings = filesystem.read_json(path) if filesystem.exists(path) else {}
   files = [os.path.join(source, name) for name in ("spiece.model", "vocab.txt")]
-  more = {}
+  more = sentence_transformers.read(source)
   if WEIGHTS in weights and "id2label" in theirs:
     labels = theirs["id2label"]
     if len(labels) != len(weights[WEIGHTS]):

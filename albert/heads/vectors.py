@@ -25,13 +25,25 @@ class Encode(base.Head):
 
 
 class SentenceVector(base.Head):
-  """One vector for each text: `vector`, and others by pooling and layer."""
+  """One vector for each text: `vector`, and others by pooling and layer.
+
+  Args:
+    pooling, layer: what `vector` is; see `sentence_vectors`.
+  """
   name = signature = "sentence_vector"
   marker = _MARKER
   tensorflow_outputs = ("vector",)
 
+  def __init__(self, pooling="mean", layer=-1):
+    self.pooling = pooling
+    self.layer = layer
+
+  @classmethod
+  def restore(cls, saved, folder):
+    return cls(*folder.vector or ()) if cls.marker in saved else None
+
   def outputs(self, model, inputs):
-    vectors = {"vector": sentence_vectors(model),
+    vectors = {"vector": sentence_vectors(model, self.pooling, self.layer),
                "pooled": model.get_pooled_output()}
     for layer in range(1 + model.config.num_hidden_layers):
       for pooling in ("mean", "cls"):

@@ -64,20 +64,24 @@ def load(engine, path, given=None):
   return tensorflow_engine.TensorFlowEngine(path, given)
 
 
-def sentence_vectors(engine, pooling, layer, **kwargs):
+def sentence_vectors(engine, pooling=None, layer=None, **kwargs):
   """Returns the TextPredictor of one vector for each text, float [H].
 
   Args:
     engine: see the module.
     pooling: "mean" of the tokens' vectors, [CLS] and [SEP] included; "cls", the
-      vector of [CLS]; "pooled", the pooled output, whatever the layer.
-    layer: int, 1 for the first, 0 for the embeddings, -1 for the last.
+      vector of [CLS]; "pooled", the pooled output, whatever the layer. None for
+      what the model was trained to give, or else the mean.
+    layer: int, 1 for the first, 0 for the embeddings, -1 for the last. None for
+      the one that the model was trained with, or else the last.
     **kwargs: see `predictor` of the module.
 
   Raises:
     InputError: the model has no such layer.
   """
-  number = number_of_layer(engine, layer)
+  trained_pooling, trained_layer = engine.folder.vector or ("mean", -1)
+  pooling = pooling or trained_pooling
+  number = number_of_layer(engine, trained_layer if layer is None else layer)
   output = pooling if pooling == "pooled" else "%s_%d" % (pooling, number)
   return engine.predictor("sentence_vector", output, **kwargs)
 

@@ -71,7 +71,7 @@ def _kind(folder):
   if head == "choices" and folder.task_name == "chid":
     return Idioms
   return {"classifier": Labels, "multi_label": SeveralLabels,
-          "regression": Scores,
+          "regression": Scores, "sentence_vector": Cosines,
           "token_labels": Entities, "independent": Answers, "beam": Answers,
           "choices": Choices}.get(head, Masks)
 
@@ -216,6 +216,25 @@ class Scores(_Rated):
   def _predict(self, inputs, top_k):
     return [results.ScoreResult(float(score))
             for score, in self._outputs(inputs)]
+
+
+class Cosines(Predictor):
+  """How alike two texts are by their vectors, from -1 to 1: ScoreResult."""
+  kind = "score"
+  fields = ("text_a", "text_b")
+
+  def __init__(self, model, own):
+    super().__init__(model, own)
+    self._vectors = engines.sentence_vectors(model, batch_size=own.batch_size)
+
+  def is_cut(self, row):
+    return any(self._count(text) > self._length - 2 for text in row)
+
+  def _predict(self, inputs, top_k):
+    x = self._vectors.predict([(text, None) for row in inputs for text in row])
+    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    return [results.ScoreResult(float(score))
+            for score in (x[::2] * x[1::2]).sum(1)]
 
 
 class Entities(Predictor):

@@ -37,7 +37,7 @@ class Corpus:
   Args:
     path: str, file of texts, one a line; blank lines are none.
     reference: list of str, whose mean is subtracted; None for up to 2,000 of
-      the corpus.
+      the corpus, or nothing from trained vectors.
     **kwargs: of the model; see VectorSim.
 
   Attributes:
@@ -55,7 +55,7 @@ class Corpus:
       raise InputError("%s: has no texts" % path)
     step = -(-len(self._texts) // _REFERENCE)
     self.similarity = VectorSim(
-        reference=reference or self._texts[::step], **kwargs)
+        reference=reference, untrained_reference=self._texts[::step], **kwargs)
     self._vectors = self._read_or_make(path)
 
   def __len__(self):

@@ -19,7 +19,7 @@ class BertSim:
   Args:
     model_dir: str, folder with a checkpoint, config.json, task.json and the
       vocabulary, such as the `best` folder of a fine-tuning run with the
-      labels "0" (different) and "1" (same meaning).
+      labels "0" (different) and "1" (same meaning); or an engine that is loaded.
     batch_size: int, pairs per call of the model.
     given: FolderSettings, what is not in the folder, or None.
     engine: str, "tensorflow" or "onnx"; see engines.py.
@@ -39,13 +39,14 @@ class BertSim:
     Raises:
       InputError: the folder has no such model.
     """
-    model = engines.load(self._engine, self._model_dir, self._given)
+    model = engines.load(self._engine, self._model_dir, self._given) if (
+        isinstance(self._model_dir, str)) else self._model_dir
     labels = model.folder.labels or []
     if "1" not in labels:
       raise InputError(
           "%s: the labels (%s) are not those of a similarity task: fine-tune "
           "on pairs labelled 0 and 1, or give --unsupervised" % (
-              self._model_dir, ", ".join(labels) or "none"))
+              model.folder.where, ", ".join(labels) or "none"))
     self._model = predictors.of_engine(
         model, predictors.PredictSettings(batch_size=self._batch_size))
     if model.folder.pairs is None:  # of an earlier version
@@ -69,37 +70,47 @@ class BertSim:
 
 
 class VectorSim:
-  """Scores pairs by the cosine of their vectors, without fine-tuning.
+  """Scores pairs by the cosine of their vectors.
 
-  The vector of a sentence is the mean over its tokens. All vectors of a model
-  point much the same way, so the mean of many sentences is subtracted first.
+  Where run_sentence_vectors.py has trained the model, they are what it was
+  trained to make. Otherwise the vector of a sentence is the mean over its
+  tokens; all of them point much the same way, so the mean of many sentences is
+  subtracted first.
 
   Args:
     model_dir: str, folder with a checkpoint, its configuration and its
       vocabulary, or path of a checkpoint in one; or an engine that is loaded.
     reference: list of str, sentences whose mean is subtracted; None for those
-      that are scored together.
+      that are scored together, or nothing from trained vectors.
     whiten: bool, also whiten the vectors by those of `reference`; see
       `whitening`.
     whitening_dim: int, dimensions to keep, or None; see `whitening`.
-    layer: int, see `engines.sentence_vectors`.
+    layer: int, see `engines.sentence_vectors`; None for the one that vectors
+      were trained with, or else DEFAULT_LAYER.
     batch_size: int, sentences per call of the model.
     given: FolderSettings, what is not in the folder, or None.
     engine: str, "tensorflow" or "onnx"; see engines.py.
+    untrained_reference: list of str, the same as `reference` where there is
+      none and vectors are not trained.
 
   Raises:
     InputError: the folder has no such model, or the reference does not do.
   """
 
   def __init__(self, model_dir="albert_tiny_starter", reference=None,
-               whiten=False, whitening_dim=None, layer=DEFAULT_LAYER,
-               batch_size=64, given=None, engine="tensorflow"):
+               whiten=False, whitening_dim=None, layer=None, batch_size=64,
+               given=None, engine="tensorflow", untrained_reference=None):
     model = engines.load(engine, model_dir, given) if (
         isinstance(model_dir, str)) else model_dir
+    is_trained = model.folder.vector is not None
+    if layer is None and not is_trained:
+      layer = DEFAULT_LAYER
     self._predictor = engines.sentence_vectors(
-        model, "mean", layer, max_seq_length=512, batch_size=batch_size)
-    self._mean = None
+        model, layer=layer, max_seq_length=512, batch_size=batch_size)
+    self._mean = 0.0 if is_trained else None
     self._matrix = np.identity(model.folder.config.hidden_size)
+    if not is_trained:
+      reference = reference or untrained_reference
     if reference:
       vectors = self._vectors(reference)
       self._mean = vectors.mean(0)

@@ -24,12 +24,14 @@ class InputExample(NamedTuple):
     label: str, None where a test set has none; of a task of several labels, a
       tuple of them.
     where: str, file and line, for messages.
+    negative: str, a text that is unlike `text_a`, where a file has one.
   """
   id: Any
   text_a: str
   text_b: Optional[str]
   label: Any
   where: str = ""
+  negative: Optional[str] = None
 
 
 class Task(NamedTuple):
@@ -317,12 +319,13 @@ def _without_placeholders(task, examples, path):
 
 def _make_example(task, row, number, is_test):
   text_a, text_b = _find(task.text_a, row), _find(task.text_b, row)
-  for text in (text_a, text_b):
+  for text in (text_a, text_b, row.get("negative")):
     if text is not None and not (isinstance(text, str) and text.strip()):
       raise ValueError("a text is empty or not a string")
   # GLUE calls it index; what CLUEWSC2020's labelled files call idx is no id.
   return InputExample(row.get("id", row.get("index", number)), text_a, text_b,
-                      _find_label(task, row, is_test))
+                      _find_label(task, row, is_test),
+                      negative=row.get("negative"))
 
 
 def _find_label(task, row, is_test):

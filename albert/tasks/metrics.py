@@ -79,6 +79,34 @@ def regression(labels, predicted):
                                            dtype=np.float64)**2))}
 
 
+def separation(labels, scores):
+  """Tells how well scores separate two classes.
+
+  Args:
+    labels: [N], 1 for what should score high, 0 for what should not; both are
+      there.
+    scores: float [N].
+
+  Returns:
+    dict: auc, the share of pairs of one of each class that are in order, ties
+    counting half; accuracy, the best that a threshold has, and threshold: what
+    scores at least so much is taken for class 1.
+  """
+  labels, scores = np.asarray(labels, np.int64), np.asarray(scores, np.float64)
+  positives = labels.sum()
+  negatives = len(labels) - positives
+  pairs = _ranks(scores)[labels == 1].sum() - positives * (positives - 1) / 2.0
+  thresholds = np.append(np.unique(scores), np.inf)
+  order = np.argsort(scores, kind="stable")
+  first = np.searchsorted(scores[order], thresholds)  # how many are below it
+  ones_below = np.append(0, np.cumsum(labels[order]))[first]
+  right = first - ones_below + positives - ones_below
+  best = np.argmax(right)
+  return {"auc": float(pairs / (positives * negatives)),
+          "accuracy": float(right[best] / len(labels)),
+          "threshold": float(min(thresholds[best], 1e9))}
+
+
 def _correlation(x, y):
   x, y = [np.asarray(z, np.float64) - np.mean(z, dtype=np.float64)
           for z in (x, y)]

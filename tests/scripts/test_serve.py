@@ -191,7 +191,7 @@ def test_bad_flags(folder, tmp_path):
        "--port=0")
   fail("empty.txt: has no sentences", "serve.py", model, "--port=0",
        "--reference_file=%s" % empty)
-  fail("without a pretrained model, there is no effect of --reference_file",
+  fail("without a pretrained model, or one of run_sentence_vectors.py, there",
        "serve.py", model, "--port=0", "--corpus_file=%s" % empty)
   fail("no_such_folder", "serve.py", "--model_dir=no_such_folder", "--port=0")
 

@@ -1,0 +1,62 @@
+"""What makes a folder of transformers one that sentence-transformers load.
+
+Tests: tests/export/test_sentence_transformers.py.
+"""
+
+import os
+
+from albert.errors import InputError
+from albert.files import filesystem
+
+_POOLING = "1_Pooling"
+_MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
+
+
+def files(folder):
+  """Returns the files to add: dict, path in the folder -> object of its JSON.
+
+  Args:
+    folder: ModelFolder, trained by run_sentence_vectors.py.
+
+  Raises:
+    InputError: the vectors are not those of the last layer.
+  """
+  pooling, layer = folder.vector
+  if layer not in (-1, folder.config.num_hidden_layers):
+    raise InputError("vectors of layer %d cannot be converted: "
+                     "sentence-transformers take the last one" % layer)
+  return {
+      "modules.json": [
+          {"idx": i, "name": str(i), "path": path,
+           "type": "sentence_transformers.models." + kind}
+          for i, (path, kind) in enumerate([("", "Transformer"),
+                                            (_POOLING, "Pooling")])],
+      "sentence_bert_config.json": {
+          "max_seq_length": folder.length(), "do_lower_case": False},
+      os.path.join(_POOLING, "config.json"): dict(
+          {mode: name == pooling for name, mode in _MODES.items()},
+          word_embedding_dimension=folder.config.hidden_size,
+          pooling_mode_max_tokens=False,
+          pooling_mode_mean_sqrt_len_tokens=False)}
+
+
+def read(source):
+  """Returns what a folder says of its vectors: values of a ModelFolder.
+
+  Args:
+    source: str, the folder.
+
+  Raises:
+    InputError: they are made in a way that there is none of here.
+  """
+  if not filesystem.exists(os.path.join(source, "modules.json")):
+    return {}
+  path = os.path.join(source, _POOLING, "config.json")
+  pooling = filesystem.read_json(path)
+  modes = [name for name, value in pooling.items()
+           if name.startswith("pooling_mode_") and value is True]
+  found = [name for name, mode in _MODES.items() if modes == [mode]]
+  if not found:
+    raise InputError("%s: vectors by %s: by the mean or [CLS] is all that is "
+                     "there" % (path, ", ".join(modes)))
+  return {"head": "sentence_vector", "more": {"pooling": found[0], "layer": -1}}

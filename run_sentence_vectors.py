@@ -1,0 +1,306 @@
+r"""Trains ALBERT to make vectors of texts whose cosine tells how alike they are.
+
+    python run_sentence_vectors.py --loss=cosent --task_name=afqmc \
+      --data_dir=data/afqmc --init_checkpoint=albert_tiny_starter \
+      --output_dir=output/vectors --do_train --do_eval
+    python run_sentence_vectors.py --loss=simcse --texts_file=texts.txt \
+      --init_checkpoint=albert_tiny_starter --output_dir=output/vectors \
+      --do_train
+
+What is learnt from:
+  cosent    pairs with scores, or with labels 0 and 1: a pair with a greater
+            score gets a greater cosine than one with a lesser score
+  in_batch  pairs that are alike: those of the upper half of the scores, or all
+            where there are none; each second text against those of the other
+            pairs, and against a column `negative`
+  simcse    texts alone: each with itself, by different dropout, against others
+The dev file has pairs with scores or labels. similarity.py, extract_features.py,
+export_model.py and convert_to_pytorch.py take the folder `best`.
+"""
+
+import dataclasses
+import os
+
+import numpy as np
+from absl import flags, logging
+
+import tokenization
+from albert import cli
+from albert.errors import InputError
+from albert.files import checkpoints, filesystem, outputs
+from albert.files.records import FeatureSpec
+from albert.heads import likeness
+from albert.model.config import AlbertConfig
+from albert.settings import NEEDED, USUAL, from_flags, setting
+from albert.tasks import classification, metrics, windows
+from albert.train import finetuning
+from albert.train.settings import FINE_TUNING
+
+
+@dataclasses.dataclass(frozen=True)
+class VectorSettings:
+  """Which texts, and how their vectors are trained."""
+  loss: str = setting("cosent", "What is learnt from.", NEEDED,
+                      choices=likeness.LOSSES)
+  task_name: str = setting(
+      "tsv", "Task of pairs, whose files --data_dir has; see docs/tasks.md.",
+      NEEDED)
+  data_dir: str = setting(None, "Folder with the task's files.", NEEDED)
+  texts_file: str = setting(
+      None, "--loss=simcse: texts, one a line; default: those of the training "
+      "file.", USUAL)
+  text_a_field: str = setting(
+      None, "Column or JSON key of the text, where it is not the task's own.")
+  text_b_field: str = setting(
+      None, "Column or JSON key of the second text, where it is not the task's "
+      "own.")
+  label_field: str = setting(
+      None, "Column or JSON key of the score, where it is not the task's own.")
+  pooling: str = setting(
+      "mean", "The vector of a text: the mean of its tokens' vectors, [CLS] "
+      "and [SEP] included, or the vector of [CLS].", USUAL,
+      choices=["mean", "cls"])
+  layer: int = setting(
+      -1, "Of which layer: 1 for the first, -1 for the last.")
+  scale: float = setting(
+      20.0, "What cosines are multiplied by in the loss: 1 / temperature.")
+  positive_score: float = setting(
+      None, "--loss=in_batch: the least score of pairs that are alike; default: "
+      "what is above the middle of all scores.")
+  dropout: float = setting(
+      None, "Dropout in training; default: 0.1 with --loss=simcse, else as the "
+      "model has it.", least=0.0, most=0.9)
+  metric_for_best: str = setting(
+      "spearman", "What the best checkpoint is best by; auc and accuracy are "
+      "of labels 0 and 1.",
+      choices=["spearman", "pearson", "auc", "accuracy"])
+
+
+SETTINGS = (VectorSettings, *FINE_TUNING)
+
+
+def get_task(own):
+  """Returns the classification.Task, whose labels are numbers.
+
+  Pairs of in-batch training need no labels: those without are alike.
+  """
+  task = classification.get_task(
+      own.task_name, own.text_a_field, own.text_b_field, own.label_field,
+      regression=True)
+  if own.loss != "in_batch":
+    return task
+  names = [task.label] if isinstance(task.label, str) else task.label
+  return task._replace(label=lambda row: next(
+      (row[name] for name in names if name in row), "1"))
+
+
+def read_texts(own, task):
+  """Returns the texts to train on without scores, each once, a list of str."""
+  if own.texts_file:
+    texts = [line for line in filesystem.read_lines(own.texts_file)
+             if line.strip()]
+  else:
+    texts = [text for example in classification.read_examples(
+        task, classification.find_file(task, own.data_dir, "train"))
+             for text in (example.text_a, example.text_b)]
+  texts = list(dict.fromkeys(texts))
+  if len(texts) < 2:
+    raise InputError("%s: fewer than two texts, which are compared with one "
+                     "another" % (own.texts_file or own.data_dir))
+  return texts
+
+
+def read_pairs(own, task, name):
+  """Returns the examples of a split, all of them pairs.
+
+  Raises:
+    InputError: one is not, or some have no negative.
+  """
+  examples = classification.read_examples(
+      task, classification.find_file(task, own.data_dir, name),
+      is_test=name == "test")
+  with_negative = sum(example.negative is not None for example in examples)
+  for example in examples:
+    if example.text_b is None:
+      raise InputError("%s: there is no second text" % example.where)
+    if with_negative and example.negative is None:
+      raise InputError("%s: there is no negative, but %d others have one" % (
+          example.where, with_negative))
+  return examples
+
+
+def alike(examples, least):
+  """Returns the examples whose scores are those of texts that are alike.
+
+  Args:
+    examples: list of classification.InputExample.
+    least: float, or None for more than the middle, or all if all are the same.
+
+  Raises:
+    InputError: there are none.
+  """
+  scores = np.array([float(example.label) for example in examples])
+  middle = 0.5 * (scores.min() + scores.max())
+  chosen = scores >= least if least is not None else (
+      (scores > middle) | (scores.min() == scores.max()))
+  if not chosen.any():
+    raise InputError("no pair has a score of at least %g" % least)
+  logging.info("%d of %d pairs are alike: with a score of %g or more",
+               chosen.sum(), len(examples), scores[chosen].min())
+  return [example for example, is_alike in zip(examples, chosen) if is_alike]
+
+
+def rows_of(example, count):
+  """Returns the texts of an example, `count` of them.
+
+  Args:
+    example: str, or classification.InputExample.
+    count: int, 2 or 3. Only training examples have a third text; what others
+      have in its place is not looked at.
+  """
+  if isinstance(example, str):
+    return [example] * count
+  return [example.text_a, example.text_b, example.negative or ""][:count]
+
+
+def feature_maker(tokenizer, max_seq_length, count):
+  """Returns the function that makes the features of an example.
+
+  Args:
+    tokenizer: of tokenization.py.
+    max_seq_length: int.
+    count: int, texts of an example.
+  """
+  numbers = {}
+
+  def make_features(example):
+    texts = rows_of(example, count)
+    features = windows.pack_rows([tokenization.encode_texts(
+        tokenizer, text, None, max_seq_length) for text in texts], count)
+    label = getattr(example, "label", None)
+    return dict(
+        features, scores=0.0 if label is None else float(label),
+        texts=[numbers.setdefault(text, len(numbers)) for text in texts])
+
+  return make_features
+
+
+def score(labels, cosines):
+  """Compares cosines with scores: dict of results, `eval_` before their names.
+
+  Args:
+    labels, cosines: float [N].
+  """
+  results = metrics.regression(labels, cosines)
+  del results["mse"]
+  if set(labels) == {0.0, 1.0}:
+    results.update(metrics.separation(labels, cosines))
+  return {"eval_" + name: value for name, value in results.items()}
+
+
+def describe_negatives(settings, workers, own):
+  """Logs what each pair is compared with in training."""
+  batch, device = settings.batch, settings.device
+  shares = batch.gradient_accumulation_steps * (
+      device.num_tpu_cores if device.use_tpu else device.num_gpus)
+  logging.info(
+      "%s: each pair is compared with those of the same %d%s", own.loss,
+      batch.train_batch_size // shares,
+      ", not of the whole batch of %d" % (
+          batch.train_batch_size * workers.size) * (
+              shares * workers.size > 1))
+  if batch.train_batch_size // shares < 2:
+    raise InputError("one example at a time has nothing to be compared with: "
+                     "give a greater --train_batch_size")
+
+
+def main():
+  own = from_flags(VectorSettings, flags.FLAGS)
+  settings, workers, folder = finetuning.start(flags.FLAGS, default_length=64)
+  trains, evaluates = settings.run.do_train, settings.run.do_eval
+  cli.warn_of_idle_flags(
+      flags.FLAGS,
+      (["texts_file"], trains and own.loss == "simcse",
+       "--do_train and --loss=simcse"),
+      (["positive_score"], trains and own.loss == "in_batch",
+       "--do_train and --loss=in_batch"),
+      (["metric_for_best"], trains and evaluates, "--do_train and --do_eval"))
+  if not own.texts_file or evaluates or settings.data.do_predict:
+    cli.require_flags(flags.FLAGS, "data_dir")
+  last = folder.config.num_hidden_layers
+  if not -last <= own.layer <= last or own.layer == 0:
+    raise InputError("--layer=%d: the model has layers 1 to %d" % (
+        own.layer, last))
+  task = get_task(own)
+  examples = {}
+  for name in finetuning.wanted_splits(settings, workers):
+    if name == "train" and own.loss == "simcse":
+      examples[name] = read_texts(own, task)
+    else:
+      examples[name] = read_pairs(own, task, name)
+  if trains:
+    if own.loss == "in_batch":
+      examples["train"] = alike(examples["train"], own.positive_score)
+    examples["train"] = examples["train"][:settings.data.max_train_examples]
+    describe_negatives(settings, workers, own)
+  for name, rows in examples.items():
+    logging.info("%s: %d examples", name, len(rows))
+  labels = np.array([float(x.label) for x in examples.get("dev", [])])
+  if "dev" in examples and set(labels) != {0.0, 1.0} and (
+      own.metric_for_best in ("auc", "accuracy")):
+    raise InputError("--metric_for_best=%s needs labels 0 and 1" %
+                     own.metric_for_best)
+  count = 3 if own.loss == "in_batch" and (
+      getattr(examples.get("train", [""])[0], "negative", None)) else 2
+  dropout = own.dropout
+  if dropout is None and own.loss == "simcse":
+    dropout = 0.1
+  config = folder.config if dropout is None else AlbertConfig.from_dict(dict(
+      folder.config.to_dict(), hidden_dropout_prob=dropout,
+      attention_probs_dropout_prob=dropout))
+  if own.loss == "simcse" and not config.hidden_dropout_prob:
+    raise InputError("--loss=simcse needs --dropout, which makes two vectors of "
+                     "a text different")
+  head = likeness.Likeness(own.loss, own.scale, own.pooling, own.layer)
+  make_features = feature_maker(
+      folder.create_tokenizer(), settings.data.max_seq_length, count)
+  runner = finetuning.Runner(
+      settings, workers, dataclasses.replace(
+          folder, config=config, task_name=own.task_name.lower(),
+          head=head.name, labels=None, pairs=None,
+          more={"pooling": own.pooling, "layer": own.layer},
+          max_seq_length=settings.data.max_seq_length),
+      head, [FeatureSpec("texts", "int", count), FeatureSpec("scores", "float",
+                                                             0)],
+      {name: finetuning.Split(rows, make_features, has_labels=name == "train")
+       for name, rows in examples.items()},
+      [spec if spec.length == 0 else spec._replace(rows=count)
+       for spec in finetuning.SPECS])
+
+  def predict(name, checkpoint):
+    return np.array([row["cosines"]
+                     for row in runner.predict(name, checkpoint)], np.float64)
+
+  def evaluate(checkpoint):
+    return dict(score(labels, predict("dev", checkpoint)),
+                global_step=checkpoints.step_of(checkpoint))
+
+  def write_test(name, checkpoint):
+    cosines = predict(name, checkpoint)
+    path = os.path.join(runner.output_dir, name + "_results.tsv")
+    filesystem.write_text(path, "score\ttext_a\ttext_b\n" + "".join(
+        "%.6f\t%s\t%s\n" % (cosine, *[
+            " ".join(text.split()) for text in (x.text_a, x.text_b)])
+        for cosine, x in zip(cosines, examples[name])))
+    logging.info("%s: the cosine of each pair", path)
+    outputs.write_test_scores(
+        runner.output_dir, name, [x.label for x in examples[name]],
+        lambda rows: (score(np.array([float(examples[name][i].label)
+                                      for i in rows]), cosines[rows]), None))
+
+  runner.run(evaluate, "eval_" + own.metric_for_best, write_test,
+             task_settings=own)
+
+
+if __name__ == "__main__":
+  cli.run(main, SETTINGS)
