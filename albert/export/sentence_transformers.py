@@ -1,6 +1,6 @@
 """What makes a folder of transformers one that sentence-transformers load.
 
-Tests: tests/export/test_sentence_transformers.py.
+Tests: tests/export/test_sentence_transformers_tf2.py.
 """
 
 import os
@@ -8,7 +8,7 @@ import os
 from albert.errors import InputError
 from albert.files import filesystem
 
-_POOLING = "1_Pooling"
+_POOLING, _SETTINGS = "1_Pooling", "sentence_bert_config.json"
 _MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
 
 
@@ -31,7 +31,7 @@ def files(folder):
            "type": "sentence_transformers.models." + kind}
           for i, (path, kind) in enumerate([("", "Transformer"),
                                             (_POOLING, "Pooling")])],
-      "sentence_bert_config.json": {
+      _SETTINGS: {
           "max_seq_length": folder.length(), "do_lower_case": False},
       os.path.join(_POOLING, "config.json"): dict(
           {mode: name == pooling for name, mode in _MODES.items()},
@@ -59,4 +59,7 @@ def read(source):
   if not found:
     raise InputError("%s: vectors by %s: by the mean or [CLS] is all that is "
                      "there" % (path, ", ".join(modes)))
-  return {"head": "sentence_vector", "more": {"pooling": found[0], "layer": -1}}
+  path = os.path.join(source, _SETTINGS)
+  settings = filesystem.read_json(path) if filesystem.exists(path) else {}
+  return {"head": "sentence_vector", "more": {"pooling": found[0], "layer": -1},
+          "max_seq_length": settings.get("max_seq_length")}

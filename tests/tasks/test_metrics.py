@@ -58,3 +58,18 @@ def test_report():
   lines = metrics.report(np.array([[4, 1], [1, 2]]), ["no", "yes"]).split("\n")
   assert lines[2].split() == ["yes", "0.6667", "0.6667", "0.6667", "3"]
   assert lines[-2].split() == ["yes", "1", "2"]
+
+
+def test_separation_against_all_pairs_and_all_thresholds():
+  rng = np.random.RandomState(4)
+  for _ in range(5):
+    labels = rng.permutation([0] * 9 + [1] * 6)
+    scores = rng.randint(5, size=15) / 4.0  # with ties
+    found = metrics.separation(labels, scores)
+    pairs = [(a > b) + 0.5 * (a == b) for a in scores[labels == 1]
+             for b in scores[labels == 0]]
+    assert found["auc"] == pytest.approx(np.mean(pairs))
+    accuracies = [np.mean((scores >= t) == labels) for t in [*scores, 9.0]]
+    assert found["accuracy"] == pytest.approx(max(accuracies))
+    assert np.mean((scores >= found["threshold"]) == labels) == (
+        pytest.approx(found["accuracy"]))
