@@ -17,6 +17,7 @@ _PROBE = "今天天气很好。"  # its vector tells one model from another
 _BLOCK = 1 << 16  # vectors of a corpus that are compared at a time
 _AT_ONCE = 4096  # texts whose vectors are computed at a time
 _REFERENCE = 2000  # texts, at most, whose mean is subtracted
+_LARGE = 1000000  # texts from which on faiss searches, where it is installed
 
 
 class Found(NamedTuple):
@@ -57,6 +58,7 @@ class Corpus:
     self.similarity = VectorSim(
         reference=reference, untrained_reference=self._texts[::step], **kwargs)
     self._vectors = self._read_or_make(path)
+    self._index = None  # of faiss; False where it is not installed
 
   def __len__(self):
     return len(self._texts)
@@ -74,8 +76,26 @@ class Corpus:
     if not queries:
       return []
     vectors = self.similarity.directions(queries).astype(np.float32)
-    scores = np.empty([len(queries), 0], np.float32)
-    places = np.empty([len(queries), 0], np.int64)
+    return [[Found(self._texts[i], 1 + self._lines[i], float(score))
+             for score, i in zip(*row)]
+            for row in zip(*self._nearest(vectors, top_k))]
+
+  def _nearest(self, vectors, top_k):
+    """Returns the greatest cosines with each of `vectors`, and whose they are.
+
+    Args:
+      vectors: float32 [Q, K].
+      top_k: int.
+
+    Returns:
+      (float32 [Q, T], int [Q, T]), where T is `top_k` or the number of texts.
+    """
+    if len(self) >= _LARGE and self._index is None:
+      self._index = _faiss_index(self._vectors)
+    if self._index:
+      return self._index.search(vectors, min(top_k, len(self)))
+    scores = np.empty([len(vectors), 0], np.float32)
+    places = np.empty([len(vectors), 0], np.int64)
     for start in range(0, len(self._vectors), _BLOCK):
       block = vectors @ self._vectors[start:start + _BLOCK].T
       scores = np.concatenate([scores, block], 1)
@@ -84,8 +104,7 @@ class Corpus:
       best = _greatest(scores, top_k)
       scores, places = [np.take_along_axis(x, best, 1)
                         for x in (scores, places)]
-    return [[Found(self._texts[i], 1 + self._lines[i], float(score))
-             for score, i in zip(*row)] for row in zip(scores, places)]
+    return scores, places
 
   def _read_or_make(self, path):
     """Returns the vectors of all texts, float32 [N, K]."""
@@ -111,6 +130,19 @@ class Corpus:
     filesystem.write_json(about_file, {"sha256": checksum,
                                        "probe": probe.tolist()})
     return vectors
+
+
+def _faiss_index(vectors):
+  """Returns faiss's exact index of float32 [N, K]; False without faiss."""
+  try:
+    import faiss
+  except ImportError:
+    logging.warning("%d texts: `pip install -r requirements/faiss.txt` makes "
+                    "the search faster", len(vectors))
+    return False
+  index = faiss.IndexFlatIP(vectors.shape[1])
+  index.add(vectors)
+  return index
 
 
 def _greatest(scores, count):

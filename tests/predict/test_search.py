@@ -34,9 +34,14 @@ def corpus_file(tmp_path):
   return path
 
 
-@pytest.mark.parametrize("block", [1 << 16, 7])
-def test_it_finds_what_all_scores_say(model, corpus_file, block, monkeypatch):
-  monkeypatch.setattr(search, "_BLOCK", block)
+@pytest.mark.parametrize("way", ["at once", "blocks", "faiss"])
+def test_it_finds_what_all_scores_say(model, corpus_file, way, monkeypatch):
+  if way == "blocks":
+    monkeypatch.setattr(search, "_BLOCK", 7)
+  if way == "faiss":
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(search, "_LARGE", 300)
+    monkeypatch.setattr(search, "_greatest", None)  # not the other way
   monkeypatch.setattr(search, "_AT_ONCE", 64)
   corpus = Corpus(str(corpus_file), model_dir=model)
   assert len(corpus) == 300
