@@ -1,4 +1,4 @@
-r"""Trains ALBERT to make vectors of texts whose cosine tells how alike they are.
+r"""Trains ALBERT to make vectors whose cosine tells how alike two texts are.
 
     python run_sentence_vectors.py --loss=cosent --task_name=afqmc \
       --data_dir=data/afqmc --init_checkpoint=albert_tiny_starter \
@@ -14,8 +14,9 @@ What is learnt from:
             where there are none; each second text against those of the other
             pairs, and against a column `negative`
   simcse    texts alone: each with itself, by different dropout, against others
-The dev file has pairs with scores or labels. similarity.py, extract_features.py,
-export_model.py and convert_to_pytorch.py take the folder `best`.
+The dev file has pairs with scores or labels. similarity.py, predict.py,
+extract_features.py, export_model.py and convert_to_pytorch.py take the folder
+`best`.
 """
 
 import dataclasses
@@ -65,8 +66,8 @@ class VectorSettings:
   scale: float = setting(
       20.0, "What cosines are multiplied by in the loss: 1 / temperature.")
   positive_score: float = setting(
-      None, "--loss=in_batch: the least score of pairs that are alike; default: "
-      "what is above the middle of all scores.")
+      None, "--loss=in_batch: the least score of pairs that are alike; "
+      "default: what is above the middle of all scores.")
   dropout: float = setting(
       None, "Dropout in training; default: 0.1 with --loss=simcse, else as the "
       "model has it.", least=0.0, most=0.9)
@@ -139,7 +140,7 @@ def alike(examples, least):
   Raises:
     InputError: there are none.
   """
-  scores = np.array([float(example.label) for example in examples])
+  scores = scores_of(examples)
   middle = 0.5 * (scores.min() + scores.max())
   chosen = scores >= least if least is not None else (
       (scores > middle) | (scores.min() == scores.max()))
@@ -214,6 +215,53 @@ def describe_negatives(settings, workers, own):
                      "give a greater --train_batch_size")
 
 
+def read_examples(own, names):
+  """Returns the examples of splits: dict, name -> list.
+
+  Args:
+    own: VectorSettings.
+    names: list of str.
+
+  Raises:
+    InputError: a file does not go with the loss, or with --metric_for_best.
+  """
+  task = get_task(own)
+  examples = {
+      name: read_texts(own, task) if name == "train" and own.loss == "simcse"
+      else read_pairs(own, task, name) for name in names}
+  if "train" in examples and own.loss == "in_batch":
+    examples["train"] = alike(examples["train"], own.positive_score)
+  if own.metric_for_best in ("auc", "accuracy") and "dev" in examples and (
+      set(scores_of(examples["dev"])) != {0.0, 1.0}):
+    raise InputError("--metric_for_best=%s needs labels 0 and 1" %
+                     own.metric_for_best)
+  return examples
+
+
+def scores_of(examples):
+  """Returns the scores of classification.InputExamples, float64 [N]."""
+  return np.array([float(example.label) for example in examples])
+
+
+def with_dropout(config, own):
+  """Returns the AlbertConfig to train with.
+
+  Raises:
+    InputError: simcse would have no dropout.
+  """
+  rate = own.dropout
+  if rate is None and own.loss == "simcse":
+    rate = 0.1
+  if rate is not None:
+    config = AlbertConfig.from_dict(dict(
+        config.to_dict(), hidden_dropout_prob=rate,
+        attention_probs_dropout_prob=rate))
+  if own.loss == "simcse" and not config.hidden_dropout_prob:
+    raise InputError("--loss=simcse needs --dropout, which makes two vectors "
+                     "of a text different")
+  return config
+
+
 def main():
   own = from_flags(VectorSettings, flags.FLAGS)
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=64)
@@ -231,36 +279,15 @@ def main():
   if not -last <= own.layer <= last or own.layer == 0:
     raise InputError("--layer=%d: the model has layers 1 to %d" % (
         own.layer, last))
-  task = get_task(own)
-  examples = {}
-  for name in finetuning.wanted_splits(settings, workers):
-    if name == "train" and own.loss == "simcse":
-      examples[name] = read_texts(own, task)
-    else:
-      examples[name] = read_pairs(own, task, name)
+  config = with_dropout(folder.config, own)
+  examples = read_examples(own, finetuning.wanted_splits(settings, workers))
   if trains:
-    if own.loss == "in_batch":
-      examples["train"] = alike(examples["train"], own.positive_score)
     examples["train"] = examples["train"][:settings.data.max_train_examples]
     describe_negatives(settings, workers, own)
   for name, rows in examples.items():
     logging.info("%s: %d examples", name, len(rows))
-  labels = np.array([float(x.label) for x in examples.get("dev", [])])
-  if "dev" in examples and set(labels) != {0.0, 1.0} and (
-      own.metric_for_best in ("auc", "accuracy")):
-    raise InputError("--metric_for_best=%s needs labels 0 and 1" %
-                     own.metric_for_best)
-  count = 3 if own.loss == "in_batch" and (
-      getattr(examples.get("train", [""])[0], "negative", None)) else 2
-  dropout = own.dropout
-  if dropout is None and own.loss == "simcse":
-    dropout = 0.1
-  config = folder.config if dropout is None else AlbertConfig.from_dict(dict(
-      folder.config.to_dict(), hidden_dropout_prob=dropout,
-      attention_probs_dropout_prob=dropout))
-  if own.loss == "simcse" and not config.hidden_dropout_prob:
-    raise InputError("--loss=simcse needs --dropout, which makes two vectors of "
-                     "a text different")
+  count = 3 if own.loss == "in_batch" and trains and (
+      examples["train"][0].negative is not None) else 2
   head = likeness.Likeness(own.loss, own.scale, own.pooling, own.layer)
   make_features = feature_maker(
       folder.create_tokenizer(), settings.data.max_seq_length, count)
@@ -270,8 +297,8 @@ def main():
           head=head.name, labels=None, pairs=None,
           more={"pooling": own.pooling, "layer": own.layer},
           max_seq_length=settings.data.max_seq_length),
-      head, [FeatureSpec("texts", "int", count), FeatureSpec("scores", "float",
-                                                             0)],
+      head, [FeatureSpec("texts", "int", count),
+             FeatureSpec("scores", "float", 0)],
       {name: finetuning.Split(rows, make_features, has_labels=name == "train")
        for name, rows in examples.items()},
       [spec if spec.length == 0 else spec._replace(rows=count)
@@ -282,7 +309,7 @@ def main():
                      for row in runner.predict(name, checkpoint)], np.float64)
 
   def evaluate(checkpoint):
-    return dict(score(labels, predict("dev", checkpoint)),
+    return dict(score(scores_of(examples["dev"]), predict("dev", checkpoint)),
                 global_step=checkpoints.step_of(checkpoint))
 
   def write_test(name, checkpoint):
@@ -295,8 +322,8 @@ def main():
     logging.info("%s: the cosine of each pair", path)
     outputs.write_test_scores(
         runner.output_dir, name, [x.label for x in examples[name]],
-        lambda rows: (score(np.array([float(examples[name][i].label)
-                                      for i in rows]), cosines[rows]), None))
+        lambda rows: (score(scores_of([examples[name][i] for i in rows]),
+                            cosines[rows]), None))
 
   runner.run(evaluate, "eval_" + own.metric_for_best, write_test,
              task_settings=own)

@@ -10,7 +10,8 @@ A score of a fine-tuned model is the probability, between 0 and 1, that the two
 mean the same. Of a model of run_sentence_vectors.py, and with --unsupervised of
 any pretrained one, it is the cosine, between -1 and 1, of the two sentences'
 vectors; like pairs score above unlike ones, but where to draw the line depends
-on the sentences. With --search, the texts of a file that are most like each query, by the same score.
+on the sentences. With --search, the texts of a file that are most like each
+query, by the same score.
 """
 
 import dataclasses

@@ -19,7 +19,8 @@ class BertSim:
   Args:
     model_dir: str, folder with a checkpoint, config.json, task.json and the
       vocabulary, such as the `best` folder of a fine-tuning run with the
-      labels "0" (different) and "1" (same meaning); or an engine that is loaded.
+      labels "0" (different) and "1" (same meaning); or an engine that is
+      loaded.
     batch_size: int, pairs per call of the model.
     given: FolderSettings, what is not in the folder, or None.
     engine: str, "tensorflow" or "onnx"; see engines.py.

@@ -39,8 +39,8 @@ def load(path):
 
 
 def vectors(path):
-  return engines.sentence_vectors(engines.load("tensorflow", str(path))).predict(
-      [(text, None) for text in TEXTS])
+  predictor = engines.sentence_vectors(engines.load("tensorflow", str(path)))
+  return predictor.predict([(text, None) for text in TEXTS])
 
 
 def remove_heads(folder):
