@@ -142,6 +142,8 @@ TSV = ("run_classifier.py", "tsv", "{}.tsv")
 CASES = {
     "labels": (*TSV, texts, [], labels_of, lambda x: (x.label, candidates(x))),
     "pairs": (*TSV, pairs, [], labels_of, lambda x: (x.label, candidates(x))),
+    "cosines": ("run_sentence_vectors.py", "tsv", "{}.tsv", pairs, [],
+                scores_of, lambda x: x.score),
     "numbers": (*TSV, numbers, ["--regression"], scores_of,
                 lambda x: x.score),
     "entities": ("run_ner.py", "file", "{}.json", entities, LONG, entities_of,
@@ -286,15 +288,17 @@ def test_what_is_cut(case):
   name, inputs, best, _ = case
   model = load(str(best))
   text = "第三天在西安，很好。" * 9
-  row = {"pairs": (text, text), "spans": (text, text), "beam": (text, text),
+  row = {"pairs": (text, text), "cosines": ("天", text),
+         "spans": (text, text), "beam": (text, text),
          "choices": (text, "去哪里？", CITIES),
          "idioms": (text + "#idiom1#" + text, CITIES)}.get(name, text)
   assert model.is_cut(row) == (name not in ("entities", "crf"))
   assert not model.is_cut(inputs[0])
-  # To the token: 24 with [CLS] and a [SEP] after each text.
+  # To the token: 24 with [CLS] and a [SEP] after each text, or its own [CLS].
   edge = {"labels": lambda n: "天" * (n - 2),
           "numbers": lambda n: "天" * (n - 2),
           "pairs": lambda n: ("天" * 5, "地" * (n - 8)),
+          "cosines": lambda n: ("天" * 5, "地" * (n - 2)),
           "choices": lambda n: ("天" * (n - 7), "地" * 2, ["玄", "黄黄"]),
           "idioms": lambda n: ("天" * (n - 6) + "#idiom1#", ["玄", "黄黄黄黄"])}
   if name in edge:
