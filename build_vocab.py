@@ -15,6 +15,7 @@ import dataclasses
 import glob
 import gzip
 import io
+import itertools
 
 from absl import flags, logging
 
@@ -135,8 +136,11 @@ def main():
   if not paths:
     raise InputError("--input_file: no file matches %s" % own.input_file)
   lines = filter(None, read_lines(paths))
-  make = sentencepiece if is_model else wordpiece
-  content = make(lines, own)
+  first = next(lines, None)
+  if not first:
+    raise InputError("--input_file: there is no text in %s" % own.input_file)
+  content = (sentencepiece if is_model else wordpiece)(
+      itertools.chain([first], lines), own)
   filesystem.write_bytes(own.output_file, content)
   tokenizer = tokenization.create_tokenizer(
       *([None, own.output_file] if is_model else [own.output_file]))

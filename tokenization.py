@@ -1,12 +1,12 @@
 """WordPiece and SentencePiece tokenizers, packing and truncation of pairs."""
 
 import difflib
-import functools
 import re
 import unicodedata
 
 from absl import logging
 
+from albert import characters
 from albert.errors import InputError
 from albert.files import filesystem
 
@@ -99,72 +99,14 @@ class _Tokenizer:
     raise NotImplementedError
 
 
-class _CharacterTable(dict):
-  """A table for `str.translate`, filled as characters turn up."""
-
-  def __init__(self, replacement):
-    super().__init__()
-    self._replacement = replacement
-
-  def __missing__(self, codepoint):
-    value = self._replacement(chr(codepoint))
-    self[codepoint] = value
-    return value
-
-
-def _clean(char):
-  """Drops control characters and makes every kind of space a space."""
-  if char in "\t\n\r" or unicodedata.category(char) == "Zs":
-    return " "
-  if char == "\ufffd" or unicodedata.category(char).startswith("C"):
-    return ""
-  return char
-
-
-def _isolate(char):
-  """Puts spaces around what is a token by itself."""
-  return char if is_joined(char) else " %s " % char
-
-
-def _isolate_and_strip_accent(char):
-  return "" if unicodedata.category(char) == "Mn" else _isolate(char)
-
-
-def is_chinese(char):
-  """Whether `char` is a CJK ideograph (no kana, no hangul), as BERT counts."""
-  code = ord(char)
-  return (0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or
-          0x20000 <= code <= 0x2A6DF or 0x2A700 <= code <= 0x2CEAF or
-          0xF900 <= code <= 0xFAFF or 0x2F800 <= code <= 0x2FA1F)
-
-
-def is_punctuation(char):
-  """Whether BERT splits at `char`: Unicode's P* and ASCII's symbols."""
-  code = ord(char)
-  return (33 <= code <= 47 or 58 <= code <= 64 or 91 <= code <= 96 or
-          123 <= code <= 126 or unicodedata.category(char).startswith("P"))
-
-
-def is_word(token):
-  """Whether an entry of a WordPiece vocabulary is a Chinese word."""
-  return (len(token) > 1 and not token.startswith("##") and
-          any(map(is_chinese, token)))
-
-
-@functools.lru_cache(maxsize=None)  # there are 1,114,112 characters
-def is_joined(char):
-  """Whether `char` makes one basic token with neighbours of its kind."""
-  return not (is_chinese(char) or is_punctuation(char) or char.isspace())
-
-
 class WordPieceTokenizer(_Tokenizer):
   """BERT's tokenization: basic tokens, then longest pieces, greedily.
 
   Entries of the vocabulary with a Chinese character and more, such as 机器学习
   or 维生素C, are words that stay whole, anywhere in running text, the longest
   first; at an end that is a letter or digit, the text's run of these must end
-  too. Other entries that basic tokens cut apart are no words: released
-  vocabularies have "...", <S> and <T>, which their models have never read.
+  too. No other entry is such a word: released vocabularies have "...", <S> and
+  <T>, which basic tokenization cuts apart, and their models have never read.
 
   Args:
     vocab_file: path of the vocabulary, one token a line.
@@ -188,16 +130,19 @@ class WordPieceTokenizer(_Tokenizer):
     self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
         self.vocab[token] for token in SPECIAL_TOKENS)
     self.do_lower_case = do_lower_case
-    self._clean = _CharacterTable(_clean)
-    self._isolate = _CharacterTable(
-        _isolate_and_strip_accent if do_lower_case else _isolate)
+    self._clean = characters.Table(characters.clean)
+    self._isolate = characters.Table(
+        characters.isolate_and_strip_accent if do_lower_case else
+        characters.isolate)
     self.words = {}
     self._lengths = {}  # of the words with a first basic token, longest first
-    for token in filter(is_word, self.vocab):
-      word = self._normalize(token).strip()
-      if " " in word:
-        self.words[word] = token
-        self._lengths.setdefault(word.split(" ")[0], set()).add(len(word))
+    for token in self.vocab:
+      if len(token) > 1 and not token.startswith("##") and any(
+          map(characters.is_chinese, token)):
+        word = self._normalize(token).strip()
+        if " " in word:
+          self.words[word] = token
+          self._lengths.setdefault(word.split(" ")[0], set()).add(len(word))
     self._lengths = {first: sorted(lengths, reverse=True)
                      for first, lengths in self._lengths.items()}
 

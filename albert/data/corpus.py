@@ -18,7 +18,7 @@ import jieba.finalseg
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-import tokenization
+from albert import characters
 from albert.errors import InputError
 from albert.files import filesystem
 
@@ -185,8 +185,8 @@ class Segmenter:
       together.append(part)
       place += len(part)
       if place in inside or (
-          number < len(parts) and tokenization.is_joined(part[-1]) and
-          tokenization.is_joined(parts[number][0])):
+          number < len(parts) and characters.is_joined(part[-1]) and
+          characters.is_joined(parts[number][0])):
         continue  # one basic token or word of the vocabulary goes on
       word, together = "".join(together), []
       word_ids = self._cache.get(word)

@@ -9,6 +9,7 @@ import pytest
 
 import create_pretraining_data
 import tokenization
+from albert import characters
 from albert.data import corpus, masking
 from albert.files import records
 
@@ -156,7 +157,7 @@ def test_a_single_sentence_makes_no_pair(tokenizer):
 def is_punctuation(tokenizer):
   """Returns bool [V]."""
   return np.array([
-      len(token) == 1 and tokenization.is_punctuation(token) for token in
+      len(token) == 1 and characters.is_punctuation(token) for token in
       tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))])
 
 
