@@ -206,6 +206,21 @@ def test_records_hold_the_text(documents, tokenizer, masking):
                 tolerance=0.015)
 
 
+def test_records_hold_words_of_the_vocabulary(tmp_path):
+  """Also such as jieba cuts apart, or that join parts of two of its words."""
+  vocab = tmp_path / "vocab.txt"
+  vocab.write_bytes(pathlib.Path(VOCAB).read_bytes() + "".join(
+      word + "\n" for word in "充电 他一 的时 ，他 一个".split()).encode())
+  tokenizer = tokenization.WordPieceTokenizer(str(vocab))
+  segmenter = corpus.Segmenter(tokenizer, use_jieba=True)
+  documents = [segmenter.document(lines)
+               for lines in corpus.TextReader([TEXT]).documents()]
+  assert set(range(21128, 21133)) < set(np.concatenate(
+      [document.ids for document in documents]))
+  check_records(documents, tokenizer, make_settings(tokenizer),
+                tolerance=0.015)
+
+
 def test_records_hold_real_text(segmenter, tokenizer, real_data):
   reader = corpus.TextReader([str(real_data / "corpus" / "lctt_zh.txt")])
   texts = [lines for _, lines in zip(range(400), reader.documents())]
