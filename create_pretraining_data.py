@@ -21,7 +21,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import tokenization
-from albert import cli
+from albert import characters, cli
 from albert.data import corpus, shards
 from albert.data.masking import Settings
 from albert.errors import InputError
@@ -112,7 +112,7 @@ def create_settings(options, tokenizer):
   ids = {token: i for i, token in enumerate(tokens)}
   inner_labels = np.arange(len(tokens), dtype=np.int32)
   for i, token in enumerate(tokens):
-    if len(token) == 1 and tokenization.is_chinese(token):
+    if len(token) == 1 and characters.is_chinese(token):
       inner_labels[i] = ids.get("##" + token, i)
   replacements = np.array([i for i, token in enumerate(tokens)
                            if not special.match(token)], np.int32)

@@ -1,12 +1,12 @@
 """WordPiece and SentencePiece tokenizers, packing and truncation of pairs."""
 
 import difflib
-import functools
 import re
 import unicodedata
 
 from absl import logging
 
+from albert import characters
 from albert.errors import InputError
 from albert.files import filesystem
 
@@ -99,64 +99,22 @@ class _Tokenizer:
     raise NotImplementedError
 
 
-class _CharacterTable(dict):
-  """A table for `str.translate`, filled as characters turn up."""
-
-  def __init__(self, replacement):
-    super().__init__()
-    self._replacement = replacement
-
-  def __missing__(self, codepoint):
-    value = self._replacement(chr(codepoint))
-    self[codepoint] = value
-    return value
-
-
-def _clean(char):
-  """Drops control characters and makes every kind of space a space."""
-  if char in "\t\n\r" or unicodedata.category(char) == "Zs":
-    return " "
-  if char == "\ufffd" or unicodedata.category(char).startswith("C"):
-    return ""
-  return char
-
-
-def _isolate(char):
-  """Puts spaces around what is a token by itself."""
-  return char if is_joined(char) else " %s " % char
-
-
-def _isolate_and_strip_accent(char):
-  return "" if unicodedata.category(char) == "Mn" else _isolate(char)
-
-
-def is_chinese(char):
-  """Whether `char` is a CJK ideograph (no kana, no hangul), as BERT counts."""
-  code = ord(char)
-  return (0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or
-          0x20000 <= code <= 0x2A6DF or 0x2A700 <= code <= 0x2CEAF or
-          0xF900 <= code <= 0xFAFF or 0x2F800 <= code <= 0x2FA1F)
-
-
-def is_punctuation(char):
-  """Whether BERT splits at `char`: Unicode's P* and ASCII's symbols."""
-  code = ord(char)
-  return (33 <= code <= 47 or 58 <= code <= 64 or 91 <= code <= 96 or
-          123 <= code <= 126 or unicodedata.category(char).startswith("P"))
-
-
-@functools.lru_cache(maxsize=None)  # there are 1,114,112 characters
-def is_joined(char):
-  """Whether `char` makes one basic token with neighbours of its kind."""
-  return not (is_chinese(char) or is_punctuation(char) or char.isspace())
-
-
 class WordPieceTokenizer(_Tokenizer):
   """BERT's tokenization: basic tokens, then longest pieces, greedily.
+
+  Entries of the vocabulary with a Chinese character and more, such as 机器学习
+  or 维生素C, are words that stay whole, anywhere in running text, the longest
+  first; at an end that is a letter or digit, the text's run of these must end
+  too. No other entry is such a word: released vocabularies have "...", <S> and
+  <T>, which basic tokenization cuts apart, and their models have never read.
 
   Args:
     vocab_file: path of the vocabulary, one token a line.
     do_lower_case: lower-case and strip accents, as "uncased" models want it.
+
+  Attributes:
+    vocab: dict, entry -> id.
+    words: dict, normalized word -> its entry: those that stay whole.
   """
 
   MAX_CHARS_PER_WORD = 100
@@ -172,23 +130,57 @@ class WordPieceTokenizer(_Tokenizer):
     self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
         self.vocab[token] for token in SPECIAL_TOKENS)
     self.do_lower_case = do_lower_case
-    self._clean = _CharacterTable(_clean)
-    self._isolate = _CharacterTable(
-        _isolate_and_strip_accent if do_lower_case else _isolate)
+    self._clean = characters.Table(characters.clean)
+    self._isolate = characters.Table(
+        characters.isolate_and_strip_accent if do_lower_case else
+        characters.isolate)
+    self.words = {}
+    self._lengths = {}  # of the words with a first basic token, longest first
+    for token in self.vocab:
+      if len(token) > 1 and not token.startswith("##") and any(
+          map(characters.is_chinese, token)):
+        word = self._normalize(token).strip()
+        if " " in word:
+          self.words[word] = token
+          self._lengths.setdefault(word.split(" ")[0], set()).add(len(word))
+    self._lengths = {first: sorted(lengths, reverse=True)
+                     for first, lengths in self._lengths.items()}
 
   def clean(self, text):
     """Drops control characters and makes every kind of space a space."""
     return text.translate(self._clean)
 
   def basic_tokenize(self, text):
-    """Splits at white space, punctuation and around each Chinese character."""
-    return self._normalize(text).split()
+    """Splits at white space, punctuation and around each Chinese character.
+
+    Words of the vocabulary stay whole.
+    """
+    text = self._normalize(text)
+    if not self.words:
+      return text.split()
+    return [token for token, _, _ in self._find_tokens(text)]
 
   def _normalize(self, text):
     text = self.clean(text)
     if self.do_lower_case:
       text = unicodedata.normalize("NFD", text.lower())
     return text.translate(self._isolate)
+
+  def _find_tokens(self, text):
+    """Yields (basic token or word, start, end) in a normalized text."""
+    end = 0
+    for match in re.finditer(r"\S+", text):
+      token, start = match.group(), match.start()
+      if start < end:
+        continue  # inside a word
+      end = match.end()
+      for length in self._lengths.get(token, ()):
+        after = start + length
+        word = self.words.get(text[start:after])
+        if word and not text[after:after + 1].strip():
+          token, end = word, after
+          break
+      yield token, start, end
 
   def wordpiece(self, word):
     """Splits a basic token into the longest pieces in the vocabulary."""
@@ -219,11 +211,10 @@ class WordPieceTokenizer(_Tokenizer):
     origins = [index for index, char in enumerate(text)
                for _ in self._normalize(char)]
     tokens, spans = [], []
-    for word in re.finditer(r"\S+", self._normalize(text)):
-      pieces = self.wordpiece(word.group())
-      start = word.start()
+    for word, start, word_end in self._find_tokens(self._normalize(text)):
+      pieces = self.wordpiece(word)
       for number, piece in enumerate(pieces):
-        end = word.end() if number + 1 == len(pieces) else (
+        end = word_end if number + 1 == len(pieces) else (
             start + len(piece) - 2 * piece.startswith("##"))
         last = origins[end - 1] + 1
         while last < len(text) and unicodedata.combining(text[last]):
@@ -241,6 +232,16 @@ class WordPieceTokenizer(_Tokenizer):
 
   def convert_ids_to_tokens(self, ids):
     return [self._tokens[i] for i in ids]
+
+
+def sentencepiece_text(text, do_lower_case):
+  """Returns a text as a SentencePiece model of Google's ALBERT is given it."""
+  # JSON may hold half of a surrogate pair, which no UTF-8 can.
+  text = text.encode("utf-8", "ignore").decode("utf-8")
+  text = " ".join(text.split()).replace("``", '"').replace("''", '"')
+  text = "".join(char for char in unicodedata.normalize("NFKD", text)
+                 if not unicodedata.combining(char))
+  return text.lower() if do_lower_case else text
 
 
 class SentencePieceTokenizer(_Tokenizer):
@@ -277,12 +278,7 @@ class SentencePieceTokenizer(_Tokenizer):
     return pieces
 
   def _normalize(self, text):
-    # JSON may hold half of a surrogate pair, which no UTF-8 can.
-    text = text.encode("utf-8", "ignore").decode("utf-8")
-    text = " ".join(text.split()).replace("``", '"').replace("''", '"')
-    text = "".join(char for char in unicodedata.normalize("NFKD", text)
-                   if not unicodedata.combining(char))
-    return text.lower() if self.do_lower_case else text
+    return sentencepiece_text(text, self.do_lower_case)
 
   def _split(self, piece):
     """Separates a number from the comma after it, as Google's ALBERT does."""

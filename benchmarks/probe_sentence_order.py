@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import tokenization  # noqa: E402
+from albert import characters  # noqa: E402
 from albert.files import record_files  # noqa: E402
 
 FLAGS = flags.FLAGS
@@ -117,7 +118,7 @@ def main(argv):
     labels.append(label)
   labels = np.array(labels)
   is_punctuation = np.array([
-      len(token) == 1 and tokenization.is_punctuation(token) for token in
+      len(token) == 1 and characters.is_punctuation(token) for token in
       tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))])
   print("%d records, %.3f with label 1" % (len(labels), labels.mean()))
   for name, place in (("end", -1), ("beginning", 0)):

@@ -18,7 +18,7 @@ import jieba.finalseg
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-import tokenization
+from albert import characters
 from albert.errors import InputError
 from albert.files import filesystem
 
@@ -135,7 +135,8 @@ class Segmenter:
 
   The ids are those of the tokenizer on the whole line. Words are jieba's own,
   of whatever length; where jieba cuts inside one basic token of the tokenizer
-  (as in accented words), the parts are one word.
+  (as in accented words) or inside a word of its vocabulary, the parts are one
+  word.
 
   Args:
     tokenizer: of `tokenization.py`.
@@ -175,14 +176,18 @@ class Segmenter:
 
   def _by_jieba(self, line):
     ids, words, clauses = [], [], []
-    parts = self._cutter.cut(self._tokenizer.clean(line))
+    line = self._tokenizer.clean(line)
+    parts = self._cutter.cut(line)
     ends = set(_clause_ends(parts))
-    together = []
+    inside = self._inside_tokens(line)
+    together, place = [], 0
     for number, part in enumerate(parts, 1):
       together.append(part)
-      if (number < len(parts) and tokenization.is_joined(part[-1]) and
-          tokenization.is_joined(parts[number][0])):
-        continue  # one basic token goes on
+      place += len(part)
+      if place in inside or (
+          number < len(parts) and characters.is_joined(part[-1]) and
+          characters.is_joined(parts[number][0])):
+        continue  # one basic token or word of the vocabulary goes on
       word, together = "".join(together), []
       word_ids = self._cache.get(word)
       if word_ids is None:
@@ -193,6 +198,13 @@ class Segmenter:
       if number in ends:
         clauses.append(len(ids))
     return ids, words, clauses
+
+  def _inside_tokens(self, line):
+    """Returns the places in a line that are inside a token, a set of int."""
+    if not self._tokenizer.words:
+      return ()  # is_joined tells
+    _, spans = self._tokenizer.tokenize_with_offsets(line)
+    return {place for start, end in spans for place in range(start + 1, end)}
 
   def _look_up(self, word):
     if len(self._cache) >= _CACHE_SIZE:

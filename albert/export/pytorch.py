@@ -285,9 +285,11 @@ def write_folder(folder, target):
     theirs["label2id"] = {label: i for i, label in enumerate(folder.labels)}
   theirs.update(pad_token_id=tokenizer.pad_id, bos_token_id=tokenizer.cls_id,
                 eos_token_id=tokenizer.sep_id)
+  words = {} if folder.is_sentencepiece else {
+      word: tokenizer.vocab[word] for word in tokenizer.words.values()}
   settings = transformers_tokenizer.tokenizer_settings(
       "Albert" if folder.is_sentencepiece else "Bert", tokenizer.do_lower_case,
-      config.max_position_embeddings)
+      config.max_position_embeddings, words)
   files = {"config.json": theirs, "tokenizer_config.json": settings}
   name = "spiece.model" if folder.is_sentencepiece else "vocab.txt"
   filesystem.write_bytes(os.path.join(target, name),
@@ -324,7 +326,13 @@ def read_folder(source, target, do_lower_case=None):
     raise InputError("%s: %s" % (source, error)) from error
   path = os.path.join(source, "tokenizer_config.json")
   settings = filesystem.read_json(path) if filesystem.exists(path) else {}
-  files = [os.path.join(source, name) for name in ("spiece.model", "vocab.txt")]
+  tokenizer_file = os.path.join(source, "spiece.model")
+  if not filesystem.exists(tokenizer_file):
+    tokenizer_file = None
+    tokens = transformers_tokenizer.read_vocabulary(source)
+    if tokens:
+      tokenizer_file = os.path.join(target, "vocab.txt")
+      filesystem.write_text(tokenizer_file, "".join(t + "\n" for t in tokens))
   more = sentence_transformers.read(source)
   if WEIGHTS in weights and "id2label" in theirs:
     labels = theirs["id2label"]
@@ -339,7 +347,7 @@ def read_folder(source, target, do_lower_case=None):
       more.update(head=heads.TokenLabels.name,
                   more={"crf": False, "by_character": False})
   ModelFolder(
-      config, next(filter(filesystem.exists, files), None),
+      config, tokenizer_file,
       do_lower_case=settings.get(
           "do_lower_case", do_lower_case is not False), **more).write(target)
   checkpoints.write_checkpoint(target, "model.ckpt", weights)

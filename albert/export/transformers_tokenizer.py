@@ -4,8 +4,11 @@ Tests: tests/export/test_huggingface_tf2.py.
 """
 
 import base64
+import os
 import re
 
+import tokenization
+from albert.errors import InputError
 from albert.files import filesystem
 
 
@@ -87,10 +90,63 @@ def unigram_tokenizer(model_file, do_lower_case):
                 "byte_fallback": False}}
 
 
-def tokenizer_settings(kind, do_lower_case, max_length):
-  """Makes the content of `tokenizer_config.json`; kind is Bert or Albert."""
+def tokenizer_settings(kind, do_lower_case, max_length, words=None):
+  """Makes the content of `tokenizer_config.json`.
+
+  Args:
+    kind: str, "Bert" or "Albert".
+    do_lower_case: bool.
+    max_length: int.
+    words: dict, Chinese word of the vocabulary -> id. transformers find them by
+      the same rules, but that a letter or digit at a word's end may be followed
+      by more of these.
+  """
   settings = {
       "tokenizer_class": kind + "Tokenizer", "do_lower_case": do_lower_case,
       "model_max_length": max_length, "model_input_names": [
           "input_ids", "token_type_ids", "attention_mask"]}
+  if words:
+    settings["added_tokens_decoder"] = {
+        str(number): {"content": word, "normalized": True, "special": False,
+                      "single_word": False, "lstrip": False, "rstrip": False}
+        for word, number in words.items()}
   return dict(settings, keep_accents=False) if kind == "Albert" else settings
+
+
+def read_vocabulary(folder):
+  """Returns the WordPiece vocabulary of a folder of transformers.
+
+  Tokens that were added to a tokenizer there are entries like the others.
+
+  Args:
+    folder: str.
+
+  Returns:
+    list of str, in the order of their ids; None where there is no vocabulary.
+
+  Raises:
+    InputError: an id has no token.
+  """
+  files = {name: os.path.join(folder, name) for name in (
+      "vocab.txt", "tokenizer.json", "tokenizer_config.json",
+      "added_tokens.json")}
+  contents = {name: filesystem.read_json(path) for name, path in files.items()
+              if name.endswith(".json") and filesystem.exists(path)}
+  whole = contents.get("tokenizer.json", {})
+  if filesystem.exists(files["vocab.txt"]):
+    ids = tokenization.load_vocab(files["vocab.txt"])
+  elif whole.get("model", {}).get("type") == "WordPiece":
+    ids = dict(whole["model"]["vocab"])
+  else:
+    return None
+  # What saves it depends on the version.
+  ids.update(contents.get("added_tokens.json", {}))
+  ids.update((token["content"], int(number)) for number, token in contents.get(
+      "tokenizer_config.json", {}).get("added_tokens_decoder", {}).items())
+  ids.update((token["content"], token["id"])
+             for token in whole.get("added_tokens", []))
+  tokens = sorted(ids, key=ids.get)
+  if sorted(ids.values()) != list(range(len(ids))):
+    raise InputError("%s: the ids of its %d tokens are not 0 to %d" % (
+        folder, len(ids), len(ids) - 1))
+  return tokens

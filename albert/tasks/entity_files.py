@@ -7,7 +7,7 @@ from typing import Any, List, NamedTuple, Optional
 
 from absl import logging
 
-import tokenization
+from albert import characters
 from albert.errors import InputError
 from albert.files import filesystem
 
@@ -236,8 +236,8 @@ def _put_together(words):
   text, places, previous = "", [], ""
   for word in words:
     if (len(previous + word) > 2 and previous and
-        tokenization.is_joined(previous[-1]) and
-        tokenization.is_joined(word[0])):
+        characters.is_joined(previous[-1]) and
+        characters.is_joined(word[0])):
       text += " "
     places.append((len(text), len(text) + len(word)))
     text += word

@@ -9,6 +9,7 @@ import pytest
 
 import create_pretraining_data
 import tokenization
+from albert import characters
 from albert.data import corpus, masking
 from albert.files import records
 
@@ -156,7 +157,7 @@ def test_a_single_sentence_makes_no_pair(tokenizer):
 def is_punctuation(tokenizer):
   """Returns bool [V]."""
   return np.array([
-      len(token) == 1 and tokenization.is_punctuation(token) for token in
+      len(token) == 1 and characters.is_punctuation(token) for token in
       tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))])
 
 
@@ -202,6 +203,21 @@ def test_ends_do_not_tell_the_order(laws, tokenizer, length, sentence_pair):
 @pytest.mark.parametrize("masking", ["token", "word", "ngram", "mixed"])
 def test_records_hold_the_text(documents, tokenizer, masking):
   check_records(documents, tokenizer, make_settings(tokenizer, masking=masking),
+                tolerance=0.015)
+
+
+def test_records_hold_words_of_the_vocabulary(tmp_path):
+  """Also such as jieba cuts apart, or that join parts of two of its words."""
+  vocab = tmp_path / "vocab.txt"
+  vocab.write_bytes(pathlib.Path(VOCAB).read_bytes() + "".join(
+      word + "\n" for word in "充电 他一 的时 ，他 一个".split()).encode())
+  tokenizer = tokenization.WordPieceTokenizer(str(vocab))
+  segmenter = corpus.Segmenter(tokenizer, use_jieba=True)
+  documents = [segmenter.document(lines)
+               for lines in corpus.TextReader([TEXT]).documents()]
+  assert set(range(21128, 21133)) < set(np.concatenate(
+      [document.ids for document in documents]))
+  check_records(documents, tokenizer, make_settings(tokenizer),
                 tolerance=0.015)
 
 

@@ -15,6 +15,7 @@ import transformers
 
 import tokenization
 from albert import heads
+from albert.errors import InputError
 from albert.export import pytorch, transformers_tokenizer
 from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
@@ -257,6 +258,42 @@ def test_wordpiece_tokenizer(real_data, tmp_path):
   assert_same_pair(theirs, ours, "今天下雨", "明天呢")
 
 
+def test_words_of_a_vocabulary(tmp_path):
+  """The same ids there; back, with what was added there too."""
+  words = ["充电宝", "他一", "六点半，闹", "Café里", "5g网络", "chroot"]
+  content = (scripting.ROOT / "albert_config" / "vocab.txt").read_bytes()
+  (tmp_path / "vocab.txt").write_bytes(
+      content + "".join(word + "\n" for word in words).encode())
+  ours = tokenization.create_tokenizer(str(tmp_path / "vocab.txt"))
+  write_tokenizer(tmp_path, "Bert", {
+      word: ours.vocab[word] for word in ours.words.values()})
+  theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+  found = set()
+  for line in (scripting.ROOT / "data" / "text_train.txt").read_text(
+      encoding="utf-8").split("\n") + [
+          "去CAF\u00c9里，用5G网络3天，chroots",
+          "充 电 宝，充\u200b电宝[MASK]"]:
+    ids = ours.convert_tokens_to_ids(ours.tokenize(line))
+    assert theirs(line, add_special_tokens=False)["input_ids"] == ids, line
+    found.update(ids)
+  assert found > set(range(21128, 21128 + len(words)))
+
+  theirs.add_tokens(["指示灯"])
+  theirs.save_pretrained(str(tmp_path / "theirs"))
+  assert not (tmp_path / "theirs" / "vocab.txt").exists()
+  # They strip the entry U+2028.
+  assert transformers_tokenizer.read_vocabulary(str(tmp_path / "theirs")) == [
+      *map(str.strip, ours.vocab), "指示灯"]
+  # As older versions save it.
+  added = tmp_path / "added_tokens.json"
+  added.write_text('{"指示灯": 21134}', encoding="utf-8")
+  assert transformers_tokenizer.read_vocabulary(str(tmp_path)) == [
+      *ours.vocab, "指示灯"]
+  added.write_text('{"指示灯": 21135}', encoding="utf-8")
+  with pytest.raises(InputError, match="21135 tokens are not 0 to 21134"):
+    transformers_tokenizer.read_vocabulary(str(tmp_path))
+
+
 def test_sentencepiece_tokenizer(real_data, tmp_path):
   model_file = str(real_data / "sentencepiece" / "30k-clean.model")
   (tmp_path / "tokenizer.json").write_text(json.dumps(
@@ -295,7 +332,7 @@ def assert_same_pair(theirs, ours, *texts):
               for text in texts], max_seq_length=64)
 
 
-def write_tokenizer(folder, kind):
+def write_tokenizer(folder, kind, words=None):
   (folder / "tokenizer_config.json").write_text(json.dumps(
-      transformers_tokenizer.tokenizer_settings(kind, True, 512)))
+      transformers_tokenizer.tokenizer_settings(kind, True, 512, words)))
   (folder / "config.json").write_text('{"model_type": "albert"}')

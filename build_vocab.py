@@ -1,0 +1,151 @@
+r"""Makes a vocabulary from text, for another language or domain.
+
+    python build_vocab.py --input_file='my_text/*.txt' --vocab_size=21128 \
+      --output_file=vocab.txt
+    python build_vocab.py --input_file='my_text/*.txt' --vocab_size=30000 \
+      --kind=sentencepiece --output_file=spm.model
+
+For a model that is trained from scratch; extend_vocab.py adds words to one that
+there is. Both kinds begin with the special tokens, padding first. WordPiece: as
+BERT's, with Chinese characters apart. SentencePiece: a unigram model with the
+special pieces and the normalization of Google's ALBERT.
+"""
+
+import dataclasses
+import glob
+import gzip
+import io
+import itertools
+
+from absl import flags, logging
+
+import tokenization
+from albert import cli
+from albert.errors import InputError
+from albert.files import filesystem
+from albert.settings import NEEDED, USUAL, from_flags, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabSettings:
+  """Which text, and what to make of it."""
+  input_file: str = setting(
+      None, "Text files, .gz too: globs, separated by commas.", NEEDED)
+  output_file: str = setting(
+      None, "What to write; a SentencePiece model's name ends in .model.",
+      NEEDED)
+  kind: str = setting("wordpiece", "What to make.", NEEDED,
+                      choices=["wordpiece", "sentencepiece"])
+  vocab_size: int = setting(
+      21128, "Entries, those for special tokens too; fewer where a WordPiece "
+      "vocabulary finds no more in the text.", USUAL, least=6)
+  do_lower_case: bool = setting(
+      True, "Whether text is lower-cased, its accents stripped.", USUAL)
+  character_coverage: float = setting(
+      0.9995, "SentencePiece: share of the text whose characters have pieces.",
+      least=0.9, most=1)
+
+
+SETTINGS = (VocabSettings,)
+
+
+def read_lines(paths):
+  """Yields the lines of text files.
+
+  Args:
+    paths: list of str, gzipped where the name ends in `.gz`.
+
+  Raises:
+    InputError: a file is not UTF-8, or damaged.
+  """
+  for path in paths:
+    number = count_bad = 0
+    with filesystem.open_binary(path) as raw:
+      try:
+        for line in gzip.open(raw) if path.endswith(".gz") else raw:
+          text = line.decode("utf-8", "replace").strip()
+          number += 1
+          count_bad += "\ufffd" in text
+          yield text
+      except (OSError, EOFError) as error:
+        raise InputError("%s: damaged (%s)" % (path, error)) from error
+    filesystem.check_encoding(path, number, count_bad)
+
+
+def wordpiece(lines, own):
+  """Returns a WordPiece vocabulary, bytes.
+
+  Args:
+    lines: iterator of str.
+    own: VocabSettings.
+
+  Raises:
+    InputError: the characters alone are more than `vocab_size`.
+  """
+  try:
+    import tokenizers
+  except ImportError as error:
+    raise InputError("tokenizers is not installed: pip install -r "
+                     "requirements/vocab.txt") from error
+  model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+  model.normalizer = tokenizers.normalizers.BertNormalizer(
+      lowercase=own.do_lower_case)
+  model.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+  model.train_from_iterator(lines, tokenizers.trainers.WordPieceTrainer(
+      vocab_size=own.vocab_size, min_frequency=2, show_progress=False,
+      special_tokens=list(tokenization.SPECIAL_TOKENS)))
+  ids = model.get_vocab()
+  if len(ids) > own.vocab_size:
+    raise InputError("--vocab_size=%d: the characters of the text need %d" % (
+        own.vocab_size, len(ids)))
+  return "".join(
+      token + "\n" for token in sorted(ids, key=ids.get)).encode()
+
+
+def sentencepiece(lines, own):
+  """Returns a SentencePiece model, bytes; arguments and errors as above."""
+  # Beside TensorFlow 1.15, which this script does not load, training crashes.
+  from sentencepiece import SentencePieceTrainer
+  model = io.BytesIO()
+  try:
+    SentencePieceTrainer.Train(
+        sentence_iterator=(tokenization.sentencepiece_text(
+            line, own.do_lower_case) for line in lines),
+        model_writer=model, vocab_size=own.vocab_size, model_type="unigram",
+        pad_id=0, unk_id=1, bos_id=-1, eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        character_coverage=own.character_coverage,
+        input_sentence_size=10000000, shuffle_input_sentence=True,
+        minloglevel=2)
+  except RuntimeError as error:
+    # Behind the place in its source code.
+    raise InputError("--vocab_size=%d: %s" % (
+        own.vocab_size, str(error).strip().rsplit("] ", 1)[-1])) from error
+  return model.getvalue()
+
+
+def main():
+  cli.require_flags(flags.FLAGS, "input_file", "output_file")
+  own = from_flags(VocabSettings, flags.FLAGS)
+  is_model = own.kind == "sentencepiece"
+  if own.output_file.endswith(".model") != is_model:
+    raise InputError("--output_file=%s: the name of a SentencePiece model ends "
+                     "in .model, no other does" % own.output_file)
+  paths = [path for pattern in own.input_file.split(",")
+           for path in sorted(glob.glob(pattern))]
+  if not paths:
+    raise InputError("--input_file: no file matches %s" % own.input_file)
+  lines = filter(None, read_lines(paths))
+  first = next(lines, None)
+  if not first:
+    raise InputError("--input_file: there is no text in %s" % own.input_file)
+  content = (sentencepiece if is_model else wordpiece)(
+      itertools.chain([first], lines), own)
+  filesystem.write_bytes(own.output_file, content)
+  tokenizer = tokenization.create_tokenizer(
+      *([None, own.output_file] if is_model else [own.output_file]))
+  logging.info("wrote %s: %d entries", own.output_file, tokenizer.vocab_size)
+
+
+if __name__ == "__main__":
+  cli.run(main, SETTINGS)

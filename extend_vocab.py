@@ -1,0 +1,164 @@
+r"""Adds words to a model's vocabulary and to its tables.
+
+    python extend_vocab.py --words_file=words.txt \
+      --init_checkpoint=albert_tiny_starter --output_dir=output/with_words
+
+A word, one a line, becomes one token: a Chinese word anywhere in running text,
+the longest first; a word of letters and digits where such a run begins with it.
+Text without the words keeps its ids, and the model says the same of it. A new
+token's embedding is the mean of those of the pieces that the word was until
+now, its bias in the masked LM the least of theirs; training goes on from there.
+The folder is a whole model's, to give to other programs as --init_checkpoint.
+"""
+
+import dataclasses
+import os
+import re
+
+import numpy as np
+from absl import flags, logging
+
+import tokenization
+from albert import cli, model_folder
+from albert.errors import InputError
+from albert.export import inspection
+from albert.files import checkpoints, filesystem
+from albert.model.config import AlbertConfig
+from albert.model_folder import ModelSettings
+from albert.settings import NEEDED, USUAL, from_flags, setting
+
+# How the rows of a word's pieces make its own, in each table of the vocabulary.
+TABLES = {"bert/embeddings/word_embeddings": np.mean,  # [V, E]
+          "cls/predictions/output_bias": np.min}  # [V]
+
+
+@dataclasses.dataclass(frozen=True)
+class WordSettings:
+  """Which words, and where the model goes."""
+  words_file: str = setting(None, "Words to add, one a line, UTF-8.", NEEDED)
+  output_dir: str = setting(None, "Folder to make.", NEEDED)
+  use_unused: bool = setting(
+      False, "Let words take the place of [unused1] and so on, in their order, "
+      "while there are some: then vocab_size stays.", USUAL)
+
+
+SETTINGS = (WordSettings, ModelSettings)
+
+
+def read_words(path, tokenizer):
+  """Reads words and what they are made of.
+
+  Args:
+    path: str, file of words, one a line, UTF-8.
+    tokenizer: tokenization.WordPieceTokenizer, without the words.
+
+  Returns:
+    dict, word as the tokenizer normalizes it -> ids of its pieces, but [UNK].
+
+  Raises:
+    InputError: there are no words, or one cannot be added.
+  """
+  words, lines = {}, {}
+  for number, line in enumerate(filesystem.read_text(path).split("\n"), 1):
+    line = line.strip()
+    if not line:
+      continue
+    word = "".join(tokenizer.basic_tokenize(line))
+    ids = [i for i in tokenizer.convert_tokens_to_ids(
+        tokenizer.tokenize_plain(line)) if i != tokenizer.unk_id]
+    if line in tokenization.SPECIAL_TOKENS:
+      problem = "is a special token"
+    elif len(line.split()) > 1:
+      problem = "has a space: write one word a line"
+    elif word in tokenizer.vocab or line in tokenizer.vocab:
+      problem = "is in the vocabulary already"
+    elif word in words:
+      problem = "is on line %d already" % lines[word]
+    elif not ids:
+      problem = "has no piece in the vocabulary to make its embedding of"
+    else:
+      words[word], lines[word] = ids, number
+      continue
+    raise InputError("%s:%d: %r %s" % (path, number, line, problem))
+  if not words:
+    raise InputError("%s: has no words" % path)
+  return words
+
+
+def place_words(tokens, words, use_unused):
+  """Puts words into a vocabulary.
+
+  Args:
+    tokens: list of str, the vocabulary, changed in place.
+    words: list of str.
+    use_unused: bool, whether they take entries such as [unused1] first.
+
+  Returns:
+    list of int, the id of each word.
+  """
+  unused = [i for i, token in enumerate(tokens)
+            if use_unused and re.match(r"\[unused\d+\]$", token)]
+  places = (unused + list(range(len(tokens), len(tokens) + len(words))))[
+      :len(words)]
+  tokens += [""] * (max(places) + 1 - len(tokens))
+  for place, word in zip(places, words):
+    tokens[place] = word
+  return places
+
+
+def extend(table, places, pieces, combine):
+  """Returns a table with the rows of new words.
+
+  Args:
+    table: float array [V, ...].
+    places: list of int, the id of each word.
+    pieces: list of lists of int, the ids of each word's pieces.
+    combine: function of (rows, axis), such as np.mean.
+  """
+  more = max(places) + 1 - len(table)
+  extended = np.concatenate(
+      [table, np.zeros((max(0, more),) + table.shape[1:], table.dtype)])
+  for place, ids in zip(places, pieces):
+    extended[place] = combine(table[ids], axis=0)
+  return extended
+
+
+def main():
+  cli.require_flags(flags.FLAGS, "words_file", "init_checkpoint", "output_dir")
+  own = from_flags(WordSettings, flags.FLAGS)
+  model = from_flags(ModelSettings, flags.FLAGS)
+  folder = model_folder.load(model, model.init_checkpoint)
+  checkpoint, tokenizer = folder.checkpoint, folder.create_tokenizer()
+  if folder.is_sentencepiece:
+    raise InputError("%s: words can be added to WordPiece vocabularies, not to "
+                     "a SentencePiece model" % folder.tokenizer_file)
+  checkpoints.check_fits(checkpoint,
+                         inspection.encoder_variables(folder.config))
+  words = read_words(own.words_file, tokenizer)
+  tokens = list(tokenizer.vocab)
+  places = place_words(tokens, list(words), own.use_unused)
+  weights = checkpoints.read_weights(checkpoint)
+  for name, combine in TABLES.items():
+    if name in weights:
+      weights[name] = extend(weights[name], places, words.values(), combine)
+  with filesystem.whole_folder(own.output_dir) as target:
+    vocab_file = os.path.join(target, "vocab.txt")
+    filesystem.write_text(vocab_file, "".join(t + "\n" for t in tokens))
+    folder = dataclasses.replace(
+        folder, tokenizer_file=vocab_file, config=AlbertConfig.from_dict(dict(
+            folder.config.to_dict(), vocab_size=len(tokens))))
+    extended = folder.create_tokenizer()
+    for word in words:
+      if extended.tokenize(word) != [word]:
+        raise InputError(
+            "%s: %r would not be found in a text: a word has a Chinese "
+            "character, or letters and digits only" % (own.words_file, word))
+    folder.write(target)
+    checkpoints.write_checkpoint(target, os.path.basename(checkpoint), weights)
+  logging.info("wrote %s: %d words, %.1f pieces each before, %d entries",
+               own.output_dir, len(words),
+               np.mean([len(ids) for ids in words.values()]), len(tokens))
+
+
+if __name__ == "__main__":
+  cli.run(main, SETTINGS)
