@@ -288,12 +288,14 @@ def test_bad_input(models, tmp_path):
 
 def test_a_folder_of_transformers(models, tmp_path):
   pytest.importorskip("safetensors")
-  for name, kind, labels in (("turned", "label", ["a", "b", "c"]),
-                             ("several", "labels", ["a", "b"])):
+  for name, kind, labels, texts in (
+      ("turned", "label", ["a", "b", "c"], single()),
+      ("several", "labels", ["a", "b"], single()),
+      ("numbers", "score", [], list(zip(TEXTS, TEXTS[1:])))):
     theirs = tmp_path / name
     theirs.mkdir()
     pytorch.write_folder(load_folder(FolderSettings(), models[name]),
                          str(theirs))
-    found, expected = [taught(settings(str(path)), kind, labels, single())[0]
+    found, expected = [taught(settings(str(path)), kind, labels, texts)[0]
                        for path in (theirs, models[name])]
     np.testing.assert_allclose(found, expected, atol=1e-4)
