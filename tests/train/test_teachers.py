@@ -112,6 +112,14 @@ def test_labels_go_by_their_name(models, name):
   assert is_labelled.tolist() == [1, 0] * 3
 
 
+def test_a_teacher_of_windows_reads_all_of_them(models):
+  whole, first, second = taught(
+      settings(models["windows"]), "label", ["a", "b", "c"],
+      single(["甲乙丙丁", "甲乙", "丙丁"]))[0]
+  np.testing.assert_allclose(whole, (first + second) / 2, atol=1e-5)
+  assert np.abs(first - second).max() > 0.1
+
+
 def test_logits_of_several_teachers_are_averaged(models):
   both, first, second = [
       taught(settings(*[models[name] for name in names]), "label",
@@ -270,6 +278,10 @@ def test_bad_input(models, tmp_path):
          "label of single texts", several)
   expect("numbers tells numbers of pairs", "--teacher=" + models["numbers"])
   expect("numbers tells numbers of pairs", one + "," + models["numbers"])
+  (tmp_path / "train.tsv").write_text("text_a\tlabel\n" + "甲\t1\n" * 4,
+                                      encoding="utf-8")
+  expect("numbers tells numbers of pairs, the task asks for numbers of single "
+         "texts", "--teacher=" + models["numbers"], "--regression")
   (tmp_path / "train.tsv").write_text("text_a\tlabel\n" + "甲\ta\n乙\td\n" * 4,
                                       encoding="utf-8")
   expect("one has different labels than the task: it lacks d; it alone has b, "
