@@ -280,6 +280,7 @@ def main():
       (["skip_bad_rows"], trains or evaluates, "--do_train or --do_eval"),
       (["thresholds"], task.is_multi_label and evaluates,
        "--multi_label and --do_eval"),
+      (["temperature"], not task.is_regression, "labels"),
       (["max_windows"], texts.long_text == long_texts.WINDOWS,
        "--long_text=windows"))
   teachers.check(flags.FLAGS, texts, trains)

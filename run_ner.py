@@ -168,8 +168,9 @@ def main():
           folder, task_name=own.task_name, head=head.name, labels=labels,
           pairs=None, max_seq_length=settings.data.max_seq_length,
           more={"crf": use_crf, "by_character": by_character}),
-      teachers.head_for(head, own), [FeatureSpec("label_mask", "int", None),
-             FeatureSpec("label_ids", "int", None)], splits)
+      teachers.head_for(head, own), [
+          FeatureSpec("label_mask", "int", None),
+          FeatureSpec("label_ids", "int", None)], splits)
   texts.pop("train", None)  # the runner keeps it until it is written
 
   def predict(name, checkpoint):
