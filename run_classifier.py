@@ -23,12 +23,12 @@ from albert.tasks import (
     submissions,
     windows,
 )
-from albert.train import finetuning
+from albert.train import finetuning, teachers
 from albert.train.settings import FINE_TUNING
 
 
 @dataclasses.dataclass(frozen=True)
-class TextSettings:
+class TextSettings(teachers.DistillationSettings):
   """Which task, and how its files are read."""
   task_name: str = setting(None, "Task; see docs/tasks.md.", NEEDED)
   data_dir: str = setting(
@@ -280,8 +280,10 @@ def main():
       (["skip_bad_rows"], trains or evaluates, "--do_train or --do_eval"),
       (["thresholds"], task.is_multi_label and evaluates,
        "--multi_label and --do_eval"),
+      (["temperature"], not task.is_regression, "labels"),
       (["max_windows"], texts.long_text == long_texts.WINDOWS,
        "--long_text=windows"))
+  teachers.check(flags.FLAGS, texts, trains)
   examples, labels = read_examples(
       task, finetuning.wanted_splits(
           settings, workers,
@@ -313,6 +315,11 @@ def main():
         texts.class_weights, labels, targets["train"])
     logging.info("weights of the labels: %s", ", ".join(
         "%s %.4g" % pair for pair in zip(labels, class_weights)))
+  if trains:
+    examples["train"] += [
+        classification.InputExample(None, *pair, None)
+        for pair in teachers.read_unlabelled(texts.unlabelled_file, are_pairs)]
+    targets["train"] = kind.targets(examples["train"])
   more = choose_long_text(texts, folder, are_pairs)
   num_windows = more.get("max_windows")
   if task.is_multi_label:
@@ -327,15 +334,21 @@ def main():
   if num_windows:
     specs = [spec if spec.length == 0 else spec._replace(rows=num_windows)
              for spec in specs] + [FeatureSpec("num_windows", "int", 0)]
+  splits = {name: finetuning.Split(list(zip(rows, targets[name])),
+                                   make_features, has_labels=name == "train")
+            for name, rows in examples.items()}
+  if texts.teacher and trains:
+    splits["train"] = teachers.teach_texts(
+        splits["train"], texts, kind.result, labels,
+        [(x.text_a, x.text_b) for x in examples["train"]],
+        [x.label is not None for x in examples["train"]])
   runner = finetuning.Runner(
       settings, workers, dataclasses.replace(
           folder, task_name=texts.task_name.lower(), head=head.name,
           labels=labels, pairs=are_pairs, more=more,
           max_seq_length=settings.data.max_seq_length),
-      head, [FeatureSpec("label_ids", *kind.feature)],
-      {name: finetuning.Split(list(zip(rows, targets[name])), make_features,
-                              has_labels=name == "train")
-       for name, rows in examples.items()}, specs)
+      teachers.head_for(head, texts), [FeatureSpec("label_ids", *kind.feature)],
+      splits, specs)
 
   def predict(name, checkpoint):
     return np.array([row["logits"] for row in runner.predict(name, checkpoint)])

@@ -21,12 +21,12 @@ from albert.heads import TokenLabels, crf
 from albert.predict import tagger
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import entity_files, metrics, ner
-from albert.train import finetuning
+from albert.train import finetuning, teachers
 from albert.train.settings import FINE_TUNING
 
 
 @dataclasses.dataclass(frozen=True)
-class EntitySettings:
+class EntitySettings(teachers.DistillationSettings):
   """Which data, and what finds entities."""
   task_name: str = setting(
       None, "Data set; file: your own train, dev and test.json, .jsonl, .txt, "
@@ -84,7 +84,9 @@ def read_texts(own, data, names, folder):
                        "labels are %s" % (name, ", ".join(unknown),
                                           ", ".join(labels)))
   if trains:
-    examples["train"] = examples["train"][:data.max_train_examples]
+    examples["train"] = examples["train"][:data.max_train_examples] + [
+        entity_files.Example(None, text, None)
+        for text, _ in teachers.read_unlabelled(own.unlabelled_file, False)]
   by_character = next(choice for choice in (
       own.by_character, folder.more.get("by_character"), task.by_character)
                       if choice is not None)
@@ -149,21 +151,26 @@ def main():
   cli.warn_of_idle_flags(
       flags.FLAGS, (["crf"], trains, "--do_train"),
       (["skip_bad_rows"], trains or evaluates, "--do_train or --do_eval"))
+  teachers.check(flags.FLAGS, own, trains)
   texts, labels, by_character = read_texts(
       own, settings.data, finetuning.wanted_splits(settings, workers), folder)
   use_crf = own.crf if trains else folder.more["crf"]
   head = TokenLabels(labels, use_crf)
   splits = {name: finetuning.Split(
-      split.windows, split.make_features, has_labels=all(
+      split.windows, split.make_features, has_labels=name == "train" or all(
           example.entities is not None for example in split.examples))
             for name, split in texts.items()}
+  if own.teacher and trains:
+    splits["train"] = teachers.teach_tokens(splits["train"], own,
+                                            texts["train"])
   runner = finetuning.Runner(
       settings, workers, dataclasses.replace(
           folder, task_name=own.task_name, head=head.name, labels=labels,
           pairs=None, max_seq_length=settings.data.max_seq_length,
           more={"crf": use_crf, "by_character": by_character}),
-      head, [FeatureSpec("label_mask", "int", None),
-             FeatureSpec("label_ids", "int", None)], splits)
+      teachers.head_for(head, own), [
+          FeatureSpec("label_mask", "int", None),
+          FeatureSpec("label_ids", "int", None)], splits)
   texts.pop("train", None)  # the runner keeps it until it is written
 
   def predict(name, checkpoint):

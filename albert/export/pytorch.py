@@ -236,8 +236,11 @@ def from_pytorch(theirs, state):
 
 def labels_tokens(theirs):
   """Returns whether their `config.json` is of a model that labels tokens."""
-  return (theirs.get("architectures") or [""])[0].endswith(
-      heads.TokenLabels.pytorch_suffix)
+  return _is_of(theirs, heads.TokenLabels)
+
+
+def _is_of(theirs, head):
+  return (theirs.get("architectures") or [""])[0].endswith(head.pytorch_suffix)
 
 
 def known_variables(config, num_labels):
@@ -334,7 +337,11 @@ def read_folder(source, target, do_lower_case=None):
       tokenizer_file = os.path.join(target, "vocab.txt")
       filesystem.write_text(tokenizer_file, "".join(t + "\n" for t in tokens))
   more = sentence_transformers.read(source)
-  if WEIGHTS in weights and "id2label" in theirs:
+  if WEIGHTS in weights and len(weights[WEIGHTS]) == 1 and _is_of(
+      theirs, heads.Regression):
+    more = dict(head=heads.Regression.name, labels=[],
+                max_seq_length=config.max_position_embeddings)
+  elif WEIGHTS in weights and "id2label" in theirs:
     labels = theirs["id2label"]
     if len(labels) != len(weights[WEIGHTS]):
       raise InputError("%s has %d labels, the classifier %d" % (

@@ -6,7 +6,7 @@ training, exports, conversion and prediction read it from there.
 Tests: tests/train/test_step.py.
 """
 
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -20,24 +20,31 @@ class HeadOutput(NamedTuple):
       are no labels. The loss of a batch is the sum of `losses[name]` divided by
       `totals()[name]` of the head.
     metrics: name -> (values [M], weights [M]); weighted means are shown.
+    each: float [B], what `losses` is the sum of, where examples have a loss of
+      their own.
   """
   predictions: Dict[str, tf.Tensor]
   losses: Dict[str, tf.Tensor] = {}
   metrics: Dict[str, Tuple[tf.Tensor, tf.Tensor]] = {}
+  each: Optional[tf.Tensor] = None
 
 
-def example_losses(losses, predictions, **metrics):
+def example_losses(losses, predictions, weights=None, **metrics):
   """Returns the HeadOutput of a task with a loss for each example.
 
   Args:
     losses: float [B].
     predictions: see HeadOutput.
+    weights: float [B], of the examples in the loss, but not in what is shown;
+      None where all weigh 1.
     **metrics: float [B], what to show besides the loss.
   """
   shown = dict(metrics, example_loss=losses)
+  each = losses if weights is None else losses * weights
   return HeadOutput(
-      predictions, {"example_loss": tf.reduce_sum(losses)},
-      {name: (values, tf.ones_like(values)) for name, values in shown.items()})
+      predictions, {"example_loss": tf.reduce_sum(each)},
+      {name: (values, tf.ones_like(values)) for name, values in shown.items()},
+      each)
 
 
 class Head:

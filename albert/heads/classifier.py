@@ -88,13 +88,10 @@ class Classifier(base.Head):
     labels = features["label_ids"]
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         labels=labels, logits=logits)  # [B]
-    output = base.example_losses(losses, predictions,
-                                 accuracy=base.hits(logits, labels))
-    if self._class_weights is None:
-      return output
-    weights = tf.gather(tf.constant(self._class_weights, tf.float32), labels)
-    return output._replace(
-        losses={"example_loss": tf.reduce_sum(losses * weights)})
+    weights = None if self._class_weights is None else tf.gather(
+        tf.constant(self._class_weights, tf.float32), labels)
+    return base.example_losses(losses, predictions, weights,
+                               accuracy=base.hits(logits, labels))
 
   def _mean_logits(self, model, features):
     """Returns float [B, L], of texts of several windows their mean."""

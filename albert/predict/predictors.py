@@ -60,10 +60,10 @@ def load(model_dir, engine="tensorflow", given=None, own=None):
 
 def of_engine(model, own=None):
   """The same for an engine that is loaded already; see engines.py."""
-  return _kind(model.folder)(model, own or PredictSettings())
+  return class_for(model.folder)(model, own or PredictSettings())
 
 
-def _kind(folder):
+def class_for(folder):
   """Returns the class of Predictor for a model_folder.ModelFolder."""
   head = folder.head
   if head is None and folder.labels is not None:  # of an earlier version
@@ -163,14 +163,21 @@ class _Rated(Predictor):
     """See Predictor."""
     return sum(map(self._count, self._parts(row))) > self._room
 
-  def _outputs(self, inputs):
-    """Returns what the model says of the sequences of each input, a list."""
+  def logits(self, inputs):
+    """Returns what the model says of each input, the mean of its sequences.
+
+    Args:
+      inputs: list of inputs; see `fields`.
+
+    Returns:
+      float64 [N, L], logits of the labels; of numbers, float64 [N], themselves.
+    """
     rows = [self._sequences(*self._parts(row)) for row in inputs]
     found = [[] for _ in rows]
     numbers = [number for number, row in enumerate(rows) for _ in row]
     for i, (output,) in self._predictor.run([x for row in rows for x in row]):
       found[numbers[i]].append(output)
-    return found
+    return np.array([np.mean(row, 0, np.float64) for row in found])
 
 
 class Labels(_Rated):
@@ -180,8 +187,7 @@ class Labels(_Rated):
 
   def _predict(self, inputs, top_k):
     found = []
-    for logits in self._outputs(inputs):
-      row = self._probabilities(np.mean(logits, 0, np.float64))
+    for row in map(self._probabilities, self.logits(inputs)):
       labels = self._folder.labels or list(map(str, range(len(row))))
       order = np.argsort(-row, kind="stable")[:top_k]
       found.append(self._result(row, labels, [
@@ -214,8 +220,7 @@ class Scores(_Rated):
   output = "score"
 
   def _predict(self, inputs, top_k):
-    return [results.ScoreResult(float(score))
-            for score, in self._outputs(inputs)]
+    return [results.ScoreResult(float(score)) for score in self.logits(inputs)]
 
 
 class Cosines(Predictor):

@@ -17,6 +17,9 @@ class Tagger:
     model: an engine; see engines.py.
     batch_size: int, windows of texts per call of the model.
 
+  Attributes:
+    labels: list of str, L, of tokens.
+
   Raises:
     InputError: the model finds no entities.
   """
@@ -26,6 +29,7 @@ class Tagger:
       raise missing(model.folder.where, "label_tokens")
     self._tokenizer = model.tokenizer
     self._folder = model.folder
+    self.labels = model.folder.labels
     self._transitions = model.constant("label_tokens", "transitions")
     self._predictor = model.predictor("label_tokens", "scores",
                                       batch_size=batch_size)
@@ -40,18 +44,29 @@ class Tagger:
       list of lists of entity_files.Entity (start, end, kind), for each text, in
       their order: text[start:end] is an entity of that kind.
     """
-    labels = self._folder.labels
+    texts, scores = self.scores(texts)
+    return texts.entities(decode(scores, self._transitions, self.labels))
+
+  def scores(self, texts):
+    """Scores the labels of tokens.
+
+    Args:
+      texts: iterable of str, of any length.
+
+    Returns:
+      (ner.Texts, list of float [tokens, L] for each text)
+    """
     texts = ner.Texts(
         [entity_files.Example(number, text, None)
          for number, text in enumerate(texts)],
-        self._tokenizer, labels, self._folder.length(),
+        self._tokenizer, self.labels, self._folder.length(),
         self._folder.more["by_character"])
     features = map(texts.make_features, texts.windows)
     scores = [None] * len(texts.windows)
     for number, (values,) in self._predictor.run(
         [(row["input_ids"], row["segment_ids"]) for row in features]):
       scores[number] = values
-    return texts.entities(decode(texts.join(scores), self._transitions, labels))
+    return texts, texts.join(scores)
 
 
 class EntityTagger(Tagger):

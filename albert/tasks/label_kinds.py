@@ -2,6 +2,7 @@
 
 Each kind has
   labels         list of str, all that there are; empty for numbers
+  result         str, `kind` of what predicts them; see predictors.Predictor
   feature        ("int" or "float", length) of `label_ids`; see FeatureSpec
   targets(examples), what is learnt from them: a list
   values(logits), what is said of each text: float [N, ...], written
@@ -19,6 +20,7 @@ from albert.tasks import label_sets, labelling, metrics
 class Numbers:
   """Labels are numbers to predict."""
   labels = []
+  result = "score"
   feature = ("float", 0)
 
   def targets(self, examples):
@@ -37,6 +39,7 @@ class Numbers:
 
 class OneLabel:
   """Each text has one label."""
+  result = "label"
   feature = ("int", 0)
 
   def __init__(self, labels):
@@ -65,6 +68,7 @@ class SeveralLabels:
   Attributes:
     thresholds: dict, label -> what its probability must exceed.
   """
+  result = "labels"
 
   def __init__(self, labels, thresholds=None):
     self.labels = labels

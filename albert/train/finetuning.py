@@ -5,7 +5,7 @@ import itertools
 import os
 import random
 import time
-from typing import Callable, List, NamedTuple
+from typing import Callable, List, NamedTuple, Sequence
 
 import numpy as np
 import tqdm
@@ -36,10 +36,12 @@ class Split(NamedTuple):
       -> value or list. Features are made when they are written; in memory, they
       would take many times the space of the texts.
     has_labels: bool, whether labels are among the features.
+    more_specs: list of FeatureSpec, of features that only this split has.
   """
   examples: List
   make_features: Callable
   has_labels: bool = True
+  more_specs: Sequence[FeatureSpec] = ()
 
 
 def start(values, default_length):
@@ -272,7 +274,8 @@ class Runner:
 
   def _write(self, name, split):
     """Writes the records of a split."""
-    specs = self._specs + self._label_specs * split.has_labels
+    specs = [*self._specs, *self._label_specs * split.has_labels,
+             *split.more_specs]
     num_rows = self._specs[0].rows or 1
     unk_id = self._folder.create_tokenizer().unk_id if (
         self._folder.tokenizer_file) else None

@@ -1,0 +1,256 @@
+"""Teachers: fine-tuned models whose logits another one learns from.
+
+A teacher sees text, as predict.py does, so that its size, vocabulary, length
+and variable layout may be different. Its logits are computed once, before
+training, and are features of the training records; the loss is in
+albert/heads/distilled.py.
+"""
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+import time
+
+import numpy as np
+from absl import logging
+
+from albert import cli
+from albert.errors import InputError
+from albert.export import pytorch
+from albert.files import filesystem
+from albert.files.records import FeatureSpec
+from albert.heads import distilled
+from albert.predict import engines, predictors
+from albert.predict.tagger import Tagger
+from albert.settings import setting
+
+# What a model tells, by the `kind` of its predictor.
+_KINDS = {"label": "one label", "labels": "several labels", "score": "numbers",
+          "entities": "entities"}
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillationSettings:
+  """What is learnt from a teacher."""
+  teacher: list = setting(
+      None, "Folder of a fine-tuned model, ours or of transformers, whose "
+      "logits are learnt too; of several, separated by commas, their mean.")
+  distill_weight: float = setting(
+      0.5, "--teacher: its part in the loss of a labelled text, above 0 and at "
+      "most 1.")
+  temperature: float = setting(
+      2.0, "--teacher: what logits are divided by to compare them.")
+  unlabelled_file: str = setting(
+      None, "--teacher: further texts to train on, which it alone labels: one "
+      "a line, or a pair separated by a tab.")
+
+
+def check(values, own, trains):
+  """Warns of flags without effect, and refuses wrong ones.
+
+  Args:
+    values: absl.flags.FlagValues, parsed.
+    own: DistillationSettings.
+    trains: bool.
+
+  Raises:
+    InputError: a number is out of its bounds, or --teacher is missing.
+  """
+  cli.warn_of_idle_flags(
+      values, (["teacher", "unlabelled_file"], trains, "--do_train"),
+      (["distill_weight", "temperature"], own.teacher, "--teacher"),
+      (["unlabelled_file"], own.teacher or not trains, "--teacher", True))
+  if not 0 < own.distill_weight <= 1:
+    raise InputError("--distill_weight=%g: it must be greater than 0 and at "
+                     "most 1, such as 0.5" % own.distill_weight)
+  if not 0 < own.temperature < np.inf:
+    raise InputError("--temperature=%g: it must be greater than 0, such as 2" %
+                     own.temperature)
+
+
+def head_for(head, own):
+  """Returns a head that learns from a teacher too, if there is one."""
+  return distilled.Distilled(head, own.distill_weight, own.temperature) if (
+      own.teacher) else head
+
+
+def read_unlabelled(path, are_pairs):
+  """Reads --unlabelled_file; blank lines are left out.
+
+  Args:
+    path: str, or None.
+    are_pairs: bool, whether the task's texts are pairs.
+
+  Returns:
+    list of (str, str or None); empty where `path` is None.
+
+  Raises:
+    InputError: it has no texts, or a line has not as many as the task.
+  """
+  found = []
+  for number, line in enumerate(filesystem.read_lines(path) if path else [], 1):
+    cells = line.split("\t")
+    if not line.strip():
+      continue
+    if len(cells) != 1 + are_pairs or not all(map(str.strip, cells)):
+      raise InputError("%s:%d: expected %s, found %d column(s)" % (
+          path, number, "two texts separated by a tab" if are_pairs else
+          "one text without a tab", len(cells)))
+    found.append((cells[0], cells[1] if are_pairs else None))
+  if path and not found:
+    raise InputError("%s: has no texts" % path)
+  return found
+
+
+def teach_texts(split, own, kind, labels, texts, is_labelled):
+  """Returns a Split of texts or pairs with the features of a teacher.
+
+  Args:
+    split: finetuning.Split.
+    own: DistillationSettings.
+    kind: str, what the task wants; see predictors.Predictor.
+    labels: list of str, L, of the task; empty for numbers.
+    texts: list of (str, str or None), of the examples.
+    is_labelled: list of bool, whether an example has a label.
+
+  Raises:
+    InputError: a teacher cannot be read, or is one of something else.
+  """
+  are_pairs = texts[0][1] is not None
+  inputs = texts if are_pairs else [text for text, _ in texts]
+  found = []
+  for teacher in _load(own.teacher, kind, labels, are_pairs):
+    started = time.time()
+    logits = teacher.logits(inputs).reshape([len(texts), -1])
+    found.append(_in_order(logits, teacher.labels, labels))
+    _log_rate(texts, started)
+  logits = np.mean(found, 0)  # [N, L]
+
+  def make_features(numbered):
+    number, example = numbered
+    return dict(split.make_features(example), **{
+        distilled.LOGITS: logits[number].tolist(),
+        distilled.IS_LABELLED: int(is_labelled[number])})
+
+  return split._replace(
+      examples=list(enumerate(split.examples)), make_features=make_features,
+      more_specs=[FeatureSpec(distilled.LOGITS, "float", logits.shape[1]),
+                  FeatureSpec(distilled.IS_LABELLED, "int", 0)])
+
+
+def teach_tokens(split, own, texts):
+  """Returns a Split of windows of entities with the features of a teacher.
+
+  Args:
+    split: finetuning.Split, whose examples are `texts.windows`.
+    own: DistillationSettings.
+    texts: ner.Texts; where entities are None, the teacher alone labels.
+
+  Raises:
+    InputError: a teacher cannot be read, or is one of something else.
+  """
+  labels, found = texts.labels, []
+  for teacher in _load(own.teacher, "entities", labels, False):
+    started = time.time()
+    theirs, scores = teacher.scores([x.text for x in texts.examples])
+    found.append([
+        _in_order(match(*row), teacher.labels, labels)
+        for row in zip(texts.spans, theirs.spans, scores)])
+    _log_rate(texts.examples, started)
+  logits = [np.mean(rows, 0) for rows in zip(*found)]  # N times [tokens, L]
+  known = [~np.isnan(rows[:, 0]) for rows in logits]
+  logging.info("the teacher knows %.2f%% of the tokens; others it cuts "
+               "differently", 100.0 * np.mean(np.concatenate(known)))
+
+  def make_features(window):
+    inside = slice(window.first, window.first + len(window.decides))
+    rows = np.nan_to_num(logits[window.number][inside])
+    is_labelled = texts.examples[window.number].entities is not None
+    # Of [CLS] and [SEP] nothing is known.
+    return dict(split.make_features(window), **{
+        distilled.LOGITS: np.pad(
+            rows.T, [[0, 0], [1, 1]], "constant").ravel().tolist(),
+        distilled.TOKENS: [0, *map(int, known[window.number][inside]), 0],
+        distilled.IS_LABELLED: int(is_labelled)})
+
+  return split._replace(make_features=make_features, more_specs=[
+      FeatureSpec(distilled.LOGITS, "float", None, rows=len(labels)),
+      FeatureSpec(distilled.TOKENS, "int", None),
+      FeatureSpec(distilled.IS_LABELLED, "int", 0)])
+
+
+def match(spans, their_spans, scores):
+  """Takes what is said of a teacher's tokens to those of the task.
+
+  Args:
+    spans: int [tokens, 2], where each token begins and ends.
+    their_spans: int [their tokens, 2], the same for the teacher's.
+    scores: float [their tokens, L].
+
+  Returns:
+    float [tokens, L]; NaN where the teacher has no such token.
+  """
+  places = {key: place for place, key in enumerate(_keys(their_spans))}
+  extended = np.concatenate([scores, np.full([1, scores.shape[1]], np.nan)])
+  return extended[[places.get(key, -1) for key in _keys(spans)]]
+
+
+def _load(paths, kind, labels, are_pairs):
+  """Returns the warm predictors of teachers, once all of them fit."""
+  teachers = []
+  for path in paths:
+    with contextlib.ExitStack() as stack:
+      folder, config = path, os.path.join(path, "config.json")
+      if filesystem.exists(config) and "model_type" in filesystem.read_json(
+          config):  # of transformers
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        pytorch.read_folder(path, folder)
+      engine = engines.load("tensorflow", folder)
+      if engine.folder.pairs is None:  # theirs do not say it
+        engine.folder = dataclasses.replace(engine.folder, pairs=are_pairs)
+      _check_fits(path, engine.folder, kind, labels, are_pairs)
+      teachers.append(Tagger(engine) if kind == "entities" else
+                      predictors.of_engine(engine))
+  return teachers
+
+
+def _check_fits(path, folder, kind, labels, are_pairs):
+  """Raises an InputError where a teacher is one of something else."""
+  found = predictors.class_for(folder).kind
+  if (found, folder.pairs) != (kind, are_pairs):
+    raise InputError("--teacher=%s tells %s of %s, the task asks for %s of %s" %
+                     (path, _KINDS.get(found, found), _texts(folder.pairs),
+                      _KINDS[kind], _texts(are_pairs)))
+  known = folder.labels or []
+  lacking, more = [sorted(set(a) - set(b)) for a, b in (
+      (labels, known), (known, labels))]
+  if lacking or more:
+    raise InputError("--teacher=%s has different labels than the task: %s" % (
+        path, "; ".join(
+            ["it lacks " + ", ".join(lacking)] * bool(lacking) +
+            ["it alone has " + ", ".join(more)] * bool(more))))
+
+
+def _texts(are_pairs):
+  return "pairs" if are_pairs else "single texts"
+
+
+def _in_order(logits, theirs, labels):
+  """Returns logits [N, L] of a teacher's labels in the order of `labels`."""
+  return logits[:, [theirs.index(label) for label in labels]] if (
+      labels) else logits
+
+
+def _keys(spans):
+  """Returns what tells tokens apart: one character can be several tokens."""
+  counts, keys = {}, []
+  for span in map(tuple, spans.tolist()):
+    counts[span] = counts.get(span, 0) + 1
+    keys.append((*span, counts[span]))
+  return keys
+
+
+def _log_rate(texts, started):
+  logging.info("the teacher has seen %d texts, %.1f a second", len(texts),
+               len(texts) / (time.time() - started))
