@@ -329,35 +329,46 @@ def read_folder(source, target, do_lower_case=None):
     raise InputError("%s: %s" % (source, error)) from error
   path = os.path.join(source, "tokenizer_config.json")
   settings = filesystem.read_json(path) if filesystem.exists(path) else {}
-  tokenizer_file = os.path.join(source, "spiece.model")
-  if not filesystem.exists(tokenizer_file):
-    tokenizer_file = None
-    tokens = transformers_tokenizer.read_vocabulary(source)
-    if tokens:
-      tokenizer_file = os.path.join(target, "vocab.txt")
-      filesystem.write_text(tokenizer_file, "".join(t + "\n" for t in tokens))
-  more = sentence_transformers.read(source)
-  if WEIGHTS in weights and len(weights[WEIGHTS]) == 1 and _is_of(
-      theirs, heads.Regression):
-    more = dict(head=heads.Regression.name, labels=[],
-                max_seq_length=config.max_position_embeddings)
-  elif WEIGHTS in weights and "id2label" in theirs:
-    labels = theirs["id2label"]
-    if len(labels) != len(weights[WEIGHTS]):
-      raise InputError("%s has %d labels, the classifier %d" % (
-          source, len(labels), len(weights[WEIGHTS])))
-    more = dict(labels=[labels[key] for key in sorted(labels, key=int)],
-                max_seq_length=config.max_position_embeddings)
-    if theirs.get("problem_type") == _MULTI_LABEL:
-      more["head"] = heads.MultiLabel.name
-    if labels_tokens(theirs):
-      more.update(head=heads.TokenLabels.name,
-                  more={"crf": False, "by_character": False})
   ModelFolder(
-      config, tokenizer_file,
-      do_lower_case=settings.get(
-          "do_lower_case", do_lower_case is not False), **more).write(target)
+      config, _tokenizer_file(source, target),
+      do_lower_case=settings.get("do_lower_case", do_lower_case is not False),
+      **_task(source, theirs, config, weights)).write(target)
   checkpoints.write_checkpoint(target, "model.ckpt", weights)
+
+
+def _tokenizer_file(source, target):
+  """Returns a SentencePiece model, or a vocabulary written into `target`."""
+  model_file = os.path.join(source, "spiece.model")
+  if filesystem.exists(model_file):
+    return model_file
+  tokens = transformers_tokenizer.read_vocabulary(source)
+  if not tokens:
+    return None
+  path = os.path.join(target, "vocab.txt")
+  filesystem.write_text(path, "".join(token + "\n" for token in tokens))
+  return path
+
+
+def _task(source, theirs, config, weights):
+  """Returns what a model was trained for: values of a ModelFolder, a dict."""
+  if WEIGHTS not in weights:
+    return sentence_transformers.read(source)
+  length = {"max_seq_length": config.max_position_embeddings}
+  if len(weights[WEIGHTS]) == 1 and _is_of(theirs, heads.Regression):
+    return dict(length, head=heads.Regression.name, labels=[])
+  if "id2label" not in theirs:
+    return {}
+  labels = theirs["id2label"]
+  if len(labels) != len(weights[WEIGHTS]):
+    raise InputError("%s has %d labels, the classifier %d" % (
+        source, len(labels), len(weights[WEIGHTS])))
+  found = dict(length, labels=[labels[key] for key in sorted(labels, key=int)])
+  if theirs.get("problem_type") == _MULTI_LABEL:
+    found["head"] = heads.MultiLabel.name
+  if labels_tokens(theirs):
+    found.update(head=heads.TokenLabels.name,
+                 more={"crf": False, "by_character": False})
+  return found
 
 
 def safetensors_numpy():
