@@ -29,9 +29,10 @@ def start(*args, **kwargs):
 
 def test_these_are_all():
   assert SCRIPTS == [
-      "convert_to_pytorch.py", "create_pretraining_data.py", "export_model.py",
-      "extract_features.py", "predict.py", "predict_masked.py",
-      "run_classifier.py", "run_ner.py", "run_pretraining.py", "run_race.py",
+      "build_vocab.py", "convert_to_pytorch.py", "create_pretraining_data.py",
+      "export_model.py", "extend_vocab.py", "extract_features.py", "predict.py",
+      "predict_masked.py", "run_classifier.py", "run_ner.py",
+      "run_pretraining.py", "run_race.py", "run_sentence_vectors.py",
       "run_squad.py", "serve.py", "similarity.py"]
 
 
