@@ -20,7 +20,8 @@ The signatures that a model has follow from its variables:
                    start_scores and end_scores, their log-probabilities, and
                    null [B], greater where no answer is likelier
   encode           sequence_output [B, S, H], pooled_output [B, H]
-  sentence_vector  vector [B, H], the mean over the tokens
+  sentence_vector  vector [B, H], the mean over the tokens, or what
+                   run_sentence_vectors.py trained
   masked_lm        logits [B, P, V] at masked_lm_positions, int32 [B, P]
   sentence_order   probabilities [B, 2] of "in order" and "swapped"
 All take input_ids, input_mask, segment_ids, int32 [B, S].

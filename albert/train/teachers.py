@@ -217,7 +217,7 @@ def _load(paths, kind, labels, are_pairs):
 
 def _check_fits(path, folder, kind, labels, are_pairs):
   """Raises an InputError where a teacher is one of something else."""
-  found = predictors.class_for(folder).kind
+  found = "cosines" if folder.vector else predictors.class_for(folder).kind
   if (found, folder.pairs) != (kind, are_pairs):
     raise InputError("--teacher=%s tells %s of %s, the task asks for %s of %s" %
                      (path, _KINDS.get(found, found), _texts(folder.pairs),

@@ -66,6 +66,9 @@ def models(tmp_path_factory):
                              head="multi_label", pairs=False),
       "numbers": write_model(folder / "numbers", [], head="regression",
                              pairs=True),
+      "vectors": write_model(
+          folder / "vectors", [], head="sentence_vector",
+          more={"pooling": "mean", "layer": -1}),
       "entities": write_model(
           folder / "entities", BIO[::-1], seed=3, head="token_labels",
           more={"crf": False, "by_character": False})}
@@ -282,6 +285,10 @@ def test_bad_input(models, tmp_path):
                                       encoding="utf-8")
   expect("numbers tells numbers of pairs, the task asks for numbers of single "
          "texts", "--teacher=" + models["numbers"], "--regression")
+  (tmp_path / "train.tsv").write_text(
+      "text_a\ttext_b\tscore\n" + "甲\t乙\t1\n" * 4, encoding="utf-8")
+  expect("vectors tells cosines of pairs, the task asks for numbers of pairs",
+         "--teacher=" + models["vectors"], "--regression")
   (tmp_path / "train.tsv").write_text("text_a\tlabel\n" + "甲\ta\n乙\td\n" * 4,
                                       encoding="utf-8")
   expect("one has different labels than the task: it lacks d; it alone has b, "
