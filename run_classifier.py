@@ -315,7 +315,7 @@ def main():
         texts.class_weights, labels, targets["train"])
     logging.info("weights of the labels: %s", ", ".join(
         "%s %.4g" % pair for pair in zip(labels, class_weights)))
-  if trains:
+  if trains and texts.unlabelled_file:
     examples["train"] += [
         classification.InputExample(None, *pair, None)
         for pair in teachers.read_unlabelled(texts.unlabelled_file, are_pairs)]

@@ -91,8 +91,9 @@ def get_task(own):
   if own.loss != "in_batch":
     return task
   names = [task.label] if isinstance(task.label, str) else task.label
-  return task._replace(label=lambda row: next(
-      (row[name] for name in names if name in row), "1"))
+  return task._replace(
+      label=lambda row: next((row[name] for name in names if name in row), "1"),
+      negative=lambda row: row.get("negative"))
 
 
 def read_texts(own, task):

@@ -5,13 +5,17 @@ r"""Time and memory of a search, and whether it finds what all cosines say.
 The queries are texts of the corpus, a character of each left out.
 """
 
+import os
 import resource
+import sys
 import time
 
 import numpy as np
 from absl import app, flags
 
-from albert.predict.search import Corpus
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from albert.predict.search import Corpus  # noqa: E402
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", "albert_tiny_starter", "Folder of the model.")

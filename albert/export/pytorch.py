@@ -352,7 +352,7 @@ def _tokenizer_file(source, target):
 def _task(source, theirs, config, weights):
   """Returns what a model was trained for: values of a ModelFolder, a dict."""
   if WEIGHTS not in weights:
-    return sentence_transformers.read(source)
+    return sentence_transformers.read(source, config.max_position_embeddings)
   length = {"max_seq_length": config.max_position_embeddings}
   if len(weights[WEIGHTS]) == 1 and _is_of(theirs, heads.Regression):
     return dict(length, head=heads.Regression.name, labels=[])

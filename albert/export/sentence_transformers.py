@@ -40,11 +40,12 @@ def files(folder):
           pooling_mode_mean_sqrt_len_tokens=False)}
 
 
-def read(source):
+def read(source, longest):
   """Returns what a folder says of its vectors: values of a ModelFolder.
 
   Args:
     source: str, the folder.
+    longest: int, positions of the model.
 
   Raises:
     InputError: they are made in a way that there is none of here.
@@ -52,14 +53,22 @@ def read(source):
   if not filesystem.exists(os.path.join(source, "modules.json")):
     return {}
   path = os.path.join(source, _POOLING, "config.json")
-  pooling = filesystem.read_json(path)
-  modes = [name for name, value in pooling.items()
-           if name.startswith("pooling_mode_") and value is True]
-  found = [name for name, mode in _MODES.items() if modes == [mode]]
+  pooling = _read(path)
+  # From version 6 on it is one word, as here.
+  modes = [pooling["pooling_mode"]] if "pooling_mode" in pooling else [
+      name for name, value in pooling.items()
+      if name.startswith("pooling_mode_") and value is True]
+  found = [name for name, mode in _MODES.items() if modes in ([name], [mode])]
   if not found:
     raise InputError("%s: vectors by %s: by the mean or [CLS] is all that is "
-                     "there" % (path, ", ".join(modes)))
-  path = os.path.join(source, _SETTINGS)
-  settings = filesystem.read_json(path) if filesystem.exists(path) else {}
+                     "there" % (path, ", ".join(modes) or "nothing known"))
+  lengths = [_read(os.path.join(source, name)).get(key) for name, key in (
+      (_SETTINGS, "max_seq_length"),
+      ("tokenizer_config.json", "model_max_length"))]
   return {"head": "sentence_vector", "more": {"pooling": found[0], "layer": -1},
-          "max_seq_length": settings.get("max_seq_length")}
+          "max_seq_length": min([longest, *filter(None, lengths)])}
+
+
+def _read(path):
+  """Returns the dict of a JSON file, empty where there is none."""
+  return filesystem.read_json(path) if filesystem.exists(path) else {}

@@ -107,7 +107,8 @@ class VectorSim:
     if layer is None and not is_trained:
       layer = DEFAULT_LAYER
     self._predictor = engines.sentence_vectors(
-        model, layer=layer, max_seq_length=512, batch_size=batch_size)
+        model, layer=layer, max_seq_length=None if is_trained else 512,
+        batch_size=batch_size)
     self._mean = 0.0 if is_trained else None
     self._matrix = np.identity(model.folder.config.hidden_size)
     if not is_trained:

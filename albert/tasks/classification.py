@@ -24,7 +24,7 @@ class InputExample(NamedTuple):
     label: str, None where a test set has none; of a task of several labels, a
       tuple of them.
     where: str, file and line, for messages.
-    negative: str, a text that is unlike `text_a`, where a file has one.
+    negative: str, a text that is unlike `text_a`, where a task has one.
   """
   id: Any
   text_a: str
@@ -55,6 +55,7 @@ class Task(NamedTuple):
       with it is one to predict, but not to learn from.
     metric: of metrics.METRICS; the best checkpoint is the best by it.
     is_multi_label: bool, whether an example has several labels, or none.
+    negative: where a text is that is unlike `text_a`; None for nowhere.
   """
   text_a: Any
   text_b: Any
@@ -67,6 +68,7 @@ class Task(NamedTuple):
   rename: Dict[str, Optional[str]]
   metric: str
   is_multi_label: bool = False
+  negative: Any = None
 
   @property
   def is_regression(self):
@@ -318,14 +320,15 @@ def _without_placeholders(task, examples, path):
 
 
 def _make_example(task, row, number, is_test):
-  text_a, text_b = _find(task.text_a, row), _find(task.text_b, row)
-  for text in (text_a, text_b, row.get("negative")):
+  texts = text_a, text_b, negative = [
+      _find(where, row) for where in (task.text_a, task.text_b, task.negative)]
+  for text in texts:
     if text is not None and not (isinstance(text, str) and text.strip()):
       raise ValueError("a text is empty or not a string")
   # GLUE calls it index; what CLUEWSC2020's labelled files call idx is no id.
   return InputExample(row.get("id", row.get("index", number)), text_a, text_b,
                       _find_label(task, row, is_test),
-                      negative=row.get("negative"))
+                      negative=negative)
 
 
 def _find_label(task, row, is_test):

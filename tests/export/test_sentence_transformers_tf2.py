@@ -51,15 +51,20 @@ def remove_heads(folder):
           checkpoint).items() if name.startswith("bert/")})
 
 
-def test_same_vectors_there_and_back(folders, tmp_path):
-  ours, theirs = folders
-  remove_heads(ours)
-  pytorch.write_folder(load(ours), str(theirs))
-  back = tmp_path / "back"
+def assert_same_back(ours, theirs, back):
   back.mkdir()
   pytorch.read_folder(str(theirs), str(back))
   assert load(back).vector == load(ours).vector
   np.testing.assert_allclose(vectors(back), vectors(ours), atol=1e-5)
+
+
+def test_same_vectors_there_and_back(folders, tmp_path):
+  ours, theirs = folders
+  remove_heads(ours)
+  pytorch.write_folder(load(ours), str(theirs))
+  assert_same_back(ours, theirs, tmp_path / "back")
   sentence_transformers = pytest.importorskip("sentence_transformers")
   model = sentence_transformers.SentenceTransformer(str(theirs), device="cpu")
   np.testing.assert_allclose(model.encode(TEXTS), vectors(ours), atol=1e-5)
+  model.save(str(tmp_path / "saved"))
+  assert_same_back(ours, tmp_path / "saved", tmp_path / "again")

@@ -7,6 +7,7 @@ import pytest
 import scripting
 from scripting import VOCAB, fail, results, succeed
 
+from albert.predict import load
 from albert.predict.similarity import VectorSim
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
@@ -92,6 +93,11 @@ def test_what_is_made_of_it(work, trained, tmp_path):
   lines = (best.parent / "test_results.tsv").read_text("utf-8").splitlines()
   np.testing.assert_allclose(
       [float(line.split("\t")[0]) for line in lines[1:]], expected, atol=2e-6)
+  # Both read as much as the model was trained with, not more.
+  cut = [("天地" * 9, "地人" * 9), (pairs[0][0], "天地" * 7 + "东南西北")]
+  np.testing.assert_allclose(
+      [result.score for result in load(str(best)).predict(cut)],
+      VectorSim(str(best)).predict_sentences(cut), atol=1e-5)
   out, _ = succeed("similarity.py", "--model_dir=%s" % best, *pairs[3])
   assert out == "%.4f\t%s\t%s\n" % (expected[3], *pairs[3])
   # The first layer's [CLS], as it was trained, is what all take.

@@ -36,6 +36,16 @@ def test_pairs_without_and_with_a_header(tmp_path):
       InputExample(0, "甲", "乙", None)]
 
 
+def test_a_negative_is_read_where_a_task_has_one(tmp_path):
+  row = {"sentence": "甲", "label": 100, "negative": 0.3}  # some other column
+  assert read_json(tmp_path, "tnews", row)[0].negative is None
+  task = classification.get_task("tsv")._replace(negative="negative")
+  path = tmp_path / "train.tsv"
+  path.write_text("text_a\ttext_b\tlabel\tnegative\n甲\t乙\t1\t丙\n",
+                  encoding="utf-8")
+  assert classification.read_examples(task, str(path))[0].negative == "丙"
+
+
 def test_columns_are_named_by_the_header(tmp_path):
   assert read(tmp_path, "tsv", "label\tid\ttext_a\nx\t7\t甲\n") == [
       InputExample("7", "甲", None, "x")]
