@@ -15,6 +15,7 @@ from albert.predict.similarity import VectorSim
 
 _PROBE = "今天天气很好。"  # its vector tells one model from another
 _BLOCK = 1 << 16  # vectors of a corpus that are compared at a time
+_QUERIES = 64  # that are compared at a time
 _AT_ONCE = 4096  # texts whose vectors are computed at a time
 _REFERENCE = 2000  # texts, at most, whose mean is subtracted
 _LARGE = 1000000  # texts from which on faiss searches, where it is installed
@@ -78,7 +79,9 @@ class Corpus:
     vectors = self.similarity.directions(queries).astype(np.float32)
     return [[Found(self._texts[i], 1 + self._lines[i], float(score))
              for score, i in zip(*row)]
-            for row in zip(*self._nearest(vectors, top_k))]
+            for start in range(0, len(vectors), _QUERIES)
+            for row in zip(*self._nearest(
+                vectors[start:start + _QUERIES], top_k))]
 
   def _nearest(self, vectors, top_k):
     """Returns the greatest cosines with each of `vectors`, and whose they are.

@@ -37,6 +37,7 @@ def corpus_file(tmp_path):
 @pytest.mark.parametrize("way", ["at once", "blocks", "faiss"])
 def test_it_finds_what_all_scores_say(model, corpus_file, way, monkeypatch):
   if way == "blocks":
+    monkeypatch.setattr(search, "_QUERIES", 2)
     monkeypatch.setattr(search, "_BLOCK", 7)
   if way == "faiss":
     pytest.importorskip("faiss")
