@@ -317,7 +317,7 @@ def main():
     cosines = predict(name, checkpoint)
     path = os.path.join(runner.output_dir, name + "_results.tsv")
     filesystem.write_text(path, "score\ttext_a\ttext_b\n" + "".join(
-        "%.6f\t%s\t%s\n" % (cosine, *[
+        "%.8f\t%s\t%s\n" % (cosine, *[
             " ".join(text.split()) for text in (x.text_a, x.text_b)])
         for cosine, x in zip(cosines, examples[name])))
     logging.info("%s: the cosine of each pair", path)
