@@ -322,13 +322,16 @@ def main():
   for path in [os.path.dirname(path) for path in outputs] + [folder]:
     filesystem.make_folder(path or ".")
   num_workers = texts.num_workers or os.cpu_count()
-  num_shards, counts = shards.make_shards(reader, maker, num_workers)
-  if counts["records"] < len(outputs):
+  try:
+    num_shards, counts = shards.make_shards(reader, maker, num_workers)
+    if counts["records"] < len(outputs):
+      raise InputError(
+          "--input_file %s: no text to make a record of" % texts.input_file
+          if not counts["records"] else "%d records are too few for %d files" %
+          (counts["records"], len(outputs)))
+  except InputError:  # with other text, nothing of it can be used
     tf.io.gfile.rmtree(folder)
-    raise InputError(
-        "--input_file %s: no text to make a record of" % texts.input_file
-        if not counts["records"] else "%d records are too few for %d files" % (
-            counts["records"], len(outputs)))
+    raise
   remove(described)
   shards.write_outputs(maker, num_shards, counts["records"], outputs,
                        num_workers)

@@ -187,16 +187,21 @@ def feature_maker(tokenizer, max_seq_length, count):
   return make_features
 
 
-def score(labels, cosines):
+def score(labels, cosines, threshold=None):
   """Compares cosines with scores: dict of results, `eval_` before their names.
 
   Args:
     labels, cosines: float [N].
+    threshold: float, what the accuracy of labels 0 and 1 is taken at, or None
+      for where it is best.
   """
   results = metrics.regression(labels, cosines)
   del results["mse"]
   if set(labels) == {0.0, 1.0}:
     results.update(metrics.separation(labels, cosines))
+    if threshold is not None:
+      results.update(accuracy=float(np.mean((cosines >= threshold) == labels)),
+                     threshold=threshold)
   return {"eval_" + name: value for name, value in results.items()}
 
 
@@ -321,10 +326,12 @@ def main():
             " ".join(text.split()) for text in (x.text_a, x.text_b)])
         for cosine, x in zip(cosines, examples[name])))
     logging.info("%s: the cosine of each pair", path)
+    threshold = outputs.read_results(os.path.join(os.path.dirname(
+        checkpoint or ""), "eval_results.txt")).get("eval_threshold")
     outputs.write_test_scores(
         runner.output_dir, name, [x.label for x in examples[name]],
         lambda rows: (score(scores_of([examples[name][i] for i in rows]),
-                            cosines[rows]), None))
+                            cosines[rows], threshold), None))
 
   runner.run(evaluate, "eval_" + own.metric_for_best, write_test,
              task_settings=own)

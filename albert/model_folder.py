@@ -286,6 +286,27 @@ def find_config(path, given=None):
   return given or beside
 
 
+def require_same_model(init_checkpoint, begun):
+  """Refuses to go on with a model that is not the one asked for.
+
+  Args:
+    init_checkpoint: str, what --init_checkpoint says.
+    begun: str, checkpoint of --output_dir.
+
+  Raises:
+    InputError: their configurations differ, in more than dropout.
+  """
+  asked, there = map(find_config, (init_checkpoint, begun))
+  differences = asked and there and [
+      text for key, text in _differences(asked, there).items()
+      if not key.endswith("dropout_prob")]
+  if differences:
+    raise InputError(
+        "%s has a model that was not begun with %s: it has %s; choose a "
+        "different --output_dir" % (os.path.dirname(begun), init_checkpoint,
+                                    ", ".join(differences[:3])))
+
+
 def _find_checkpoint(path):
   from albert.files import checkpoints  # the only way to TensorFlow from here
   return checkpoints.find_checkpoint(path)
@@ -304,12 +325,15 @@ def _find_tokenizer(path, given):
   return chosen or beside
 
 
+def _differences(path, other):
+  """Returns in which keys configuration files differ: dict, key -> str."""
+  a, b = [AlbertConfig.from_json_file(x).to_dict() for x in (path, other)]
+  return {key: "%s %s, not %s" % (key, a.get(key), b.get(key))
+          for key in sorted(set(a) | set(b)) if a.get(key) != b.get(key)}
+
+
 def _warn_of_other_config(given, beside):
-  asked, there = [AlbertConfig.from_json_file(path).to_dict()
-                  for path in (given, beside)]
-  keys = sorted(key for key in set(asked) | set(there)
-                if asked.get(key) != there.get(key))
-  if keys:
+  differences = _differences(given, beside)
+  if differences:
     logging.warning("%s differs from %s next to the checkpoint: %s", given,
-                    beside, ", ".join("%s %s, not %s" % (
-                        key, asked.get(key), there.get(key)) for key in keys))
+                    beside, ", ".join(differences.values()))

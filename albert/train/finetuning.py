@@ -79,9 +79,12 @@ def start(values, default_length):
   workers = loop.start(settings)
   if not run.do_train:
     checkpoints.require_model(settings.model.init_checkpoint, run.output_dir)
+  begun = checkpoints.newest_or_best(run.output_dir)
+  if begun and settings.model.init_checkpoint and (
+      not settings.model.bert_config_file):
+    model_folder.require_same_model(settings.model.init_checkpoint, begun)
   folder = model_folder.load(
-      settings.model, checkpoints.newest_or_best(run.output_dir) or
-      settings.model.init_checkpoint)
+      settings.model, begun or settings.model.init_checkpoint)
   length = data.max_seq_length or default_length
   if not (run.do_train or data.max_seq_length):
     length = folder.max_seq_length or default_length

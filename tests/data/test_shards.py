@@ -151,6 +151,14 @@ def test_fewer_records_than_files(tmp_path):
   assert [path.name for path in tmp_path.iterdir()] == ["short.txt"]
 
 
+def test_text_of_another_encoding(tmp_path):
+  (tmp_path / "gbk.txt").write_bytes("这是一句话。\n".encode("gbk") * 99)
+  fail("gbk.txt: 99 of the first .* lines are not UTF-8; .*iconv -f gbk",
+       "create_pretraining_data.py", VOCAB, "--output_dir=%s" % tmp_path,
+       "--input_file=%s" % (tmp_path / "gbk.txt"))
+  assert [path.name for path in tmp_path.iterdir()] == ["gbk.txt"]
+
+
 def test_the_vocabulary_is_next_to_the_records(tmp_path):
   """So that a model can be made of the folder; it has one vocabulary."""
   content = pathlib.Path(VOCAB.split("=")[1]).read_bytes()

@@ -70,7 +70,7 @@ def work(tmp_path_factory):
         "--output_file=%s" % (folder / "records"))
   start(*pretraining(folder, "pretrained"))
   start("run_classifier.py", "--task_name=lcqmc", "--do_train", "--do_predict",
-        "--data_dir=%s" % (ROOT / "data" / "pairs"), "--max_seq_length=32",
+        "--data_dir=%s" % (ROOT / "tests" / "pairs"), "--max_seq_length=32",
         "--init_checkpoint=%s" % (folder / "pretrained"),
         "--output_dir=%s" % (folder / "tuned"), "--train_batch_size=16",
         "--max_train_examples=64", "--num_train_epochs=1", "--plain_results")
@@ -94,7 +94,7 @@ def test_a_forked_script_trains_the_same(work):
 
 
 def test_predictions(work):
-  pairs = (ROOT / "data" / "pairs" / "test.txt").read_text(encoding="utf-8")
+  pairs = (ROOT / "tests" / "pairs" / "test.txt").read_text(encoding="utf-8")
   pairs = [line.rsplit("\t", 1)[0] for line in pairs.splitlines()]
   out, _ = start("similarity.py", "--model_dir=%s" % (work / "tuned"),
                  input="\n".join(pairs + [""]).encode())

@@ -33,6 +33,7 @@ SMALL = {
     "run_squad.py": FINE_TUNING + ["--max_seq_length=64"],
     "run_race.py": FINE_TUNING + ["--max_seq_length=64"],
     "run_ner.py": FINE_TUNING,
+    "run_sentence_vectors.py": FINE_TUNING + ["--layer=-1"],
     "run_pretraining.py": [
         "--num_train_steps=2", "--num_warmup_steps=1", "--train_batch_size=32",
         "--gradient_accumulation_steps=1", "--eval_batch_size=32",

@@ -22,7 +22,7 @@ from similarity import BertSim
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 
-PAIRS = ROOT / "data" / "pairs"
+PAIRS = ROOT / "tests" / "pairs"
 VOCAB_URL = VOCAB.replace("=", "=file://")
 DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 
@@ -409,7 +409,7 @@ def test_vectors(work, fine_tuned):
   assert not (work / "none.npy").exists()
 
 
-def test_bad_input(work):
+def test_bad_input(work, fine_tuned):
   bad = work / "bad_pairs"
   bad.mkdir()
   (bad / "train.txt").write_text("a\tb\t1\na\tb\nc\td\t0\n" * 8)
@@ -436,6 +436,9 @@ def test_bad_input(work):
   expect("vocab.txt has 21128 entries, but .* vocab_size 30000",
          "--bert_config_file=%s" % (work / "other_size.json"))
   fail("has no checkpoint: train first", *classify(work, "bad", "--do_predict"))
+  fail("was not begun with .*_starter: it has embedding_size 128, not 8, .*",
+       *classify(work, fine_tuned[0].name, "--do_train", "--bert_config_file="),
+       "--init_checkpoint=%s" % (ROOT / "albert_tiny_starter"))
   fail("no checkpoint at", "similarity.py", "--model_dir=%s" % bad, "a", "b")
   _, log = succeed(*classify(work, "skipped", "--do_train", "--skip_bad_rows",
                              "--data_dir=%s" % bad))

@@ -202,7 +202,7 @@ def fine_tune(work, script, output, *args):
 
 
 def test_two_ranks_run_the_same_seeds(work):
-  args = ["--task_name=lcqmc", "--data_dir=%s" % (ROOT / "data" / "pairs"),
+  args = ["--task_name=lcqmc", "--data_dir=%s" % (ROOT / "tests" / "pairs"),
           "--max_train_examples=64", "--num_train_epochs=1",
           "--adversarial=fgm"]
   sweep = work / "sweep"
@@ -221,7 +221,7 @@ def test_two_ranks_run_the_same_seeds(work):
 
 @pytest.mark.parametrize("script, args, test_results", [
     ("run_classifier.py", ["--task_name=lcqmc", "--data_dir=%s" % (
-        ROOT / "data" / "pairs"), "--max_train_examples=64"],
+        ROOT / "tests" / "pairs"), "--max_train_examples=64"],
      "test_results.tsv"),
     ("run_squad.py", ["--task_name=cmrc2018", "--train_file=squad.json",
                       "--dev_file=squad.json", "--predict_file=squad.json"],

@@ -77,7 +77,7 @@ def test_what_would_fail(work):
 def test_fine_tuning(hardware, flags, tmp_path):
   out, _ = succeed(
       "run_classifier.py", "--task_name=lcqmc", *flags, VOCAB,
-      "--data_dir=%s" % (ROOT / "data" / "pairs"), "--max_seq_length=32",
+      "--data_dir=%s" % (ROOT / "tests" / "pairs"), "--max_seq_length=32",
       "--init_checkpoint=%s" % (ROOT / "albert_tiny_starter"),
       "--output_dir=%s" % tmp_path, "--rehearse=" + hardware)
   names = [line.split()[0] for line in out.splitlines()[1:]]

@@ -30,7 +30,7 @@ def work(tmp_path_factory):
 
 def classify(work, output_dir, *args):
   return ["run_classifier.py", "--task_name=lcqmc", VOCAB,
-          "--data_dir=%s" % (ROOT / "data" / "pairs"),
+          "--data_dir=%s" % (ROOT / "tests" / "pairs"),
           "--bert_config_file=%s" % (work / "small.json"),
           "--output_dir=file://%s" % (work / output_dir), "--max_seq_length=32",
           "--train_batch_size=8", "--max_train_examples=64",
@@ -102,7 +102,7 @@ def test_best_is_the_best_seed_of_the_best_rate(work, swept):
   assert not list(swept.glob("rate*/test_results.tsv"))
   predicted = read_table(swept / "test_results.tsv")
   pairs = [line.split("\t")[:2] for line in (
-      ROOT / "data" / "pairs" / "test.txt").read_text(
+      ROOT / "tests" / "pairs" / "test.txt").read_text(
           encoding="utf-8").splitlines()]
   assert BertSim(str(swept / "best")).predict_sentences(pairs) == (
       pytest.approx([float(row["1"]) for row in predicted], abs=1e-6))
