@@ -7,12 +7,14 @@ source requirements/usage.sh && usage "" "$@"
 source ./env.sh
 out=output/quickstart
 rm -rf "$out"
+mkdir -p "$out"
 starter=albert_tiny_starter
 
 echo "== 1/4 the likeliest characters for [MASK]"
 "$PYTHON" predict_masked.py --model_dir=$starter --top_k=3 \
   我[MASK]知道他在哪里。 一年有十二个[MASK]，春夏秋冬四个季节。 \
-  他从家里[MASK]出来，往学校走去。 爸爸的妈妈，我叫她奶[MASK]。
+  他从家里[MASK]出来，往学校走去。 爸爸的妈妈，我叫她奶[MASK]。 |
+  tee $out/masks.tsv
 
 echo "== 2/4 pretraining goes on with the sample text"
 for split in train heldout; do
@@ -40,10 +42,14 @@ topics scratch --vocab_file=$starter/vocab.txt \
   --bert_config_file=albert_config/albert_config_tiny_google.json
 
 echo "== 4/4 sentences that say the same, by the starter weights"
+# Each first sentence with each second one; printed are the pairs of the file.
+awk -F '\t' '{ a[NR] = $1; b[NR] = $2 }
+  END { for (i = 1; i <= NR; i++) for (j = 1; j <= NR; j++)
+    print a[i] "\t" b[j] }' data/alike.tsv >$out/grid_pairs.tsv
 "$PYTHON" similarity.py --unsupervised --model_dir=$starter \
-  --reference_file=data/text_train.txt --input_file=data/alike.tsv \
-  --output_file=$out/alike.tsv
-sort -rn $out/alike.tsv
+  --reference_file=data/text_train.txt --input_file=$out/grid_pairs.tsv \
+  --output_file=$out/grid.tsv
+grep -Ff data/alike.tsv $out/grid.tsv | sort -rn
 
 accuracy() { awk '/accuracy = / { printf "%.3f", $3 }' "$out/$1"; }
 echo "== in short
@@ -57,4 +63,5 @@ $(awk '
 six topics                dev accuracy    test accuracy
   from the starter        $(accuracy topics/best/eval_results.txt)           $(accuracy topics/test_results.txt)
   from scratch            $(accuracy scratch/best/eval_results.txt)           $(accuracy scratch/test_results.txt)
-All of it is in $out. Next: your own data, by (a), (b) and (c) of README.md."
+All of it is in $out. Next: your own data, by (a), (b) and (c) of README.md.
+In pictures: $("$PYTHON" -m albert.report $out)"
