@@ -67,9 +67,6 @@ def pytest_collection_modifyitems(config, items):
             not item.module.__name__.endswith(("_tf1", "_tf2"))]
   config.hook.pytest_deselected(items=others)
   items[:] = [item for item in items if item not in others]
-  # A process with nothing left waits for the last one: long tests come first.
-  if hasattr(config, "workerinput"):
-    items.sort(key=lambda item: not has(item, "slow", "both"))
 
 
 @pytest.fixture(autouse=True)
