@@ -50,6 +50,7 @@ awk -F '\t' '{ a[NR] = $1; b[NR] = $2 }
   --reference_file=data/text_train.txt --input_file=$out/grid_pairs.tsv \
   --output_file=$out/grid.tsv
 grep -Ff data/alike.tsv $out/grid.tsv | sort -rn
+"$PYTHON" -m albert.report $out
 
 accuracy() { awk '/accuracy = / { printf "%.3f", $3 }' "$out/$1"; }
 echo "== in short
@@ -64,4 +65,4 @@ six topics                dev accuracy    test accuracy
   from the starter        $(accuracy topics/best/eval_results.txt)           $(accuracy topics/test_results.txt)
   from scratch            $(accuracy scratch/best/eval_results.txt)           $(accuracy scratch/test_results.txt)
 All of it is in $out. Next: your own data, by (a), (b) and (c) of README.md.
-In pictures: $("$PYTHON" -m albert.report $out)"
+In pictures: $out/report.html"

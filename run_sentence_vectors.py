@@ -326,8 +326,7 @@ def main():
             " ".join(text.split()) for text in (x.text_a, x.text_b)])
         for cosine, x in zip(cosines, examples[name])))
     logging.info("%s: the cosine of each pair", path)
-    threshold = outputs.read_results(os.path.join(os.path.dirname(
-        checkpoint or ""), "eval_results.txt")).get("eval_threshold")
+    threshold = finetuning.dev_result("eval_threshold", checkpoint, settings)
     outputs.write_test_scores(
         runner.output_dir, name, [x.label for x in examples[name]],
         lambda rows: (score(scores_of([examples[name][i] for i in rows]),

@@ -205,24 +205,11 @@ def main():
 
 
 def null_threshold(checkpoint, settings):
-  """Returns what was found on dev for a checkpoint, else 0.
-
-  Args:
-    checkpoint: str, or None for --init_checkpoint, which this run may have
-      evaluated.
-    settings: TrainSettings.
-  """
-  folders = [os.path.dirname(checkpoint)] if checkpoint else (
-      [settings.run.output_dir] * settings.run.do_eval +
-      [os.path.dirname(checkpoints.find_checkpoint(
-          settings.model.init_checkpoint))])
-  for folder in folders:
-    results = outputs.read_results(os.path.join(folder, "eval_results.txt"))
-    if "null_threshold" in results and (not checkpoint or (
-        results["global_step"] == checkpoints.step_of(checkpoint))):
-      return results["null_threshold"]
-  logging.warning("no null threshold from --do_eval: taking 0")
-  return 0.0
+  """Returns what was found on dev for a checkpoint, else 0: float."""
+  found = finetuning.dev_result("null_threshold", checkpoint, settings)
+  if found is None:
+    logging.warning("no null threshold from --do_eval: taking 0")
+  return found or 0.0
 
 
 if __name__ == "__main__":

@@ -298,7 +298,7 @@ def require_same_model(init_checkpoint, begun):
   """
   asked, there = map(find_config, (init_checkpoint, begun))
   differences = asked and there and [
-      text for key, text in _differences(asked, there).items()
+      text for key, text in _differences(there, asked).items()
       if not key.endswith("dropout_prob")]
   if differences:
     raise InputError(

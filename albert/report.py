@@ -8,8 +8,9 @@ fine-tunings in FOLDER/topics and FOLDER/scratch, and FOLDER/grid.tsv.
 
 import html
 import os
-import sys
 
+from albert import cli
+from albert.errors import InputError
 from albert.files import filesystem
 
 PAGE = """<!DOCTYPE html>
@@ -126,17 +127,17 @@ def read_history(path):
            float(row[header.index("eval_accuracy")])) for row in rows]
 
 
-def write_report(folder):
-  """Writes the page of a folder; returns its path."""
-  path = os.path.join(folder, "report.html")
-  filesystem.write_text(path, PAGE % (
+def main(arguments):
+  if len(arguments) != 1:
+    raise InputError("give one folder, as quickstart.sh makes it")
+  folder, = arguments
+  filesystem.write_text(os.path.join(folder, "report.html"), PAGE % (
       show_masks(read_tsv(os.path.join(folder, "masks.tsv"))),
       show_curves({name: read_history(os.path.join(
           folder, run, "eval_history.tsv")) for name, run in (
               ("from the starter", "topics"), ("from scratch", "scratch"))}),
       show_grid(read_tsv(os.path.join(folder, "grid.tsv")))))
-  return path
 
 
 if __name__ == "__main__":
-  print(write_report(sys.argv[1]))
+  cli.run(main, [], takes_arguments=True)

@@ -93,6 +93,27 @@ def start(values, default_length):
       data, max_seq_length=length)), workers, folder
 
 
+def dev_result(name, checkpoint, settings):
+  """Returns what was found on dev for a checkpoint: a number, or None.
+
+  Args:
+    name: str, a result of `eval_results.txt`.
+    checkpoint: str, or None for --init_checkpoint, which this run may have
+      evaluated.
+    settings: TrainSettings.
+  """
+  folders = [os.path.dirname(checkpoint)] if checkpoint else (
+      [settings.run.output_dir] * settings.run.do_eval +
+      [os.path.dirname(checkpoints.find_checkpoint(
+          settings.model.init_checkpoint))])
+  for folder in folders:
+    results = outputs.read_results(os.path.join(folder, "eval_results.txt"))
+    if name in results and (not checkpoint or (
+        results["global_step"] == checkpoints.step_of(checkpoint))):
+      return results[name]
+  return None
+
+
 def wanted_splits(settings, workers, tests=()):
   """Returns the names of the splits that this process reads.
 

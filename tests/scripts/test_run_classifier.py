@@ -436,7 +436,7 @@ def test_bad_input(work, fine_tuned):
   expect("vocab.txt has 21128 entries, but .* vocab_size 30000",
          "--bert_config_file=%s" % (work / "other_size.json"))
   fail("has no checkpoint: train first", *classify(work, "bad", "--do_predict"))
-  fail("was not begun with .*_starter: it has embedding_size 128, not 8, .*",
+  fail("was not begun with .*_starter: it has embedding_size 8, not 128, .*",
        *classify(work, fine_tuned[0].name, "--do_train", "--bert_config_file="),
        "--init_checkpoint=%s" % (ROOT / "albert_tiny_starter"))
   fail("no checkpoint at", "similarity.py", "--model_dir=%s" % bad, "a", "b")

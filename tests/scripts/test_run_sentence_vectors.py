@@ -141,6 +141,10 @@ def test_other_losses(work):
   test = results(work / "in_batch", "test_results.txt")
   assert test["eval_threshold"] == dev["eval_threshold"]
   assert test["eval_accuracy"] == pytest.approx(1 - dev["eval_accuracy"])
+  succeed("run_sentence_vectors.py", "--data_dir=%s" % (work / "labels"),
+          "--init_checkpoint=%s" % (work / "in_batch" / "best"),
+          "--do_predict", "--output_dir=%s" % (work / "elsewhere"))
+  assert results(work / "elsewhere", "test_results.txt") == test
   _, log = succeed(*train(work, "negatives", "negatives", "--loss=in_batch",
                           "--num_train_epochs=1"))
   assert "40 of 40 pairs are alike" in log
