@@ -1,9 +1,9 @@
 r"""Judges whether two sentences mean the same; finds like ones.
 
+    python similarity.py --unsupervised --model_dir=albert_tiny_starter \
+      --reference_file=data/text_train.txt 怎么办理银行卡 银行卡如何办理
     python similarity.py 怎么办理银行卡 银行卡如何办理
     python similarity.py --input_file=pairs.tsv --output_file=scores.tsv
-    python similarity.py --unsupervised --reference_file=texts.txt \
-      --input_file=pairs.tsv
     python similarity.py --search --corpus_file=texts.txt 怎么办理银行卡
 
 A score of a fine-tuned model is the probability, between 0 and 1, that the two

@@ -250,7 +250,7 @@ def unpack(archive, target, files):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "item", "target")
+  cli.require_flags(flags.FLAGS, "item")
   own = from_flags(DownloadSettings, flags.FLAGS)
   if own.item == STARTER:
     logging.info("%s is in this project, there is nothing to download", STARTER)
@@ -260,6 +260,7 @@ def main():
   if own.item not in ITEMS:
     raise InputError("--item: unknown %r; known are %s" % (
         own.item, ", ".join(sorted(ITEMS))))
+  cli.require_flags(flags.FLAGS, "target")
   try:
     fetch(ITEMS[own.item], own.target)
   except InputError as error:

@@ -196,3 +196,11 @@ def test_the_starter_weights_stand_in(tmp_path, there):
   assert not done.returncode, done.stderr.decode()
   assert done.stdout.decode().strip() == (
       str(tmp_path) if there else "albert_tiny_starter")
+
+
+def test_the_starter_weights_are_here():
+  done = subprocess.run(
+      [sys.executable, "-m", "albert.download", "--item=albert_tiny_starter"],
+      cwd=str(ROOT), capture_output=True)
+  assert not done.returncode
+  assert b"is in this project, there is nothing to download" in done.stderr

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import reference_albert as reference
-from scripting import fail, succeed
+from scripting import ROOT, fail, succeed
 from small_models import google_config, write_folder
 
 import similarity
@@ -133,3 +133,9 @@ def test_script(model, tmp_path):
        *command, "--layer=1", input=pairs)
   fail("without --whitening, there is no effect of --whitening_dim",
        *unsupervised, "--whitening_dim=3", input=pairs)
+
+
+def test_the_first_example_of_the_help_needs_nothing_else():
+  example = similarity.__doc__.split("python ")[1].replace("\\\n", " ")
+  out, _ = succeed(*example.split(), cwd=str(ROOT))
+  assert 0.5 < float(out.split("\t")[0]) < 1
