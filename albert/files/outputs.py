@@ -231,8 +231,12 @@ def evaluate_and_write(output_dir, evaluate_fn):
 
 
 def _shown(results):
+  """Returns the results in a line, without the step, equal losses once."""
+  hidden = {"global_step"}
+  if results.get("loss") == results.get("eval_loss"):
+    hidden.add("loss")
   return " | ".join("%s %s" % (name, short(results[name]))
-                    for name in sorted(results) if name != "global_step")
+                    for name in sorted(set(results) - hidden))
 
 
 def write_test_scores(output_dir, name, labels, score):

@@ -228,3 +228,12 @@ def test_another_description_needs_another_folder(tmp_path):
   commands = (tmp_path / "command.txt").read_text().splitlines()
   assert len(commands) == 3
   assert all(line.split(" ", 3)[2] == sys.executable for line in commands)
+
+
+def test_a_loss_is_shown_once():
+  shown = outputs._shown
+  assert shown({"eval_loss": 0.5, "loss": 0.5, "global_step": 7}) == (
+      "eval_loss 0.5000")
+  assert shown({"eval_loss": 0.5, "loss": 0.25}) == (
+      "eval_loss 0.5000 | loss 0.2500")
+  assert shown({"loss": 0.25}) == "loss 0.2500"
