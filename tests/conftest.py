@@ -12,6 +12,7 @@ import shutil
 import sys
 import zlib
 
+import fork_server
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -19,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 tf.disable_eager_execution()
 tf.enable_resource_variables()
+fork_server.save_time()
 
 STRICT = os.environ.get("ALBERT_TESTS_STRICT", "0") not in ("", "0")
 
@@ -34,6 +36,7 @@ if not (shutil.which("chromium") and shutil.which("chromedriver")):
 def pytest_configure(config):
   config.addinivalue_line("markers", "slow: starts scripts, trains, real data")
   config.addinivalue_line("markers", "once: another TensorFlow changes little")
+  config.addinivalue_line("markers", "long: begun first, as it takes minutes")
   config.addinivalue_line("markers", "both: slow, but another TensorFlow may "
                           "change it much")
   # TensorFlow's own use of what Python and itself deprecate.
@@ -51,7 +54,7 @@ def pytest_itemcollected(item):
 
 
 def pytest_collection_modifyitems(config, items):
-  """Leaves out the tests that are the other platform's."""
+  """Leaves out the tests that are the other platform's; the longest first."""
   share = os.environ.get("ALBERT_TESTS_SHARE")
 
   def has(item, *names):
@@ -66,7 +69,8 @@ def pytest_collection_modifyitems(config, items):
             not has(item, "both") and half(item) != int(share) and
             not item.module.__name__.endswith(("_tf1", "_tf2"))]
   config.hook.pytest_deselected(items=others)
-  items[:] = [item for item in items if item not in others]
+  items[:] = sorted((item for item in items if item not in others),
+                    key=lambda item: not has(item, "long"))
 
 
 @pytest.fixture(autouse=True)

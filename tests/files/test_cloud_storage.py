@@ -9,7 +9,7 @@ import cloud_storage
 import pytest
 from scripting import ROOT, SIZES
 
-pytestmark = [pytest.mark.slow, pytest.mark.both]
+pytestmark = [pytest.mark.slow, pytest.mark.both, pytest.mark.long]
 
 BUCKET = "gs://bucket/"
 

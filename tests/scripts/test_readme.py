@@ -27,7 +27,8 @@ from albert.model.layouts import create_model
 pytestmark = pytest.mark.slow
 
 # Appended to what is printed; the later one of two equal flags counts.
-FINE_TUNING = ["--num_train_epochs=1", "--save_checkpoints_steps=1000"]
+FINE_TUNING = ["--num_train_epochs=1", "--save_checkpoints_steps=1000",
+               "--max_train_examples=96"]
 SMALL = {
     "run_classifier.py": FINE_TUNING,
     "run_squad.py": FINE_TUNING + ["--max_seq_length=64"],
@@ -38,7 +39,9 @@ SMALL = {
         "--num_train_steps=2", "--num_warmup_steps=1", "--train_batch_size=32",
         "--gradient_accumulation_steps=1", "--eval_batch_size=32",
         "--max_eval_steps=1"],
-    "bench_pretrain.py": ["--allocators=own", "--steps=1", "--batch_size=2"],
+    "bench_pretrain.py": [
+        "--allocators=own", "--steps=1", "--batch_size=2",
+        "--max_seq_length=32", "--max_predictions_per_seq=4"],
     "bench_inference.py": [
         "--ways=session", "--lengths=32", "--batches=1", "--seconds=0.1"],
 }

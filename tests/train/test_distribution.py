@@ -67,7 +67,7 @@ def start(work, name, ranks, batch_size, *args, python=None):
   command += ["--use_horovod"] * (ranks > 1) + list(args)
   return subprocess.Popen(
       command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", ALBERT_TESTS_GRAPPLER="1"))
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"))
 
 
 def finish(process):
