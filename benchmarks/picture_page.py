@@ -4,8 +4,9 @@ r"""Takes a picture of each view of a server's page, with its sample texts.
     python benchmarks/picture_page.py --url=http://127.0.0.1:8080 \
       --output_dir=docs
 
-Writes page_KIND.png for each model, and page_grid.png. Needs selenium and
-Debian's chromium, chromium-driver and fonts-noto-cjk.
+Writes page_KIND.png for each model, page_grid.png, and page_search.png where
+the server has a corpus. Needs selenium and Debian's chromium, chromium-driver
+and fonts-noto-cjk.
 """
 
 import json
@@ -56,10 +57,11 @@ def main(_):
       if len(models) > 1:
         driver.find_elements(By.CSS_SELECTOR, "#models button")[number].click()
       take(driver, model["kind"])
-      views = driver.find_elements(By.CSS_SELECTOR, "#views button")
-      if views:
-        views[1].click()
-        take(driver, "grid")
+      for view, name in ((2, "grid"), (3, "search")):
+        for button in driver.find_elements(
+            By.CSS_SELECTOR, "#views button:nth-child(%d)" % view):
+          button.click()
+          take(driver, name)
   finally:
     driver.quit()
 
