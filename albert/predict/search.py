@@ -31,10 +31,10 @@ class Found(NamedTuple):
 class Corpus:
   """Texts that are searched. Their vectors are computed once.
 
-  They are kept next to the corpus, in PATH.vectors.npy, float32 [N, K], and
-  PATH.vectors.json, and computed again where the corpus or the model is not the
-  same: the text by its checksum, the model, with all that belongs to it, by its
-  vector of a sentence.
+  They are kept next to the corpus, in PATH.vectors.npz: `vectors`, float32
+  [N, K], and `sha256` and `probe`, by which they are computed again where the
+  corpus or the model is not the same: the text by its checksum, the model, with
+  all that belongs to it, by its vector of a sentence.
 
   Args:
     path: str, file of texts, one a line; blank lines are none.
@@ -111,15 +111,15 @@ class Corpus:
 
   def _read_or_make(self, path):
     """Returns the vectors of all texts, float32 [N, K]."""
-    vectors_file, about_file = path + ".vectors.npy", path + ".vectors.json"
+    vectors_file = path + ".vectors.npz"
     probe = self.similarity.directions([_PROBE])[0]
     checksum = filesystem.sha256(path)
-    if filesystem.exists(about_file):
-      about = filesystem.read_json(about_file)
-      same_model = len(about["probe"]) == len(probe) and np.allclose(
-          about["probe"], probe, atol=1e-4)
-      if about["sha256"] == checksum and same_model:
-        return np.load(io.BytesIO(filesystem.read_bytes(vectors_file)))
+    if filesystem.exists(vectors_file):
+      kept = np.load(io.BytesIO(filesystem.read_bytes(vectors_file)))
+      same_model = len(kept["probe"]) == len(probe) and np.allclose(
+          kept["probe"], probe, atol=1e-4)
+      if kept["sha256"] == checksum and same_model:
+        return kept["vectors"]
       logging.info("%s: %s", vectors_file, "the corpus has changed" if (
           same_model) else "of another model")
     logging.info("computing the vectors of %d texts", len(self))
@@ -127,11 +127,8 @@ class Corpus:
         self.similarity.directions(self._texts[i:i + _AT_ONCE]).astype(
             np.float32) for i in range(0, len(self), _AT_ONCE)])
     content = io.BytesIO()
-    np.save(content, vectors)
+    np.savez(content, vectors=vectors, sha256=checksum, probe=probe)
     filesystem.write_bytes(vectors_file, content.getvalue())
-    # Last, so that vectors are never taken for those of another corpus.
-    filesystem.write_json(about_file, {"sha256": checksum,
-                                       "probe": probe.tolist()})
     return vectors
 
 

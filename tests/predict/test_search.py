@@ -1,7 +1,5 @@
 """Search among texts, against every score computed one by one."""
 
-import json
-
 import numpy as np
 import pytest
 from onnx_folders import MODELS, export_one, write_model
@@ -62,21 +60,19 @@ def test_it_finds_what_all_scores_say(model, corpus_file, way, monkeypatch):
 
 
 def test_vectors_are_kept_until_something_changes(model, corpus_file, tmp_path):
-  kept = corpus_file.with_name("corpus.txt.vectors.npy")
-  about = corpus_file.with_name("corpus.txt.vectors.json")
+  kept = corpus_file.with_name("corpus.txt.vectors.npz")
   Corpus(str(corpus_file), model_dir=model)
-  assert set(json.loads(about.read_text())) == {"sha256", "probe"}
-  vectors = np.load(str(kept))
+  vectors = np.load(str(kept))["vectors"]
   assert vectors.shape == (300, 32)
   np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
   def is_made_again(**kwargs):
     """Whether a mark that is set in the file is gone after the next start."""
-    marked = np.load(str(kept))
-    marked[0, 0] = 7
-    np.save(str(kept), marked)
+    marked = dict(np.load(str(kept)))
+    marked["vectors"][0, 0] = 7
+    np.savez(str(kept), **marked)
     Corpus(str(corpus_file), **dict({"model_dir": model}, **kwargs))
-    return np.load(str(kept))[0, 0] != 7
+    return np.load(str(kept))["vectors"][0, 0] != 7
 
   assert not is_made_again()
   assert is_made_again(layer=2)
@@ -92,7 +88,7 @@ def test_vectors_are_kept_until_something_changes(model, corpus_file, tmp_path):
   corpus_file.write_text("天地\n", encoding="utf-8")
   found = Corpus(str(corpus_file), model_dir=model).search(["天"])
   assert [x.line for x in found[0]] == [1]
-  assert len(np.load(str(kept))) == 1
+  assert len(np.load(str(kept))["vectors"]) == 1
 
 
 def test_the_command(model, corpus_file, tmp_path):
