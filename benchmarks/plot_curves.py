@@ -1,4 +1,4 @@
-r"""Draws the training curves of one or several runs over their steps, as a PNG.
+r"""Draws the training curves of one or several runs, as a PNG.
 
     python benchmarks/plot_curves.py --runs=output/a,output/b --names=A,B \
       --output=curves.png
@@ -13,6 +13,7 @@ import io
 import os
 import sys
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
@@ -37,6 +38,9 @@ class CurveSettings:
   smoothing: float = setting(
       0.0, "Weight of the past in a moving average, at least 0 and less than "
       "1; what was measured is drawn pale behind it.", USUAL)
+  x_axis: str = setting(
+      "step", "What a run's values are drawn over; minutes are those since it "
+      "began, pauses included.", USUAL, choices=["step", "minutes"])
 
 
 SETTINGS = (CurveSettings,)
@@ -60,6 +64,20 @@ def read_scalars(folder):
   Raises:
     InputError: there is nothing to read.
   """
+  scalars = collections.defaultdict(dict)
+  for event in _events(folder):
+    for value in event.summary.value:
+      if value.tag in PANELS:  # A TPU's summaries are tensors.
+        scalars[value.tag][event.step] = (
+            tf.make_ndarray(value.tensor).item()
+            if value.HasField("tensor") else value.simple_value)
+  if not scalars:
+    raise InputError("the event files of %s have none of: %s" % (
+        folder, ", ".join(PANELS)))
+  return scalars
+
+
+def _events(folder):
   if not tf.io.gfile.isdir(folder):
     raise InputError("--runs: there is no folder %r" % folder)
   # Their names go on with the time they were made at.
@@ -68,25 +86,12 @@ def read_scalars(folder):
   if not names:
     raise InputError("%s has no event files (events.out.tfevents.*): --runs "
                      "are output folders of training" % folder)
-  scalars = collections.defaultdict(dict)
   for name in names:
-    for event in _events(os.path.join(folder, name)):
-      for value in event.summary.value:
-        if value.tag in PANELS:  # A TPU's summaries are tensors.
-          scalars[value.tag][event.step] = (
-              tf.make_ndarray(value.tensor).item()
-              if value.HasField("tensor") else value.simple_value)
-  if not scalars:
-    raise InputError("the event files of %s have none of: %s" % (
-        folder, ", ".join(PANELS)))
-  return scalars
-
-
-def _events(path):
-  try:
-    yield from tf.train.summary_iterator(path)
-  except tf.errors.DataLossError:  # The run was killed, or goes on.
-    logging.warning("%s is read up to a damaged record", path)
+    path = os.path.join(folder, name)
+    try:
+      yield from tf.train.summary_iterator(path)
+    except tf.errors.DataLossError:  # The run was killed, or goes on.
+      logging.warning("%s is read up to a damaged record", path)
 
 
 def read_history(folder):
@@ -111,6 +116,17 @@ def read_history(folder):
         path, error)) from error
 
 
+def over_minutes(folder, scalars):
+  """Returns scalars, a dict as of `read_scalars`, with minutes for steps."""
+  times = {event.step: event.wall_time for event in _events(folder)
+           if event.HasField("summary")}
+  steps = sorted(times)
+  minutes = [(times[step] - times[steps[0]]) / 60 for step in steps]
+  return {tag: {np.interp(step, steps, minutes): value
+                for step, value in curve.items()}
+          for tag, curve in scalars.items()}
+
+
 def smooth(values, weight):
   """Returns moving averages that do not lean towards a start from 0."""
   average, averages = 0.0, []
@@ -132,7 +148,7 @@ def create_figure():
   return Figure(figsize=(15, 8), layout="constrained")
 
 
-def draw(figure, runs, unigram_entropy=None, smoothing=0.0):
+def draw(figure, runs, unigram_entropy=None, smoothing=0.0, x_axis="step"):
   """Draws runs, a dict: name -> (training's scalars, held-out ones)."""
   tags = [tag for tag in PANELS if any(
       scalars.get(tag) for pair in runs.values() for scalars in pair)]
@@ -154,7 +170,7 @@ def draw(figure, runs, unigram_entropy=None, smoothing=0.0):
     if tag == "masked_lm_loss" and unigram_entropy is not None:
       panel.axhline(unigram_entropy, color="gray", linestyle="--",
                     label="unigram entropy")
-    panel.set(title=PANELS[tag], xlabel="step")
+    panel.set(title=PANELS[tag], xlabel=x_axis)
     panel.grid(alpha=0.3)
     handles, labels = panel.get_legend_handles_labels()
     entries.update(zip(labels, handles))
@@ -178,9 +194,12 @@ def main():
     raise InputError("--smoothing %s: it must be at least 0 and less than 1"
                      % own.smoothing)
   figure = create_figure()
-  draw(figure, {name: (read_scalars(folder), read_history(folder))
-                for name, folder in zip(names, own.runs)},
-       own.unigram_entropy, own.smoothing)
+  runs = {}
+  for name, folder in zip(names, own.runs):
+    runs[name] = read_scalars(folder), read_history(folder)
+    if own.x_axis == "minutes":
+      runs[name] = [over_minutes(folder, scalars) for scalars in runs[name]]
+  draw(figure, runs, own.unigram_entropy, own.smoothing, own.x_axis)
   png = io.BytesIO()
   figure.savefig(png, format="png")
   filesystem.write_bytes(own.output, png.getvalue())

@@ -36,6 +36,8 @@ def tensor(tag, number):
 def write_events(folder, second, events, make=value):
   """Writes an event file as of some second; returns its path.
 
+  Ten steps take a minute.
+
   Args:
     folder: pathlib.Path.
     second: int, where 0 is one of those that TensorFlow would have named.
@@ -47,8 +49,10 @@ def write_events(folder, second, events, make=value):
   with tf.io.TFRecordWriter(str(path)) as writer:
     writer.write(tf.Event(file_version="brain.Event:2").SerializeToString())
     for step, scalars in events.items():
-      writer.write(tf.Event(step=step, summary=tf.Summary(value=[
-          make(*scalar) for scalar in scalars.items()])).SerializeToString())
+      writer.write(tf.Event(
+          step=step, wall_time=second + 6 * step, summary=tf.Summary(value=[
+              make(*scalar) for scalar in scalars.items()])
+      ).SerializeToString())
   return path
 
 
@@ -137,6 +141,18 @@ def test_a_folder_without_scalars(tmp_path):
     plot_curves.read_scalars(str(tmp_path))
 
 
+def test_values_over_minutes(tmp_path):
+  write_events(tmp_path, 0, {10: {"loss": 9.0}, 20: {"loss": 8.0}})
+  write_events(tmp_path, 90, {20: {"loss": 7.0}, 30: {"loss": 6.0}})
+  # Step 20 was reached twice, the second time after a pause.
+  assert plot_curves.over_minutes(
+      str(tmp_path), plot_curves.read_scalars(str(tmp_path))) == {
+          "loss": {0.0: 9.0, 2.5: 7.0, 3.5: 6.0}}
+  assert plot_curves.over_minutes(
+      str(tmp_path), {"accuracy": {25: 0.5, 40: 0.75}}) == {
+          "accuracy": {3.0: 0.5, 3.5: 0.75}}
+
+
 def test_smoothing():
   assert plot_curves.smooth([3.0, 1.0, 2.0], 0.0) == [3.0, 1.0, 2.0]
   # Weights 1/2, 1/4, 1/8 from the newest value on, divided by their sum.
@@ -156,7 +172,7 @@ def test_what_is_drawn():
       "A": ({"masked_lm_loss": {20: 2.0, 10: 4.0},
              "learning_rate": {10: 1.0, 20: 3.0}},
             {"masked_lm_loss": {15: 3.5}}),
-      "B": ({"masked_lm_loss": {10: 5.0}}, {})}, 6.25, 0.5)
+      "B": ({"masked_lm_loss": {10: 5.0}}, {})}, 6.25, 0.5, "minutes")
   panels = {panel.get_title(): panel for panel in figure.axes}
   lines = [tuple(list(data) for data in line.get_data()) + (line.get_color(),)
            for line in panels["masked-LM loss"].lines]
@@ -166,6 +182,7 @@ def test_what_is_drawn():
       ([15], [3.5], "C0"), ([10], [5.0], "C1"), ([10], [5.0], "C1"),
       ([0, 1], [6.25, 6.25], "gray")]
   # The learning rate is known, not measured: it is drawn as it is.
+  assert panels["learning rate"].get_xlabel() == "minutes"
   lines = panels["learning rate"].lines
   assert [list(line.get_ydata()) for line in lines] == [[1.0, 3.0], []]
   # Those for which there is something to draw, and the legend.
@@ -184,7 +201,7 @@ def test_the_script(tmp_path):
   command = [sys.executable, str(ROOT / "benchmarks" / "plot_curves.py"),
              "--runs=%s,%s" % (tmp_path / "a", tmp_path / "b"),
              "--output=%s" % output, "--unigram_entropy=6.33",
-             "--smoothing=0.9"]
+             "--smoothing=0.9", "--x_axis=minutes"]
   done = subprocess.run(command, capture_output=True, text=True, timeout=300)
   assert done.returncode == 0, done.stderr
   png = output.read_bytes()
