@@ -89,6 +89,12 @@ def test_vectors_are_kept_until_something_changes(model, corpus_file, tmp_path):
   found = Corpus(str(corpus_file), model_dir=model).search(["天"])
   assert [x.line for x in found[0]] == [1]
   assert len(np.load(str(kept))["vectors"]) == 1
+  # The reference is not of the corpus: the model says the same as before.
+  for text in ("天地\n", "玄黄\n"):
+    corpus_file.write_text(text, encoding="utf-8")
+    found = Corpus(str(corpus_file), TEXTS[:20], model_dir=model).search(
+        [text.strip()])
+    assert found[0][0].score == pytest.approx(1, abs=1e-5)
 
 
 def test_the_command(model, corpus_file, tmp_path):
