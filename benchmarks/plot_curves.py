@@ -116,12 +116,16 @@ def read_history(folder):
         path, error)) from error
 
 
-def over_minutes(folder, scalars):
-  """Returns scalars, a dict as of `read_scalars`, with minutes for steps."""
+def read_minutes(folder):
+  """Returns the steps of a run, sorted, and the minutes since the first."""
   times = {event.step: event.wall_time for event in _events(folder)
            if event.HasField("summary")}
   steps = sorted(times)
-  minutes = [(times[step] - times[steps[0]]) / 60 for step in steps]
+  return steps, [(times[step] - times[steps[0]]) / 60 for step in steps]
+
+
+def over_minutes(scalars, steps, minutes):
+  """Returns scalars, a dict as of `read_scalars`, with minutes for steps."""
   return {tag: {np.interp(step, steps, minutes): value
                 for step, value in curve.items()}
           for tag, curve in scalars.items()}
@@ -198,7 +202,8 @@ def main():
   for name, folder in zip(names, own.runs):
     runs[name] = read_scalars(folder), read_history(folder)
     if own.x_axis == "minutes":
-      runs[name] = [over_minutes(folder, scalars) for scalars in runs[name]]
+      times = read_minutes(folder)
+      runs[name] = [over_minutes(scalars, *times) for scalars in runs[name]]
   draw(figure, runs, own.unigram_entropy, own.smoothing, own.x_axis)
   png = io.BytesIO()
   figure.savefig(png, format="png")

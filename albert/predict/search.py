@@ -4,6 +4,7 @@ Tests: tests/predict/test_search.py.
 """
 
 import io
+import zipfile
 from typing import NamedTuple
 
 import numpy as np
@@ -115,7 +116,7 @@ class Corpus:
     probe = self.similarity.directions([_PROBE])[0]
     checksum = filesystem.sha256(path)
     if filesystem.exists(vectors_file):
-      kept = np.load(io.BytesIO(filesystem.read_bytes(vectors_file)))
+      kept = _read_arrays(vectors_file)
       same_model = len(kept["probe"]) == len(probe) and np.allclose(
           kept["probe"], probe, atol=1e-4)
       if kept["sha256"] == checksum and same_model:
@@ -130,6 +131,14 @@ class Corpus:
     np.savez(content, vectors=vectors, sha256=checksum, probe=probe)
     filesystem.write_bytes(vectors_file, content.getvalue())
     return vectors
+
+
+def _read_arrays(path):
+  """Returns the arrays of a .npz file, dict."""
+  try:
+    return dict(np.load(io.BytesIO(filesystem.read_bytes(path))))
+  except (EOFError, ValueError, zipfile.BadZipFile) as error:
+    raise InputError("%s: damaged (%s): delete it" % (path, error)) from error
 
 
 def _faiss_index(vectors):

@@ -5,6 +5,7 @@ import pytest
 from onnx_folders import MODELS, export_one, write_model
 from scripting import fail, succeed
 
+from albert import errors
 from albert.predict import search
 from albert.predict.search import Corpus
 from albert.predict.similarity import VectorSim
@@ -95,6 +96,11 @@ def test_vectors_are_kept_until_something_changes(model, corpus_file, tmp_path):
     found = Corpus(str(corpus_file), TEXTS[:20], model_dir=model).search(
         [text.strip()])
     assert found[0][0].score == pytest.approx(1, abs=1e-5)
+  whole = kept.read_bytes()
+  for damaged in (b"", b"no archive", whole[:-9]):
+    kept.write_bytes(damaged)
+    with pytest.raises(errors.InputError, match="npz: damaged .* delete it"):
+      Corpus(str(corpus_file), model_dir=model)
 
 
 def test_the_command(model, corpus_file, tmp_path):

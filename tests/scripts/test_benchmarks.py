@@ -145,12 +145,11 @@ def test_values_over_minutes(tmp_path):
   write_events(tmp_path, 0, {10: {"loss": 9.0}, 20: {"loss": 8.0}})
   write_events(tmp_path, 90, {20: {"loss": 7.0}, 30: {"loss": 6.0}})
   # Step 20 was reached twice, the second time after a pause.
+  times = plot_curves.read_minutes(str(tmp_path))
+  assert times == ([10, 20, 30], [0.0, 2.5, 3.5])
   assert plot_curves.over_minutes(
-      str(tmp_path), plot_curves.read_scalars(str(tmp_path))) == {
-          "loss": {0.0: 9.0, 2.5: 7.0, 3.5: 6.0}}
-  assert plot_curves.over_minutes(
-      str(tmp_path), {"accuracy": {25: 0.5, 40: 0.75}}) == {
-          "accuracy": {3.0: 0.5, 3.5: 0.75}}
+      {"loss": {10: 9.0, 20: 7.0}, "accuracy": {25: 0.5, 40: 0.75}}, *times
+  ) == {"loss": {0.0: 9.0, 2.5: 7.0}, "accuracy": {3.0: 0.5, 3.5: 0.75}}
 
 
 def test_smoothing():
