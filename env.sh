@@ -4,7 +4,7 @@
 # gets TensorFlow 2.15 with a Python 3.9 to 3.11: once, from requirements/.
 #   ALBERT_PYTHON        an interpreter; no other one is tried
 #   ALBERT_PLATFORM      tf1 or tf2; the other one is not tried
-#   ALBERT_REQUIREMENTS  one more file, such as requirements/plot.txt
+#   ALBERT_REQUIREMENTS  more files, such as requirements/plot.txt
 # Sets PYTHON, ALBERT_PLATFORM and PATH. Status 69: no Python fits.
 if [[ $0 == "${BASH_SOURCE[0]}" ]]; then
   cd "$(dirname "$0")" && source requirements/usage.sh && usage "" "$@"
@@ -58,10 +58,13 @@ albert_python() (
     cp "${files[@]}" "$venv" && rm "$venv/unfinished"
   ) 9>"$root/.venv.lock"
 
-  extra=${ALBERT_REQUIREMENTS:+$root/$ALBERT_REQUIREMENTS}
-  [[ -z $extra || -f $extra ]] || fail "ALBERT_REQUIREMENTS: there is no $extra"
-  # Horovod is built against the TensorFlow that is there.
-  [[ $extra != *horovod* ]] || export PIP_NO_BUILD_ISOLATION=0
+  extra=() # files
+  for file in ${ALBERT_REQUIREMENTS-}; do
+    extra+=("$root/$file")
+    [[ -f $root/$file ]] || fail "ALBERT_REQUIREMENTS: there is no $root/$file"
+    # Horovod is built against the TensorFlow that is there.
+    [[ $file != *horovod* ]] || export PIP_NO_BUILD_ISOLATION=0
+  done
 
   # By the names of folders, as importing TensorFlow takes seconds.
   read -r found python < <(
@@ -73,9 +76,10 @@ if found: print("tf" + found.group(2), sys.executable)' 2>/dev/null)
   if [[ -n $found && ${ALBERT_PLATFORM:-$found} == "$found" &&
     $python != "$root"/.venv* ]]; then
     others="jieba sentencepiece tqdm"
-    [[ -z $extra ]] && "$python" -c "import ${others// /,}" 2>/dev/null ||
-      "$python" -m pip install -qq $others ${extra:+-r "$extra"} >&2 ||
-      fail "$python: cannot install $others $extra, for the reason above"
+    ((!${#extra[@]})) && "$python" -c "import ${others// /,}" 2>/dev/null ||
+      "$python" -m pip install -qq $others \
+        ${extra[@]+"${extra[@]/#/-r}"} >&2 ||
+      fail "$python: cannot install $others ${extra[*]}, for the reason above"
     echo "$found $python" && exit
   fi
   for platform in ${ALBERT_PLATFORM:-${found:-tf1 tf2}}; do
@@ -85,7 +89,8 @@ if found: print("tf" + found.group(2), sys.executable)' 2>/dev/null)
       *) fail "ALBERT_PLATFORM=$platform: it can be tf1 or tf2" ;;
     esac
     [[ $platform == tf2 || $(uname -sm) == "Linux x86_64" ]] || continue
-    files=("$root/requirements/$platform.txt" ${extra:+"$extra"})
+    files=("$root/requirements/$platform.txt"
+      ${extra[@]+"${extra[@]}"})
     if [[ -n ${ALBERT_PYTHON-} ]] || ! ready; then
       find_python || continue
       install >&2 || exit

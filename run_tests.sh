@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Lint, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), as far as
-# there is a Python for them, in four processes:
-#   bash run_tests.sh [--quick] [--platform=tf1|tf2] [files, flags of pytest]
-# --quick leaves out the tests that start scripts, train or read real data.
-# Where both platforms are tested, each has one half of the slow tests, and all
-# of the others; --platform has all.
+# Lint, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), where there is
+# a Python for them:
+#   bash run_tests.sh [--quick|--all] [--platform=tf1|tf2] [files, pytest flags]
+#   --quick    tests that need no script, no training and no real data
+#   --default  these, and every script, head and export once, for a few steps
+#   --all      all tests; installs PyTorch, transformers and Beam, builds Horovod
+# What another TensorFlow cannot change is tested on the first platform alone.
 #   ALBERT_REAL_DATA     folder of the real data sets; without it, the tests that
 #                        read them are skipped
 #   ALBERT_TESTS_STRICT  1: a missing platform and a skipped test are failures
@@ -12,10 +13,10 @@ set -euo pipefail
 cd "$(dirname "$0")"
 source requirements/usage.sh && usage ".*" "$@"
 
-platforms="tf1 tf2" arguments=() last=
+tier=default platforms="tf1 tf2" arguments=() last=
 for word in "$@"; do
   case $word in
-    --quick) arguments+=(-m "not slow") ;;
+    --quick | --default | --all) tier=${word#--} ;;
     --platform=tf1 | --platform=tf2) platforms=${word#*=} ;;
     --platform*) refuse "$word" "it can be --platform=tf1 or --platform=tf2" ;;
     *)
@@ -33,6 +34,8 @@ done
 
 python_on() ( # platform, arguments
   export ALBERT_PLATFORM=$1 ALBERT_REQUIREMENTS=requirements/tests-$1.txt
+  [[ $tier != all ]] ||
+    ALBERT_REQUIREMENTS+=" requirements/tests-all-$1.txt"
   source ./env.sh || exit
   "$PYTHON" "${@:2}"
 )
@@ -42,7 +45,7 @@ for platform in $platforms; do
   status=0
   python_on "$platform" -c "" || status=$?
   case $status in
-    0) ready+=("$platform"); continue ;;
+    0) ready+=("$platform") ;;
     69)
       case $platform in tf1) versions=3.7 ;; tf2) versions="3.9 to 3.11" ;; esac
       not_run+="NOT RUN: $platform (no Python $versions found)"$'\n'
@@ -57,10 +60,14 @@ if ((${#ready[@]})); then
   echo "== ruff"
   python_on "${ready[0]}" -m ruff check . || failed=1
 fi
+ALBERT_TESTS_SUMMARY=$(mktemp)
+export ALBERT_TESTS_SUMMARY
+trap 'rm "$ALBERT_TESTS_SUMMARY"' EXIT
+second=()
 for platform in ${ready[@]+"${ready[@]}"}; do
   # Built from source, which takes minutes: where it cannot be, its tests are
   # skipped.
-  if type -P cmake c++ >/dev/null &&
+  if [[ $tier == all ]] && type -P cmake c++ >/dev/null &&
     ! python_on "$platform" -c "import horovod.tensorflow" 2>/dev/null; then
     echo "== Horovod"
     HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 \
@@ -70,23 +77,25 @@ for platform in ${ready[@]+"${ready[@]}"}; do
       echo "Horovod cannot be built here"
   fi
   echo "== pytest on $platform"
-  if ((${#ready[@]} == 2)); then
-    export ALBERT_TESTS_SHARE=$((${platform#tf} - 1))
-  fi
   status=0
-  python_on "$platform" -m pytest -q -o testpaths="tests test_changes.py" \
-    -o tmp_path_retention_policy=failed -n 4 --dist=loadgroup \
-    ${arguments[@]+"${arguments[@]}"} ||
+  python_on "$platform" -m pytest -q -rs --tier=$tier \
+    -o testpaths="tests test_changes.py" \
+    -o tmp_path_retention_policy=failed -n 3 --dist=loadgroup \
+    ${second[@]+"${second[@]}"} ${arguments[@]+"${arguments[@]}"} ||
     status=$?
   case $status in
     0) tested=1 ;;
-    5) ;;  # None of the selected tests is for this platform.
+    5) ;; # None of the selected tests is for this platform.
     *) failed=1 ;;
   esac
+  second=(--second_platform)
 done
 
-type -P chromium >/dev/null && type -P chromedriver >/dev/null ||
+if [[ $tier == all ]] && ! type -P chromium chromedriver >/dev/null; then
   not_run+="NOT RUN: the page in a browser (no chromium, chromium-driver)"$'\n'
+fi
+echo "== $tier tests"
+cat "$ALBERT_TESTS_SUMMARY"
 printf "%s" "$not_run"
 if [[ -z $tested && $failed == 0 ]]; then
   echo "No test was run"

@@ -1,7 +1,4 @@
-"""Characters as BERT's tokenization treats them.
-
-Tests: tests/test_tokenization.py.
-"""
+"""Characters as BERT's tokenization treats them."""
 
 import functools
 import unicodedata

@@ -27,7 +27,6 @@ class Storage:
 
   def __init__(self, folder):
     self.objects = {}
-    self.uploads = {}
     self._certificate = folder / "certificate.pem"
     key = folder / "key.pem"
     subprocess.run(
@@ -94,18 +93,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     self.wfile = self.connection.makefile("wb", 0)
     self.close_connection = False
 
-  def do_GET(self):
-    self._answer(self._get)
-
-  def do_POST(self):
-    self._answer(self._post)
-
-  def do_PUT(self):
-    self._answer(self._put)
-
-  def do_DELETE(self):
-    self._answer(self._delete)
-
   def _read_body(self):
     if self.headers.get("Transfer-Encoding") != "chunked":
       return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -115,11 +102,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       self.rfile.readline()
     return b"".join(chunks)
 
-  def _answer(self, method):
+  def _answer(self):
     url = urllib.parse.urlsplit(self.path)
     body = self._read_body()
     query = dict(urllib.parse.parse_qsl(url.query))
     path = [urllib.parse.unquote(part) for part in url.path.split("/")[1:]]
+    method = getattr(self, "_" + self.command.lower())
     status, headers, content = method(path, query, body)
     self.send_response(status)
     for name, value in dict(headers, **{
@@ -127,6 +115,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       self.send_header(name, value)
     self.end_headers()
     self.wfile.write(content)
+
+  do_GET = do_POST = do_PUT = do_DELETE = _answer
 
   @property
   def _objects(self):
@@ -148,16 +138,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     if len(path) == 4:  # BUCKET
       return _json({"name": path[3]})
     if len(path) > 5:  # BUCKET/o/OBJECT: what there is to say about it
-      return _json(self._describe(path[5])) if (
-          path[5] in self._objects) else _NOT_FOUND
+      found = path[5] in self._objects
+      return _json(self._describe(path[5])) if found else _NOT_FOUND
     prefix, items, prefixes = query.get("prefix", ""), [], set()
     for name in sorted(self._objects):
-      rest = name[len(prefix):]
-      if not name.startswith(prefix):
-        continue
-      if "delimiter" in query and "/" in rest:
+      rest = name[len(prefix):] if name.startswith(prefix) else None
+      if rest and "delimiter" in query and "/" in rest:
         prefixes.add(prefix + rest.split("/")[0] + "/")
-      else:
+      elif rest is not None:
         items.append(self._describe(name))
     return _json({"items": items, "prefixes": sorted(prefixes)})
 
@@ -170,23 +158,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     if query["uploadType"] == "media":
       self._objects[query["name"]] = body
       return _json(self._describe(query["name"]))
-    uploads = self.server.storage.uploads
-    number = str(len(uploads))
-    uploads[number] = query["name"]
-    return 200, {"Location": "https://storage.googleapis.com/upload?number=" +
-                 number}, b""
+    return 200, {"Location": "https://storage.googleapis.com/upload?name=" +
+                 urllib.parse.quote(query["name"], "")}, b""
 
   def _put(self, path, query, body):
     """The whole of an object, or a question how much of it has come."""
-    name = self.server.storage.uploads[query["number"]]
     asked = re.match(r"bytes \*/(\d+)", self.headers.get("Content-Range", ""))
     if not asked or asked.group(1) == "0":
-      self._objects[name] = body
-    return _json(self._describe(name))
+      self._objects[query["name"]] = body
+    return _json(self._describe(query["name"]))
 
   def _delete(self, path, query, body):
-    return (204, {}, b"") if self._objects.pop(path[5], None) is not None else (
-        _NOT_FOUND)
+    found = self._objects.pop(path[5], None) is not None
+    return (204, {}, b"") if found else _NOT_FOUND
 
 
 _NOT_FOUND = 404, {}, b"{}"

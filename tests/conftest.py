@@ -1,28 +1,37 @@
-"""What every test shares: graph mode, a fresh graph, real data, strictness.
+"""What every test shares: tiers, graph mode, data, models, strictness.
+
+A test belongs to a tier by what it needs:
+
+    quick    no mark             no script, no training, no real data
+    default  `slow`              starts a script or trains, for a few steps
+    all      `full`, real data   takes long, or needs what is large or built
+
+--tier runs one with those before it; by default all. `platform_independent`
+marks a test whose outcome another TensorFlow cannot change, with the reason;
+run_tests.sh runs it on the first platform alone.
 
 ALBERT_REAL_DATA: the folder with the real data sets; without it, the tests that
 read them are skipped. ALBERT_TESTS_STRICT=1 turns every skip into a failure.
-ALBERT_TESTS_SHARE: 0 or 1, the half of the tests marked `slow` or `once`, but
-not `both`, that are run; those of one platform's files are, whatever it is.
+ALBERT_TESTS_SUMMARY: file to append the counts to.
 """
 
+import collections
+import fcntl
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
-import zlib
 
-import fork_server
 import pytest
 import tensorflow.compat.v1 as tf
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import trained_models
 
 tf.disable_eager_execution()
 tf.enable_resource_variables()
-fork_server.save_time()
 
 STRICT = os.environ.get("ALBERT_TESTS_STRICT", "0") not in ("", "0")
+TIERS = ("quick", "default", "all")
 
 # Not collected, rather than skipped: nothing is missing where they do not run.
 collect_ignore_glob = [
@@ -33,20 +42,31 @@ if not (shutil.which("chromium") and shutil.which("chromedriver")):
   collect_ignore_glob.append("*_browser.py")
 
 
+def pytest_addoption(parser):
+  parser.addoption("--tier", choices=TIERS, default="all")
+  parser.addoption("--second_platform", action="store_true",
+                   help="leave out what is platform independent")
+
+
 def pytest_configure(config):
-  config.addinivalue_line("markers", "slow: starts scripts, trains, real data")
-  config.addinivalue_line("markers", "once: another TensorFlow changes little")
-  config.addinivalue_line("markers", "long: begun first, as it takes minutes")
-  config.addinivalue_line("markers", "both: slow, but another TensorFlow may "
-                          "change it much")
+  config.addinivalue_line("markers", "slow: starts a script or trains")
+  config.addinivalue_line("markers", "full: for --all alone")
+  config.addinivalue_line(
+      "markers", "platform_independent(reason): another TensorFlow cannot "
+      "change the outcome")
   # TensorFlow's own use of what Python and itself deprecate.
   config.addinivalue_line(
       "filterwarnings", "ignore::DeprecationWarning:tensorflow.*")
+  config.left_out = collections.Counter()
+
+
+def tier_of(item):
+  if item.get_closest_marker("full") or "real_data" in item.fixturenames:
+    return "all"
+  return "default" if item.get_closest_marker("slow") else "quick"
 
 
 def pytest_itemcollected(item):
-  if "real_data" in item.fixturenames:
-    item.add_marker("slow")
   # With --dist=loadgroup, tests that share a fixture go to one process.
   fixtures = item._fixtureinfo.name2fixturedefs.values()
   if any(fixture[-1].scope == "module" for fixture in fixtures):
@@ -54,23 +74,46 @@ def pytest_itemcollected(item):
 
 
 def pytest_collection_modifyitems(config, items):
-  """Leaves out the tests that are the other platform's; the longest first."""
-  share = os.environ.get("ALBERT_TESTS_SHARE")
-
-  def has(item, *names):
-    return any(map(item.get_closest_marker, names))
-
-  def half(item):
-    # What tests of a module share is then made once, for all with a parameter.
-    parameter = item.name[len(item.originalname):]
-    return zlib.crc32((item.module.__name__ + parameter).encode()) % 2
-
-  others = [item for item in items if share and has(item, "slow", "once") and
-            not has(item, "both") and half(item) != int(share) and
-            not item.module.__name__.endswith(("_tf1", "_tf2"))]
+  """Leaves out what is of a later tier, or was run on the first platform."""
+  tier = TIERS.index(config.getoption("--tier"))
+  kept, others = [], []
+  for item in items:
+    why = None
+    if TIERS.index(tier_of(item)) > tier:
+      why = "of a later tier"
+    elif config.getoption("--second_platform") and (
+        item.get_closest_marker("platform_independent")):
+      why = "platform independent, run before"
+    config.left_out[why] += 1
+    (others if why else kept).append(item)
   config.hook.pytest_deselected(items=others)
-  items[:] = sorted((item for item in items if item not in others),
-                    key=lambda item: not has(item, "long"))
+  # The longest are begun first.
+  items[:] = sorted(kept, key=lambda item: -TIERS.index(tier_of(item)))
+
+
+def pytest_sessionfinish(session):
+  if hasattr(session.config, "workeroutput"):
+    session.config.workeroutput["left_out"] = dict(session.config.left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+  node.config.left_out = getattr(node, "workeroutput", {}).get("left_out", {})
+
+
+def pytest_terminal_summary(terminalreporter, config):
+  """Appends a line of counts to what run_tests.sh prints at its end."""
+  path = os.environ.get("ALBERT_TESTS_SUMMARY")
+  if not path or "PYTEST_XDIST_WORKER" in os.environ:
+    return
+  counts = [(len(terminalreporter.getreports(name)), name)
+            for name in ("passed", "failed", "error", "skipped")]
+  counts += [(count, "left out (%s)" % why)
+             for why, count in sorted(config.left_out.items(), key=str) if why]
+  with open(path, "a") as writer:
+    writer.write("TensorFlow %s, %s: %s\n" % (
+        tf.__version__, config.getoption("--tier"), ", ".join(
+            "%d %s" % pair for pair in counts if pair[0])))
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +127,69 @@ def real_data():
   if not folder:
     pytest.skip("set ALBERT_REAL_DATA to the folder of the real data sets")
   return pathlib.Path(folder)
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+  """Makes a folder once for all processes of the tests, at the first call.
+
+  It is a function of a name and of a function that fills the folder; it returns
+  the folder, which tests must not change.
+  """
+  root = tmp_path_factory.getbasetemp()
+  if "PYTEST_XDIST_WORKER" in os.environ:
+    root = root.parent
+
+  def make(name, fill):
+    folder = root / ("once_" + name)
+    with open(str(root / (name + ".lock")), "w") as lock:
+      fcntl.flock(lock, fcntl.LOCK_EX)
+      if not (folder / "made").exists():
+        shutil.rmtree(str(folder), ignore_errors=True)
+        folder.mkdir()
+        fill(folder)
+        (folder / "made").write_text("")
+    return folder
+
+  return make
+
+
+@pytest.fixture(scope="session")
+def trained(made_once):
+  """A function of a key of KINDS that returns its trained_models.Trained."""
+
+  def make(name):
+    folder = made_once(
+        "trained_" + name, lambda folder: trained_models.train(folder, name))
+    return trained_models.Trained(folder, folder / "out",
+                                  trained_models.KINDS[name].make()[0])
+
+  return make
+
+
+SPM_TEXT = ["in 2000, we met", "by 12000, they left", "2000 2000 dogs",
+            "2000, 2000, 12000, 2000 cats", "k99, m99, p99, r99,",
+            'he had 3 dogs "b" c', "cafe fi."]
+SPM_FLAGS = (
+    "--input={0}.txt --model_prefix={0} --model_type=bpe --vocab_size=70 "
+    "--user_defined_symbols=[CLS],[SEP],[MASK] --pad_id=0 --pad_piece=<pad> "
+    "--unk_id=1 --bos_id=-1 --eos_id=-1 --hard_vocab_limit=false "
+    "--minloglevel=2")
+
+
+@pytest.fixture(scope="session")
+def spm_file(made_once):
+  """str, a SentencePiece model with the pieces "_2000,", "_12000,", "99,"."""
+
+  def train(folder):
+    (folder / "tiny.txt").write_text("\n".join(SPM_TEXT * 20) + "\n")
+    # A process of its own: training (not loading) crashes beside TF 1.15.
+    subprocess.run(
+        [sys.executable, "-c", "import sentencepiece, sys; "
+         "sentencepiece.SentencePieceTrainer.Train(sys.argv[1])",
+         SPM_FLAGS.format(folder / "tiny")], check=True)
+
+  return str(made_once("spm", train) / "tiny.model")
 
 
 def fail_if_skipped(report):

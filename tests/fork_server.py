@@ -5,16 +5,14 @@ imported TensorFlow and loaded jieba's dictionary: a process of its own, with
 the caller's arguments, folder, environment and standard streams.
 """
 
-import atexit
 import gc
 import json
 import os
 import runpy
+import select
 import socket
 import subprocess
 import sys
-import threading
-import traceback
 from multiprocessing.reduction import recvfds
 
 _CLIENT = """#!%s
@@ -34,14 +32,14 @@ with socket.socket(socket.AF_UNIX) as connection:
 
 
 def start(folder, more_arguments):
-  """Starts a server and writes its `python`.
+  """Starts a server, which ends with this process, and writes its `python`.
 
   Args:
     folder: pathlib.Path, for `python`; it is made.
     more_arguments: dict, name of a script -> list of str, arguments to append.
 
   Returns:
-    subprocess.Popen of the server; kill its process group in the end.
+    subprocess.Popen of the server, which has a process group of its own.
   """
   folder.mkdir()
   address = str(folder / "socket")
@@ -49,27 +47,27 @@ def start(folder, more_arguments):
   client.write_text(
       _CLIENT % (sys.executable, json.dumps(more_arguments), address))
   client.chmod(0o755)
-  server = subprocess.Popen([sys.executable, __file__, address],
-                            stdout=subprocess.PIPE, start_new_session=True)
+  server = subprocess.Popen(
+      [sys.executable, __file__, address], stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE, start_new_session=True)
   server.stdout.readline()  # it listens
   return server
 
 
 def _serve(address):
-  """Answers clients; returns a script's path in the process to run it in."""
+  """Answers clients; returns, in a process of its own, to run a script."""
   with socket.socket(socket.AF_UNIX) as listener:
     listener.bind(address)
     listener.listen(8)
     print("ready", flush=True)
     while True:
+      if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
+        sys.exit()  # what started the server is gone
       connection, _ = listener.accept()
       if not os.fork():
-        return _run(connection)
+        break
       connection.close()
       os.waitpid(-1, os.WNOHANG)  # one that has ended
-
-
-def _run(connection):
   streams = recvfds(connection, 3)
   sys.argv, folder, environment = json.loads(connection.makefile().read())
   process = os.fork()
@@ -85,49 +83,6 @@ def _run(connection):
   os.environ.clear()
   os.environ.update(environment)
   sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
-  return sys.argv[0]
-
-
-def save_time():
-  """Leaves out much of what a short training spends its time on.
-
-  That is Grappler, as small graphs run no faster for it, unless a session's
-  options say how to rewrite, and graph.pbtxt. Scripts with a Python of their
-  own have both.
-  """
-  from tensorflow.compat.v1 import ConfigProto
-  from tensorflow.python.client.session import BaseSession
-  from tensorflow.python.training import training_util
-  init = BaseSession.__init__
-
-  def init_without(session, target="", graph=None, config=None):
-    config = config or ConfigProto()
-    if not config.graph_options.HasField("rewrite_options"):
-      config.graph_options.rewrite_options.disable_meta_optimizer = True
-    init(session, target, graph, config)
-
-  BaseSession.__init__ = init_without
-  training_util.write_graph = lambda *args, **kwargs: None
-
-
-def _run_script(path):
-  """Runs it, without the time that Python takes to take TensorFlow apart."""
-  status = 0
-  try:
-    runpy.run_path(path, run_name="__main__")
-  except SystemExit as end:
-    status = end.code or 0
-    if isinstance(status, str):
-      print(status, file=sys.stderr)
-      status = 1
-  except Exception:
-    traceback.print_exc()
-    status = 1
-  threading._shutdown()
-  atexit._run_exitfuncs()
-  sys.stdout.flush()
-  sys.stderr.flush()
-  os._exit(status)
 
 
 if __name__ == "__main__":
@@ -136,7 +91,7 @@ if __name__ == "__main__":
   import tensorflow.compat.v1 as tf
 
   _ = tf.estimator.tpu, tf.layers, tf.lite  # loaded at first use
-  save_time()
   jieba.initialize()
   gc.freeze()  # a collection would copy all this memory into the process
-  _run_script(_serve(sys.argv[1]))
+  _serve(sys.argv[1])
+  runpy.run_path(sys.argv[0], run_name="__main__")

@@ -7,12 +7,11 @@ import threading
 import time
 import types
 
-import uvicorn
-
 
 @contextlib.contextmanager
 def live(app):
   """Runs an ASGI application; yields its client, see `client`."""
+  import uvicorn
   server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
   server.install_signal_handlers = lambda: None
   server.capture_signals = contextlib.nullcontext

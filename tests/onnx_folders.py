@@ -1,15 +1,14 @@
 """Small fine-tuned models of all layouts, and their ONNX files."""
 
-import json
 import os
 
 import numpy as np
 import reference_albert as reference
 import scripting
+import small_models
 from scripting import ROOT, call_main
 
 import export_model
-from albert.files import checkpoints
 from albert.model.config import AlbertConfig
 
 SIGNATURES = ["classify", "encode", "masked_lm", "sentence_order",
@@ -38,12 +37,8 @@ def weights_of(config, num_labels):
 
 
 def write_model(folder, config):
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-7",
-                               weights_of(config, 2))
-  (folder / "config.json").write_text(json.dumps(config))
-  (folder / "task.json").write_text(json.dumps(
-      {"labels": ["0", "1"], "max_seq_length": LENGTH}))
-  (folder / "vocab.txt").write_bytes(VOCAB.read_bytes())
+  small_models.write_folder(folder, config, VOCAB, weights_of(config, 2), {
+      "labels": ["0", "1"], "max_seq_length": LENGTH})
 
 
 def export(source, target, *args, signatures=SIGNATURES):

@@ -15,14 +15,9 @@ def is_google(config):
   return "num_hidden_groups" in config
 
 
-def embedding_size(config):
-  return config.get("embedding_size", config["hidden_size"])
-
-
 def has_projection(config):
-  if is_google(config):
-    return embedding_size(config) != config["hidden_size"]
-  return "embedding_size" in config
+  default = config["hidden_size"] if is_google(config) else None
+  return config.get("embedding_size", default) != default
 
 
 def sharing(config):
@@ -30,36 +25,28 @@ def sharing(config):
   return config.get("parameter_sharing", default)
 
 
+PARTS = ("query", "key", "value", "attention_output", "attention_norm",
+         "ffn_in", "ffn_out", "ffn_norm")
+
+
 def google_block(group, inner):
   scope = "bert/encoder/transformer/group_%d/inner_group_%d/" % (group, inner)
-  return {
-      "query": scope + "attention_1/self/query",
-      "key": scope + "attention_1/self/key",
-      "value": scope + "attention_1/self/value",
-      "attention_output": scope + "attention_1/output/dense",
-      "attention_norm": scope + "LayerNorm",
-      "ffn_in": scope + "ffn_1/intermediate/dense",
-      "ffn_out": scope + "ffn_1/intermediate/output/dense",
-      "ffn_norm": scope + "LayerNorm_1",
-  }
+  return dict(zip(PARTS, [scope + name for name in (
+      "attention_1/self/query", "attention_1/self/key",
+      "attention_1/self/value", "attention_1/output/dense", "LayerNorm",
+      "ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense",
+      "LayerNorm_1")]))
 
 
 def albert_zh_block(mode, layer):
-  scope = "bert/encoder/"
-  scope += "layer_%d/" % layer if mode == "none" else "layer_shared/"
-  attention = scope + "attention"
-  attention += "_%d/" % layer if mode == "ffn" else "/"
+  scope = "layer_%d/" % layer if mode == "none" else "layer_shared/"
+  attention = "attention_%d/" % layer if mode == "ffn" else "attention/"
   suffix = "_%d/" % layer if mode == "attention" else "/"
-  return {
-      "query": attention + "self/query",
-      "key": attention + "self/key",
-      "value": attention + "self/value",
-      "attention_output": attention + "output/dense",
-      "attention_norm": attention + "output/LayerNorm",
-      "ffn_in": scope + "intermediate" + suffix + "dense",
-      "ffn_out": scope + "output" + suffix + "dense",
-      "ffn_norm": scope + "output" + suffix + "LayerNorm",
-  }
+  return dict(zip(PARTS, ["bert/encoder/" + scope + name for name in (
+      attention + "self/query", attention + "self/key",
+      attention + "self/value", attention + "output/dense",
+      attention + "output/LayerNorm", "intermediate" + suffix + "dense",
+      "output" + suffix + "dense", "output" + suffix + "LayerNorm")]))
 
 
 def blocks_of_layer(config, layer):
@@ -73,10 +60,9 @@ def blocks_of_layer(config, layer):
 
 def expected_variables(config):
   """All trainable variables with both heads, as {name: shape}."""
-  V, E = config["vocab_size"], embedding_size(config)
-  H, F = config["hidden_size"], config["intermediate_size"]
-  table_width = E if is_google(config) else H
-  transform_width = E if is_google(config) else H
+  V, H = config["vocab_size"], config["hidden_size"]
+  F, E = config["intermediate_size"], config.get("embedding_size", H)
+  width = E if is_google(config) else H  # of tables and of the transform
   shapes = {}
 
   def dense(scope, size_in, size_out):
@@ -89,10 +75,10 @@ def expected_variables(config):
 
   shapes["bert/embeddings/word_embeddings"] = (V, E)
   shapes["bert/embeddings/token_type_embeddings"] = (
-      config["type_vocab_size"], table_width)
+      config["type_vocab_size"], width)
   shapes["bert/embeddings/position_embeddings"] = (
-      config["max_position_embeddings"], table_width)
-  norm("bert/embeddings/LayerNorm", table_width)
+      config["max_position_embeddings"], width)
+  norm("bert/embeddings/LayerNorm", width)
   if has_projection(config):
     if is_google(config):
       dense("bert/encoder/embedding_hidden_mapping_in", E, H)
@@ -107,8 +93,8 @@ def expected_variables(config):
       norm(block["attention_norm"], H)
       norm(block["ffn_norm"], H)
   dense("bert/pooler/dense", H, H)
-  dense("cls/predictions/transform/dense", H, transform_width)
-  norm("cls/predictions/transform/LayerNorm", transform_width)
+  dense("cls/predictions/transform/dense", H, width)
+  norm("cls/predictions/transform/LayerNorm", width)
   shapes["cls/predictions/output_bias"] = (V,)
   shapes["cls/seq_relationship/output_weights"] = (2, H)
   shapes["cls/seq_relationship/output_bias"] = (2,)
@@ -190,17 +176,11 @@ def embed(weights, config, input_ids, token_type_ids):
 
 
 def forward(weights, config, input_ids, input_mask, token_type_ids):
-  """The encoder and the pooler without dropout.
-
-  Args:
-    weights: dict, variable name -> array.
-    config: dict as in the JSON files.
-    input_ids, input_mask, token_type_ids: int [B, S].
+  """The encoder and the pooler without dropout, of int [B, S].
 
   Returns:
     dict of float64 arrays: `embedding_output` [B, S, H]; `all_layers`, a list
-    of [B, S, H], one per layer; `sequence_output`, the last of them;
-    `pooled_output` [B, H].
+    of [B, S, H]; `sequence_output`, the last of them; `pooled_output` [B, H].
   """
   x = embed(weights, config, np.asarray(input_ids), np.asarray(token_type_ids))
   embedding_output = x
@@ -228,9 +208,8 @@ def masked_lm_logits(weights, config, sequence_output, positions):
           weights["cls/predictions/output_bias"])
 
 
-def sentence_order_logits(weights, config, pooled_output):
+def sentence_order_logits(weights, pooled_output):
   """Logits of in order / swapped; [B, 2]."""
-  del config
   return (np.matmul(pooled_output,
                     weights["cls/seq_relationship/output_weights"].T) +
           weights["cls/seq_relationship/output_bias"])

@@ -1,7 +1,12 @@
-"""Starts scripts as a user starts them."""
+"""Runs scripts: their `main` in this process, or as a user starts them."""
 
 import atexit
+import contextlib
 import functools
+import importlib
+import inspect
+import io
+import logging as standard_logging
 import os
 import pathlib
 import re
@@ -11,9 +16,10 @@ import sys
 import tempfile
 
 import fork_server
-from absl import flags
+from absl import flags, logging
 
 from albert import settings
+from albert.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
@@ -24,7 +30,78 @@ SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
          "initializer_range": 0.3}  # so that no two texts score the same
 
 
+def call_main(script, *args):
+  """Calls a script's `main` in this process, where its flags are gone after it.
+
+  Args:
+    script: module, or str such as "predict.py".
+    *args: command line.
+  """
+  if isinstance(script, str):
+    script = importlib.import_module(script[:-len(".py")].replace("/", "."))
+  others = set(flags.FLAGS)
+  settings.define_flags(*script.SETTINGS, **getattr(script, "DEFAULTS", {}))
+  try:
+    words = flags.FLAGS([script.__name__, *map(str, args)])[1:]
+    if inspect.signature(script.main).parameters:
+      script.main(words)
+    else:
+      assert not words, words
+      script.main()
+  finally:
+    for name in set(flags.FLAGS) - others:
+      delattr(flags.FLAGS, name)
+
+
+@contextlib.contextmanager
+def streams(given):
+  """Replaces the standard streams; yields (output, log), io.StringIO-like."""
+  out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+  log = io.StringIO()
+  handler = standard_logging.StreamHandler(log)
+  logger, level = logging.get_absl_logger(), logging.get_verbosity()
+  before = sys.stdin, sys.stdout
+  sys.stdin = io.TextIOWrapper(io.BytesIO(given), "utf-8")
+  sys.stdout = out
+  logger.addHandler(handler)
+  logging.set_verbosity(logging.INFO)
+  try:
+    yield out, log
+  finally:
+    sys.stdin, sys.stdout = before
+    logger.removeHandler(handler)
+    logging.set_verbosity(level)
+
+
+def succeed(script, *args, input=b""):
+  """Runs a script's `main` in this process.
+
+  Args:
+    script: str, relative to the project.
+    *args: command line.
+    input: bytes, standard input.
+
+  Returns:
+    (standard output, log), str.
+  """
+  with streams(input) as (out, log):
+    call_main(script, *args)
+  return out.buffer.getvalue().decode(), log.getvalue()
+
+
+def fail(message, script, *args, input=b""):
+  """Asserts that `main` ends in one line of error that matches `message`."""
+  line = None
+  with streams(input):
+    try:
+      call_main(script, *args)
+    except (InputError, OSError, flags.Error) as error:
+      line = str(error)
+  assert line and "\n" not in line and re.search(message, line), line
+
+
 def command(script, *args):
+  """Returns the command line that a user would write."""
   return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
 
 
@@ -38,57 +115,19 @@ def quick_python():
   return os.path.join(folder.name, "bin", "python")
 
 
-def run(script, *args, python=None, **kwargs):
+def run(script, *args, python=sys.executable, **kwargs):
   """Runs a script in a process of its own.
-
-  Args:
-    script: str, relative to the project.
-    *args: command line.
-    python: str, interpreter; by default the quick one.
-    **kwargs: of `subprocess.run`.
 
   Returns:
     (exit status, standard output, standard error).
   """
   done = subprocess.run(
-      [python or quick_python()] + command(script, *args)[1:],
-      capture_output=True, timeout=300,
+      [python] + command(script, *args)[1:], capture_output=True, timeout=300,
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
   return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-def succeed(script, *args, **kwargs):
-  status, out, log = run(script, *args, **kwargs)
-  assert status == 0, log
-  return out, log
-
-
-def fail(message, script, *args, **kwargs):
-  status, _, log = run(script, *args, **kwargs)
-  assert status == 1, log
-  assert "Traceback" not in log
-  last = log.strip().splitlines()[-1]
-  assert re.search(message, last), log
-
-
-def call_main(script, *args):
-  """Calls a script's `main` in this process, where its flags are gone after it.
-
-  Args:
-    script: module.
-    *args: command line.
-  """
-  others = set(flags.FLAGS)
-  settings.define_flags(*script.SETTINGS, **getattr(script, "DEFAULTS", {}))
-  try:
-    flags.FLAGS([script.__name__, *args])
-    script.main()
-  finally:
-    for name in set(flags.FLAGS) - others:
-      delattr(flags.FLAGS, name)
-
-
 def results(folder, name="eval_results.txt"):
-  lines = (pathlib.Path(str(folder)) / name).read_text()
+  lines = (pathlib.Path(str(folder)) / name).read_text().splitlines()
   return {key: float(value) for key, value in
-          (line.split(" = ") for line in lines.splitlines())}
+          (line.split(" = ") for line in lines)}

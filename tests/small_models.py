@@ -8,6 +8,7 @@ import reference_albert as reference
 import tensorflow.compat.v1 as tf
 
 from albert.files import checkpoints
+from albert.heads.base import HeadOutput
 from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
 
@@ -42,30 +43,21 @@ def bert_config(**changes):
   return config
 
 
-TWO_GROUPS = dict(num_hidden_groups=2, inner_group_num=2, num_hidden_layers=4)
+ONE_LAYER = dict(num_hidden_layers=1)
 CONFIGS = {
     "albert_zh": albert_zh_config(),
     "albert_zh_preln": albert_zh_config(ln_type="preln"),
     "albert_zh_attention": albert_zh_config(parameter_sharing="attention"),
-    "albert_zh_ffn": albert_zh_config(parameter_sharing="ffn"),
-    "albert_zh_none": albert_zh_config(parameter_sharing="none"),
-    "albert_zh_ffn_preln": albert_zh_config(parameter_sharing="ffn",
-                                            ln_type="preln"),
-    "albert_zh_relu": albert_zh_config(hidden_act="relu"),
+    "albert_zh_ffn_preln": albert_zh_config(
+        parameter_sharing="ffn", ln_type="preln", hidden_act="relu"),
     "google": google_config(),
     "google_preln": google_config(ln_type="preln"),
-    "google_groups": google_config(**TWO_GROUPS),
-    "google_groups_preln": google_config(ln_type="preln", **TWO_GROUPS),
-    "google_uneven_groups": google_config(
-        num_hidden_groups=2, num_hidden_layers=3, ln_type="preln"),
-    "google_unfactorized": google_config(embedding_size=24),
-    "google_relu": google_config(hidden_act="relu"),
-    "google_tanh": google_config(hidden_act="tanh", num_hidden_layers=1),
-    "google_linear": google_config(hidden_act="linear", num_hidden_layers=1),
-    "google_gelu_new": google_config(hidden_act="gelu_new",
-                                     num_hidden_layers=1),
+    "google_groups": google_config(  # layers 0, 0 and 1
+        num_hidden_groups=2, inner_group_num=2, num_hidden_layers=3),
+    "google_unfactorized": google_config(embedding_size=24, **ONE_LAYER),
+    "google_relu": google_config(hidden_act="relu", **ONE_LAYER),
     "bert": bert_config(),
-    "bert_preln": bert_config(ln_type="preln"),
+    "bert_preln": bert_config(ln_type="preln", **ONE_LAYER),
 }
 
 
@@ -115,15 +107,20 @@ def initialize(sess, weights):
   variables = {v.op.name: v for v in tf.trainable_variables()}
   assert set(variables) == set(weights)
   sess.run(tf.global_variables_initializer(), {
-      variables[name].initial_value: value for name, value in weights.items()})
+      variables[name].initial_value: weights[name] for name in weights})
 
 
-def run_model(config, weights, *args, **kwargs):
-  positions = kwargs.pop("positions", POSITIONS)
-  with tf.Graph().as_default(), tf.Session() as sess:
-    outputs = outputs_of(create(config, False, *args, **kwargs), positions)
-    initialize(sess, weights)
-    return sess.run(outputs)
+def evaluate(tensors, weights=(), feed=None):
+  """Runs tensors of the default graph, whose variables are given."""
+  with tf.Session() as session:
+    initialize(session, weights)
+    return session.run(tensors, feed)
+
+
+def run_model(config, weights, *args, positions=POSITIONS, **kwargs):
+  with tf.Graph().as_default():
+    return evaluate(outputs_of(
+        create(config, False, *args, **kwargs), positions), weights)
 
 
 def run_reference(config, weights, input_ids=INPUT_IDS, input_mask=INPUT_MASK,
@@ -133,70 +130,93 @@ def run_reference(config, weights, input_ids=INPUT_IDS, input_mask=INPUT_MASK,
   outputs["masked_lm_logits"] = reference.masked_lm_logits(
       weights, config, outputs["sequence_output"], POSITIONS)
   outputs["sentence_order_logits"] = reference.sentence_order_logits(
-      weights, config, outputs["pooled_output"])
+      weights, outputs["pooled_output"])
   return outputs
 
 
 def assert_same_outputs(actual, expected, atol):
-  assert len(actual["all_layers"]) == len(expected["all_layers"])
-  for got, want in zip(actual["all_layers"], expected["all_layers"]):
-    np.testing.assert_allclose(got, want, rtol=0, atol=atol)
-  for name in sorted(set(expected) - {"all_layers"}):
-    assert actual[name].shape == expected[name].shape, name
-    np.testing.assert_allclose(actual[name], expected[name], rtol=0, atol=atol,
-                               err_msg=name)
+  assert set(actual) == set(expected)
+  for x, y in zip(*map(tf.nest.flatten, (actual, expected))):
+    assert x.shape == y.shape
+    np.testing.assert_allclose(x, y, rtol=0, atol=atol)
 
 
 class PooledModel:
-  """Stands for an AlbertModel: the pooled output of each sequence is given.
+  """Stands for an AlbertModel whose outputs are given.
 
   Args:
-    pooled: float [B, H].
+    pooled: float [B, H]; None for the first token of the last layer.
+    layers: float [B, S, H] of the embeddings, if any, and of each layer.
+    mask: int [B, S]; None for all 1.
   """
 
-  def __init__(self, pooled):
-    self._pooled = tf.constant(pooled, tf.float32)
+  def __init__(self, pooled, *layers, mask=None):
+    self._layers = [tf.constant(x, tf.float32) for x in layers]
+    self._pooled = self._layers[-1][:, 0] if pooled is None else (
+        tf.constant(pooled, tf.float32))
+    if layers:
+      self.input_mask = tf.constant(
+          np.ones(np.shape(layers[0])[:2]) if mask is None else mask, tf.int32)
     self.config = AlbertConfig.from_dict(albert_zh_config(
-        hidden_size=self._pooled.shape.as_list()[1]))
+        hidden_size=self._pooled.shape.as_list()[1], num_attention_heads=1,
+        num_hidden_layers=max(1, len(layers) - 1)))
 
   def get_pooled_output(self):
     return self._pooled
+
+  def get_embedding_output(self):
+    return self._layers[0]
+
+  def get_all_encoder_layers(self):
+    return self._layers[1:]
+
+  def get_sequence_output(self):
+    return self._layers[-1]
 
   def dropout(self, x, *_, **__):
     return x
 
 
-def only_biases(attention_bias, ffn_bias):
-  """Assignments that make the outputs of attention and FFN a constant."""
-  assignments = []
-  for variable in tf.trainable_variables():
-    name = variable.op.name
-    if "bert/encoder/" in name and "/output" in name:
-      value = 0.0
-      if name.endswith("dense/bias"):
-        value = (attention_bias if "attention" in name else ffn_bias)(name)
-      if "/dense/" in name:
-        assignments.append(variable.assign(
-            np.full(variable.shape.as_list(), value, np.float32)))
-  return assignments
+def run_head(head, features, weights, pooled, *layers, **kwargs):
+  """Returns the HeadOutput of a head on a PooledModel, as arrays."""
+  with tf.Graph().as_default():
+    output = head.apply(PooledModel(pooled, *layers, **kwargs), {
+        name: tf.constant(x, tf.float32 if np.asarray(x).dtype == float else
+                          tf.int32) for name, x in features.items()})
+    return HeadOutput(*evaluate(
+        [() if part is None else part for part in output], weights))
 
 
-def write_folder(folder, config, vocabulary):
-  """Writes a pretrained model's folder; returns its weights.
+# As many as the models have, for WordPiece.
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(
+    chr(0x4e00 + i) for i in range(45))]
+
+
+def write_folder(folder, config, vocabulary, top=None, task=None):
+  """Writes a model's folder; returns its weights.
 
   Args:
-    folder: pathlib.Path.
+    folder: pathlib.Path; made where it is not there.
     config: dict.
-    vocabulary: list of str, tokens of WordPiece; or pathlib.Path of a
-      SentencePiece model.
+    vocabulary: list of str, tokens of WordPiece; or pathlib.Path of a file of
+      them or of a SentencePiece model.
+    top: dict, name -> array, what is on top of the encoder; None for what
+      pretraining leaves there.
+    task: dict of task.json, or None.
   """
+  folder.mkdir(exist_ok=True)
   weights = reference.random_weights(config)
-  checkpoints.write_checkpoint(
-      str(folder), "model.ckpt-7",
-      {name: value.astype(np.float32) for name, value in weights.items()})
+  if top:
+    weights = dict({name: x for name, x in weights.items()
+                    if name.startswith("bert/")}, **top)
+  checkpoints.write_checkpoint(str(folder), "model.ckpt-7", {
+      name: x.astype(np.float32) for name, x in weights.items()})
   (folder / "config.json").write_text(json.dumps(config))
+  if task:
+    (folder / "task.json").write_text(json.dumps(task))
   if isinstance(vocabulary, list):
     (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
   else:
-    shutil.copy(str(vocabulary), str(folder / "spm.model"))
+    shutil.copy(str(vocabulary), str(folder / (
+        "vocab.txt" if vocabulary.suffix == ".txt" else "spm.model")))
   return weights

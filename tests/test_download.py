@@ -4,20 +4,18 @@ import hashlib
 import http.server
 import io
 import os
-import subprocess
-import sys
 import tarfile
 import threading
+import types
 import zipfile
 
 import pytest
-from scripting import ROOT
+from scripting import succeed
 
 from albert import download
 from albert.errors import InputError
 
-FILES = ["*ckpt*.index", "vocab.txt"]
-
+pytestmark = pytest.mark.platform_independent("downloads")
 
 def zip_of(contents):
   buffer = io.BytesIO()
@@ -37,10 +35,9 @@ def tar_of(contents):
   return buffer.getvalue()
 
 
-MODEL = zip_of({"tiny/model.ckpt.index": os.urandom(3000),
-                "tiny/vocab.txt": b"a\nb\n"})
-GOOGLE_MODEL = tar_of({"tiny/model.ckpt.index": os.urandom(3000),
-                       "tiny/vocab.txt": b"a\nb\n"})
+CONTENTS = {"tiny/model.ckpt.index": os.urandom(3000),
+            "tiny/vocab.txt": b"a\nb\n"}
+MODEL, GOOGLE_MODEL = zip_of(CONTENTS), tar_of(CONTENTS)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -73,134 +70,120 @@ def server(monkeypatch):
   server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
   server.files, server.asked = {"/model.zip": MODEL}, []
   server.limit, server.ranges = None, True
-  threading.Thread(target=server.serve_forever, daemon=True).start()
+  server.url = "http://127.0.0.1:%d" % server.server_port
+  threading.Thread(target=server.serve_forever, args=[0.01],
+                   daemon=True).start()
   monkeypatch.setenv("no_proxy", "*")
   yield server
   server.shutdown()
   server.server_close()
 
 
-def item(server, *names, **changes):
-  urls = ["http://127.0.0.1:%d%s" % (server.server_port, name)
-          for name in names]
-  return download.Item("tiny", FILES, urls, "SOME_URL", None)._replace(
-      **changes)
+@pytest.fixture
+def fetch(server, tmp_path):
+  """Fetches an item of these files of the server; returns what is there then.
+  """
 
+  def fetch(*names, files=("*ckpt*.index", "vocab.txt"), sha256=None):
+    download.fetch(download.Item(
+        "tiny", list(files), [server.url + name for name in names], "SOME_URL",
+        sha256), str(tmp_path))
+    return sorted(os.listdir(str(tmp_path)))
 
-def names(folder):
-  return sorted(os.listdir(str(folder)))
+  return fetch
 
 
 @pytest.mark.parametrize("archive", [MODEL, GOOGLE_MODEL], ids=["zip", "tar"])
 def test_a_model_is_unpacked_flat_and_downloaded_once(
-    server, tmp_path, archive):
+    server, fetch, tmp_path, archive):
   server.files["/model.zip"] = archive
-  target = tmp_path / "tiny"
   for _ in range(2):
-    download.fetch(item(server, "/model.zip"), str(target))
-    assert names(target) == ["model.ckpt.index", "vocab.txt"]
+    assert fetch("/model.zip") == ["model.ckpt.index", "vocab.txt"]
   assert len(server.asked) == 1
-  assert (target / "vocab.txt").read_bytes() == b"a\nb\n"
+  assert (tmp_path / "vocab.txt").read_bytes() == b"a\nb\n"
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_it_goes_on_where_it_broke_off(server, tmp_path, ranges):
+def test_it_goes_on_where_it_broke_off(server, fetch, tmp_path, ranges):
   server.limit, server.ranges = 1000, ranges
   with pytest.raises(InputError, match="ended after 1000 of"):
-    download.fetch(item(server, "/model.zip"), str(tmp_path))
-  assert len(names(tmp_path)) == 1
-  download.fetch(item(server, "/model.zip"), str(tmp_path))
+    fetch("/model.zip")
+  assert len(list(tmp_path.iterdir())) == 1
+  assert fetch("/model.zip") == ["model.ckpt.index", "vocab.txt"]
   assert server.asked[1] == ("/model.zip", "bytes=1000-")
-  assert names(tmp_path) == ["model.ckpt.index", "vocab.txt"]
 
 
-def test_a_whole_download_that_was_not_unpacked(server, tmp_path):
-  path = download.download(item(server, "/model.zip").urls[0], str(tmp_path))
-  assert download.download(item(server, "/model.zip").urls[0],
-                           str(tmp_path)) == path
-  with open(path, "rb") as reader:
-    assert reader.read() == MODEL
-
-
-def test_the_next_address_is_tried(server, tmp_path):
-  download.fetch(item(server, "/gone.zip", "/model.zip"), str(tmp_path))
-  assert names(tmp_path) == ["model.ckpt.index", "vocab.txt"]
-
-
-def test_the_environment_names_other_addresses(server, tmp_path, monkeypatch):
-  monkeypatch.setenv("SOME_URL", " ".join(
-      item(server, "/{item}.zip", "/model.zip").urls))
-  download.fetch(item(server, "/other.zip"), str(tmp_path))
-  assert [path for path, _ in server.asked] == ["/tiny.zip", "/model.zip"]
+def test_other_addresses_are_tried(server, fetch, monkeypatch, tmp_path):
+  assert fetch("/gone.zip", "/model.zip")
+  for path in tmp_path.iterdir():
+    path.unlink()
+  monkeypatch.setenv("SOME_URL", "{0}/{{item}}.zip {0}/model.zip".format(
+      server.url))
+  fetch("/other.zip")
+  assert [path for path, _ in server.asked] == [
+      "/gone.zip", "/model.zip", "/tiny.zip", "/model.zip"]
 
 
 @pytest.mark.parametrize("content, message", [
     (MODEL[:-30], "not a zip file"),
     (MODEL.replace(b"a\nb\n", b"a\nc\n"), "Bad CRC-32"),
     (GOOGLE_MODEL[:-300], "ended before the end-of-stream"),
-    (zip_of({"vocab.txt": "a"}), r"there is no \*ckpt\*.index inside"),
+    (zip_of({"vocab.txt": "a"}), r"\*ckpt\*.index"),
     (zip_of({"../vocab.txt": "a", "x.ckpt.index": "b"}), "leads out of it"),
     (zip_of({"/tmp/vocab.txt": "a", "x.ckpt.index": "b"}), "leads out of it"),
     (tar_of({"../vocab.txt": b"a", "x.ckpt.index": b"b"}), "leads out of it"),
 ], ids=["cut", "damaged", "cut tar", "incomplete", "parent", "absolute",
         "parent in tar"])
-def test_a_bad_archive_leaves_nothing(server, tmp_path, content, message):
+def test_a_bad_archive_leaves_nothing(server, fetch, tmp_path, content,
+                                      message):
   server.files["/model.zip"] = content
-  target = tmp_path / "a" / "b"
   with pytest.raises(InputError, match=message):
-    download.fetch(item(server, "/model.zip"), str(target))
-  assert names(tmp_path) == ["a"]
-  assert not names(tmp_path / "a")
+    fetch("/model.zip")
+  assert not tmp_path.exists()
 
 
-def test_sha256(server, tmp_path):
+def test_sha256(fetch):
   with pytest.raises(InputError, match="sha256 is .* not 00"):
-    download.fetch(item(server, "/model.zip", sha256="00"), str(tmp_path))
-  download.fetch(item(server, "/model.zip", sha256=hashlib.sha256(
-      MODEL).hexdigest()), str(tmp_path))
+    fetch("/model.zip", sha256="00")
+  assert fetch("/model.zip", sha256=hashlib.sha256(MODEL).hexdigest())
 
 
-def test_separate_files_and_those_that_are_there(server, tmp_path):
+def test_separate_files_and_those_that_are_there(server, fetch, tmp_path):
   server.files.update({"/train.txt": b"t", "/dev.txt": b"d"})
   (tmp_path / "dev.txt").write_text("own")
-  separate = item(server, "/{}", files=["train.txt", "dev.txt"])
-  download.fetch(separate, str(tmp_path))
-  assert names(tmp_path) == ["dev.txt", "train.txt"]
-  assert (tmp_path / "dev.txt").read_text() == "own"
+  files = ["dev.txt", "train.txt"]
+  assert fetch("/{}", files=files) == files
   (tmp_path / "train.txt").unlink()
   server.files["/data.zip"] = zip_of({"train.txt": "t", "dev.txt": "other"})
-  download.fetch(item(server, "/data.zip", files=["train.txt", "dev.txt"]),
-                 str(tmp_path))
-  assert (tmp_path / "dev.txt").read_text() == "own"
-  assert (tmp_path / "train.txt").read_text() == "t"
+  assert fetch("/data.zip", files=files) == files
+  assert [(tmp_path / name).read_text() for name in files] == ["own", "t"]
 
 
-def test_no_network(tmp_path):
-  nothing = download.Item("a", ["a.txt"], ["http://127.0.0.1:9/a.zip"],
-                          "SOME_URL", None)
-  with pytest.raises(InputError, match=(
-      r"refused.*: put a.txt into .*, or set SOME_URL to an address "
-      "that has them$")):
-    download.fetch(nothing, str(tmp_path))
+def run(*args):
+  """Returns the output and the log of the command."""
+  return succeed(types.SimpleNamespace(
+      __name__="download", SETTINGS=[download.DownloadSettings],
+      main=download.main), *args)
 
 
 @pytest.mark.parametrize("there", [[], ["a.ckpt.index", "a.ckpt.data-0"]])
-def test_the_starter_weights_stand_in(tmp_path, there):
+def test_the_starter_weights_stand_in(tmp_path, there, monkeypatch):
+  """Where there is no network; without --or_starter, it says what to do."""
+  monkeypatch.setenv("ALBERT_MODEL_URL", "http://127.0.0.1:9/a.zip")
   for name in there:
     (tmp_path / name).write_bytes(b"")
-  done = subprocess.run(
-      [sys.executable, "-m", "albert.download", "--item=albert_tiny",
-       "--or_starter", "--target=%s" % tmp_path], cwd=str(ROOT),
-      env=dict(os.environ, ALBERT_MODEL_URL="http://127.0.0.1:9/a.zip"),
-      capture_output=True)
-  assert not done.returncode, done.stderr.decode()
-  assert done.stdout.decode().strip() == (
-      str(tmp_path) if there else "albert_tiny_starter")
+  args = ["--item=albert_tiny", "--target=%s" % tmp_path]
+  out, _ = run(*args, "--or_starter")
+  assert out.strip() == (str(tmp_path) if there else "albert_tiny_starter")
+  if not there:
+    with pytest.raises(InputError, match="refused.* ALBERT_MODEL_URL"):
+      run(*args)
 
 
-def test_the_starter_weights_are_here():
-  done = subprocess.run(
-      [sys.executable, "-m", "albert.download", "--item=albert_tiny_starter"],
-      cwd=str(ROOT), capture_output=True)
-  assert not done.returncode
-  assert b"is in this project, there is nothing to download" in done.stderr
+def test_items():
+  out, log = run("--item=albert_tiny_starter")
+  assert not out and "albert_tiny_starter is in this project" in log
+  for args, message in (([], "^--item"), (["--item=a"], "^--item: .*'a'"),
+                        (["--item=lcqmc"], "^--target")):
+    with pytest.raises(InputError, match=message):
+      run(*args)

@@ -1,55 +1,26 @@
 """Facts about the SentencePiece tokenizer, worked by hand."""
 
 import random
-import subprocess
-import sys
+import re
 
 import pytest
-from test_tokenization import VOCAB_FILE, wordpiece  # noqa: F401
+import sentencepiece
+from vocabularies import VOCAB_FILE
 
 import tokenization
+from albert.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def spm_file(tmp_path_factory):
-  """A model whose pieces include "_2000,", "_12000," and "99," (_: U+2581)."""
-  prefix = str(tmp_path_factory.mktemp("spm") / "tiny")
-  text = ["in 2000, we met", "by 12000, they left", "2000 2000 dogs",
-          "2000, 2000, 12000, 2000 cats", "k99, m99, p99, r99,",
-          'he had 3 dogs "b" c', "cafe fi."]
-  text_file = prefix + ".txt"
-  with open(text_file, "w", encoding="utf-8") as writer:
-    writer.write("\n".join(text * 20) + "\n")
-  flags = (
-      "--input=%s --model_prefix=%s --model_type=bpe --vocab_size=70 "
-      "--user_defined_symbols=[CLS],[SEP],[MASK] --pad_id=0 --pad_piece=<pad> "
-      "--unk_id=1 --bos_id=-1 --eos_id=-1 --hard_vocab_limit=false "
-      "--minloglevel=2" % (text_file, prefix))
-  # A process of its own: training (not loading) crashes beside TF 1.15.
-  subprocess.run(
-      [sys.executable, "-c", "import sentencepiece, sys; "
-       "sentencepiece.SentencePieceTrainer.Train(sys.argv[1])", flags],
-      check=True)
-  return prefix + ".model"
-
-
-@pytest.fixture(scope="module")
-def tiny_spm(spm_file):
+def tiny(spm_file):
   return tokenization.SentencePieceTokenizer(spm_file)
 
 
-def raw_pieces(spm_file, text):
-  import sentencepiece
+@pytest.fixture(scope="module")
+def raw_pieces(spm_file):
   model = sentencepiece.SentencePieceProcessor()
   model.Load(spm_file)
-  return model.EncodeAsPieces(text)
-
-
-def test_sentencepiece_special_ids(tiny_spm):
-  assert (tiny_spm.pad_id, tiny_spm.unk_id, tiny_spm.cls_id, tiny_spm.sep_id,
-          tiny_spm.mask_id) == (0, 1, 2, 3, 4)
-  assert tiny_spm.convert_ids_to_tokens([0, 1, 2, 3, 4]) == [
-      "<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+  return model.EncodeAsPieces
 
 
 @pytest.mark.parametrize("text, raw, expected", [
@@ -65,75 +36,72 @@ def test_sentencepiece_special_ids(tiny_spm):
     ("2000", ["_2000"], ["_2000"]),
     (",", ["_", ","], ["_", ","]),
 ])
-def test_comma_behind_a_digit_is_cut_off(
-    spm_file, tiny_spm, text, raw, expected):
-  raw, expected = ([piece.replace("_", "\u2581") for piece in pieces]
-                   for pieces in (raw, expected))
-  assert raw_pieces(spm_file, text) == raw
-  assert tiny_spm.tokenize(text) == expected
+def test_comma_behind_a_digit_is_cut_off(raw_pieces, tiny, text, raw, expected):
+  assert [piece.replace("\u2581", "_") for piece in raw_pieces(text)] == raw
+  assert [piece.replace("\u2581", "_") for piece in tiny.tokenize(text)] == (
+      expected)
 
 
-def test_sentencepiece_text_is_normalised_first(spm_file, tiny_spm):
-  raw = raw_pieces(spm_file, 'cafe "b" fi. we met')
+def test_text_is_normalised_first(raw_pieces, tiny):
+  raw = raw_pieces('cafe "b" fi. we met')
   for text in ['cafe "b" fi. we met',
                "Caf\u00e9 ``b'' FI. We Met",
                " cafe\u0301\u3000``b`` \ufb01.\t\r\nwe  met ",
                "\uff43\uff41\uff46\uff45 ''b'' fi. we\u2028met"]:
-    assert tiny_spm.tokenize(text) == raw, ascii(text)
-  assert tiny_spm.tokenize("") == []
-  assert tiny_spm.tokenize(" \u3000\n") == []
+    assert tiny.tokenize(text) == raw, ascii(text)
+  assert tiny.tokenize("") == tiny.tokenize(" \u3000\n") == []
 
 
-def test_sentencepiece_cased(spm_file):
-  tokenizer = tokenization.SentencePieceTokenizer(spm_file, do_lower_case=False)
-  # Accents go in both modes, as Google's code has it.
-  assert "".join(tokenizer.tokenize("We M\u00e9t")) == "\u2581We\u2581Met"
+def test_conversion(tiny):
+  assert (tiny.pad_id, tiny.unk_id, tiny.cls_id, tiny.sep_id,
+          tiny.mask_id) == (0, 1, 2, 3, 4)
+  every_id = list(range(tiny.vocab_size))
+  tokens = tiny.convert_ids_to_tokens(every_id)
+  assert tokens[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+  assert len(set(tokens)) == tiny.vocab_size
+  assert tiny.convert_tokens_to_ids(tokens) == every_id
+  assert tiny.convert_tokens_to_ids(["nowhere", "中", "[PAD]"]) == [1, 1, 0]
+  assert tiny.convert_tokens_to_ids(tiny.tokenize("2000,")) == [
+      tokens.index("\u25812000"), tokens.index(",")]
+  starts = {"\u25812000": True, "\u2581": True, "2000": False, ",": False}
+  assert {token: tiny.is_word_start(token) for token in starts} == starts
 
 
-def test_sentencepiece_conversion(tiny_spm):
-  every_id = list(range(tiny_spm.vocab_size))
-  tokens = tiny_spm.convert_ids_to_tokens(every_id)
-  assert len(set(tokens)) == tiny_spm.vocab_size
-  assert tiny_spm.convert_tokens_to_ids(tokens) == every_id
-  assert tiny_spm.convert_tokens_to_ids(["nowhere", "\u4e2d"]) == [1, 1]
-  assert tiny_spm.convert_tokens_to_ids(
-      tiny_spm.tokenize("2000,")) == [
-          tokens.index("\u25812000"), tokens.index(",")]
-
-
-def test_sentencepiece_word_starts(tiny_spm):
-  mark = "\u2581"
-  starts = {mark + "2000": True, mark: True, "2000": False, ",": False}
-  assert {token: tiny_spm.is_word_start(token) for token in starts} == starts
-
-
-def test_create_tokenizer(spm_file):
-  tokenizer = tokenization.create_tokenizer(vocab_file=VOCAB_FILE)
-  assert isinstance(tokenizer, tokenization.WordPieceTokenizer)
-  assert tokenizer.tokenize("HELLO") == ["hello"]
-  tokenizer = tokenization.create_tokenizer(
-      vocab_file=VOCAB_FILE, do_lower_case=False)
-  assert tokenizer.tokenize("HELLO") != ["hello"]
-  tokenizer = tokenization.create_tokenizer(spm_model_file=spm_file)
-  assert isinstance(tokenizer, tokenization.SentencePieceTokenizer)
-  assert "".join(tokenizer.tokenize("HE")) == "\u2581he"
-  tokenizer = tokenization.create_tokenizer(
-      spm_model_file=spm_file, do_lower_case=False)
-  assert "".join(tokenizer.tokenize("HE")) == "\u2581HE"
-  with pytest.raises(ValueError):
+def test_create_tokenizer(spm_file, tmp_path):
+  for flags, kind, lower, cased in (
+      ({"vocab_file": VOCAB_FILE}, tokenization.WordPieceTokenizer, "hello",
+       "[UNK]"),
+      # Accents go in both modes, as Google's code has it.
+      ({"spm_model_file": spm_file}, tokenization.SentencePieceTokenizer,
+       "\u2581hello", "\u2581HeLLO")):
+    for case, expected in (({}, lower), ({"do_lower_case": False}, cased)):
+      tokenizer = tokenization.create_tokenizer(**flags, **case)
+      assert isinstance(tokenizer, kind)
+      assert "".join(tokenizer.tokenize("HéLLO")) == expected
+  with pytest.raises(InputError):
     tokenization.create_tokenizer()
+  path = tmp_path / "bad.model"
+  with pytest.raises(FileNotFoundError, match=re.escape(str(path))):
+    tokenization.SentencePieceTokenizer(str(path))
+  path.write_bytes(b"not a model")
+  with pytest.raises(InputError, match=re.escape(str(path))):
+    tokenization.SentencePieceTokenizer(str(path))
 
 
-def test_real_sentencepiece_model(real_data):
-  tokenizer = tokenization.create_tokenizer(
+def test_a_released_model(real_data):
+  released = tokenization.create_tokenizer(
       spm_model_file=str(real_data / "sentencepiece" / "30k-clean.model"))
-  assert tokenizer.vocab_size == 30000
-  assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id,
-          tokenizer.sep_id, tokenizer.mask_id) == (0, 1, 2, 3, 4)
-  assert tokenizer.convert_ids_to_tokens(range(5)) == [
-      "<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-  assert tokenizer.tokenize("2014,") == ["\u25812014", ","]
-  assert tokenizer.convert_tokens_to_ids(["no such piece"]) == [1]
+  assert released.vocab_size == 30000
+  assert (released.pad_id, released.unk_id, released.cls_id,
+          released.sep_id, released.mask_id) == (0, 1, 2, 3, 4)
+  assert released.tokenize("2014,") == ["\u25812014", ","]
+  # Half of a surrogate pair is no text.
+  assert released.tokenize("a\ud800b") == released.tokenize("ab")
+  # It puts Hangul together again.
+  for text in ("Seoul (서울특별시) ist", "a\u200b서울특별시 b"):
+    tokens, spans = released.tokenize_with_offsets(text)
+    first, last = spans[tokens.index("서울특별시")]
+    assert text[first:last] == "서울특별시"
 
 
 def random_text(rng):
@@ -143,11 +111,12 @@ def random_text(rng):
       rng.randrange(0xFF00, 0xFFEF)])) for _ in range(rng.randrange(40)))
 
 
-@pytest.mark.parametrize("name", ["wordpiece", "tiny_spm"])
-def test_tokens_stand_one_after_the_other(name, request):
-  tokenizer = request.getfixturevalue(name)
+@pytest.mark.parametrize("kind", ["WordPiece", "SentencePiece"])
+def test_tokens_stand_one_after_the_other(kind, tiny):
+  tokenizer = tiny if kind == "SentencePiece" else (
+      tokenization.WordPieceTokenizer(VOCAB_FILE))
   rng = random.Random(0)
-  for _ in range(2000):
+  for _ in range(300):
     text = random_text(rng)
     tokens, spans = tokenizer.tokenize_with_offsets(text)
     assert tokens == tokenizer.tokenize_plain(text)
@@ -158,26 +127,10 @@ def test_tokens_stand_one_after_the_other(name, request):
       assert start <= following
 
 
-@pytest.mark.parametrize("text", [
-    "Seoul (서울특별시) ist", "a\u200b서울특별시 b"])
-def test_hangul_stands_where_it_does(real_data, text):
-  tokenizer = tokenization.create_tokenizer(
-      spm_model_file=str(real_data / "sentencepiece" / "30k-clean.model"))
-  tokens, spans = tokenizer.tokenize_with_offsets(text)
-  first, last = spans[tokens.index("서울특별시")]
-  assert text[first:last] == "서울특별시"
-
-
-def test_half_of_a_surrogate_pair_is_no_text(real_data):
-  tokenizer = tokenization.create_tokenizer(
-      spm_model_file=str(real_data / "sentencepiece" / "30k-clean.model"))
-  assert tokenizer.tokenize("a\ud800b") == tokenizer.tokenize("ab")
-
-
-def test_where_sentencepiece_tokens_stand(tiny_spm):
+def test_where_tokens_stand(tiny):
   text = " in 2000,  we ``met'' café 12000, ok"
-  tokens, spans = tiny_spm.tokenize_with_offsets(text)
-  assert tokens == tiny_spm.tokenize_plain(text)
+  tokens, spans = tiny.tokenize_with_offsets(text)
+  assert tokens == tiny.tokenize_plain(text)
   assert len(tokens) > 10
   assert "".join(
       text[start:end] for token, (start, end) in zip(tokens, spans)

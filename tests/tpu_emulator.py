@@ -2,8 +2,8 @@
 
     python tests/tpu_emulator.py HOSTS CORES_OF_A_HOST SCRIPT flags
 
-or, with 0 hosts, on the device that is there. Nothing is dropped in training:
-a replica draws other numbers than a device that has the whole batch.
+Nothing is dropped in training: a replica draws other numbers than a device that
+has the whole batch.
 
 TPUEstimator takes its way for a TPU; what its cores and hosts would do is done
 on servers of this process. Infeed, outfeed and the sums over replicas are
@@ -217,9 +217,8 @@ if __name__ == "__main__":
   import modeling
   modeling.AlbertModel.dropout = lambda model, x, *args, **kwargs: x
   tf.disable_eager_execution()
-  if hosts:
-    emulator = Emulator(hosts, cores)
-    emulator.install()
-    sys.argv += ["--use_tpu", "--master=" + emulator.master,
-                 "--num_tpu_cores=%d" % (hosts * cores)]
+  emulator = Emulator(hosts, cores)
+  emulator.install()
+  sys.argv += ["--use_tpu", "--master=" + emulator.master,
+               "--num_tpu_cores=%d" % (hosts * cores)]
   runpy.run_path(script, run_name="__main__")

@@ -1,7 +1,4 @@
-"""Reads text, and cuts it into words and token ids.
-
-Tests: tests/data/test_masking.py.
-"""
+"""Reads text, and cuts it into words and token ids."""
 
 import codecs
 import collections

@@ -1,7 +1,4 @@
-"""The code that predicts with an ONNX folder, to put into that folder.
-
-Tests: tests/export/test_code.py.
-"""
+"""The code that predicts with an ONNX folder, to put into that folder."""
 
 import ast
 import pathlib

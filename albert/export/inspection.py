@@ -1,7 +1,4 @@
-"""What a checkpoint holds, in words.
-
-Tests: tests/export/test_tensorflow_files.py.
-"""
+"""What a checkpoint holds, in words."""
 
 import re
 

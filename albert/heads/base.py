@@ -2,8 +2,6 @@
 
 A new head is a class like this one and a line in `albert/heads/__init__.py`;
 training, exports, conversion and prediction read it from there.
-
-Tests: tests/train/test_step.py.
 """
 
 from typing import Dict, NamedTuple, Optional, Tuple

@@ -1,7 +1,4 @@
-"""Labels of texts and pairs, and numbers; choices among answers.
-
-Tests: tests/scripts/test_run_classifier.py.
-"""
+"""Labels of texts and pairs, and numbers; choices among answers."""
 
 import tensorflow.compat.v1 as tf
 

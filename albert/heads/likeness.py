@@ -1,7 +1,4 @@
-"""Losses that make the cosine of two texts' vectors tell how alike they are.
-
-Tests: tests/heads/test_likeness.py.
-"""
+"""Losses that make the cosine of two texts' vectors tell how alike they are."""
 
 import tensorflow.compat.v1 as tf
 

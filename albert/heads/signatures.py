@@ -1,7 +1,4 @@
-"""The graph of what an exported model gives, from ids to a head's outputs.
-
-Tests: tests/export/test_tensorflow_files.py.
-"""
+"""The graph of what an exported model gives, from ids to a head's outputs."""
 
 from typing import Dict, NamedTuple
 

@@ -1,7 +1,4 @@
-"""Answers as spans of a passage: BERT's head and ALBERT's.
-
-Tests: tests/export/test_tensorflow_files.py.
-"""
+"""Answers as spans of a passage: BERT's head and ALBERT's."""
 
 import tensorflow.compat.v1 as tf
 

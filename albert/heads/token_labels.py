@@ -1,7 +1,4 @@
-"""Labels of tokens, by a softmax for each or by a CRF over all.
-
-Tests: tests/heads/test_crf.py.
-"""
+"""Labels of tokens, by a softmax for each or by a CRF over all."""
 
 import tensorflow.compat.v1 as tf
 

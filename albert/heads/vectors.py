@@ -1,7 +1,4 @@
-"""What the encoder itself gives: vectors of tokens and of texts.
-
-Tests: tests/scripts/test_similarity.py.
-"""
+"""What the encoder itself gives: vectors of tokens and of texts."""
 
 import tensorflow.compat.v1 as tf
 

@@ -1,7 +1,4 @@
-"""Which of the two variable layouts a configuration asks for.
-
-Tests: tests/model/test_modeling.py.
-"""
+"""Which of the two variable layouts a configuration asks for."""
 
 from modeling import AlbertModel
 from modeling_google import GoogleAlbertModel

@@ -11,8 +11,6 @@ and the methods
   constant(signature, output), which returns an output that is the same whatever
     the text, an array.
 They raise an InputError where the model has no such weights.
-
-Tests: tests/predict/test_engines.py, tests/export/test_onnx_files.py.
 """
 
 import dataclasses

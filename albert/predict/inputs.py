@@ -4,8 +4,6 @@
     .tsv           columns with a header that names the fields
     others         a text a line; several fields are separated by tabs
 Standard input is JSON lines where it begins with "{", else texts.
-
-Tests: tests/scripts/test_predict.py.
 """
 
 import json

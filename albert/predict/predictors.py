@@ -5,8 +5,6 @@
     model = load("output/my_task/best")
     for result in model.predict(["这部电影真好看", "太难看了"]):
       print(result.label, result.probability)
-
-Tests: tests/scripts/test_predict.py.
 """
 
 import dataclasses

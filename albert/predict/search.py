@@ -1,7 +1,4 @@
-"""Finds the texts of a corpus that are most like others, by their vectors.
-
-Tests: tests/predict/test_search.py.
-"""
+"""Finds the texts of a corpus that are most like others, by their vectors."""
 
 import io
 import zipfile

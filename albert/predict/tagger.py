@@ -1,6 +1,6 @@
 """Finds entities with a model that stays warm.
 
-Tests: tests/heads/test_crf.py.
+Tests: tests/predict/test_predictors.py.
 """
 
 import numpy as np

@@ -1,7 +1,4 @@
-"""Predicts texts of any number and length; without TensorFlow.
-
-Tests: tests/scripts/test_similarity.py.
-"""
+"""Predicts texts of any number and length; without TensorFlow."""
 
 import numpy as np
 

@@ -1,7 +1,4 @@
-"""Predicts what requests ask for together, in batches.
-
-Tests: tests/serving/test_batching.py.
-"""
+"""Predicts what requests ask for together, in batches."""
 
 import collections
 import concurrent.futures

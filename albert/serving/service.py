@@ -6,8 +6,6 @@
     POST  /v1/models/NAME:predict     predictions, as JSON
     POST  /v1/models/NAME:similarity  how alike sentences are
     POST  /v1/models/NAME:search      texts of a corpus that are like others
-
-Tests: tests/serving/test_service.py, tests/serving/test_page_browser.py.
 """
 
 import asyncio

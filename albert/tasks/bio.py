@@ -1,8 +1,6 @@
 """The scheme BIO of labels of tokens: what may follow what, the best sequence.
 
 Dimensions in comments: S tokens of a text, L labels.
-
-Tests: tests/heads/test_crf.py.
 """
 
 import numpy as np

@@ -8,8 +8,6 @@ Each kind has
   values(logits), what is said of each text: float [N, ...], written
   answers(values), the same in a word or number: a list
   score(logits, targets), (dict of results, report or None)
-
-Tests: tests/tasks/test_label_sets.py, tests/scripts/test_run_classifier.py.
 """
 
 import numpy as np

@@ -1,7 +1,4 @@
-"""Several labels to a text, or none: reading, thresholds, scores.
-
-Tests: tests/tasks/test_label_sets.py.
-"""
+"""Several labels to a text, or none: reading, thresholds, scores."""
 
 import json
 

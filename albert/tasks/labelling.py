@@ -1,7 +1,4 @@
-"""Labels of texts as numbers, and their weights.
-
-Tests: tests/tasks/test_classification.py.
-"""
+"""Labels of texts as numbers, and their weights."""
 
 import re
 

@@ -5,8 +5,6 @@
                Fine-Tune BERT for Text Classification?" (arXiv:1905.05583),
                section 5.3, 128 and 382 of 510 tokens there
     windows    windows that follow one another, whose logits are averaged
-
-Tests: tests/tasks/test_long_texts.py.
 """
 
 import tokenization

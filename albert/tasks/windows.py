@@ -1,7 +1,4 @@
-"""Windows of tokens over what is longer than a model's sequence.
-
-Tests: tests/tasks/test_squad.py.
-"""
+"""Windows of tokens over what is longer than a model's sequence."""
 
 
 def cut(num_tokens, room, stride):

@@ -1,7 +1,4 @@
-"""What runs beside the steps of training: progress, evaluation, checkpoints.
-
-Tests: tests/train/test_step.py.
-"""
+"""What runs beside the steps of training: progress, evaluation, checkpoints."""
 
 import collections
 import math

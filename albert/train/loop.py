@@ -1,7 +1,4 @@
-"""The loop of all training: set-up, resuming, evaluation, progress.
-
-Tests: tests/scripts/test_run_pretraining.py.
-"""
+"""The loop of all training: set-up, resuming, evaluation, progress."""
 
 import atexit
 import ctypes

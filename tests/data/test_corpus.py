@@ -7,8 +7,6 @@ import pytest
 
 from albert.data import corpus
 
-pytestmark = pytest.mark.once
-
 
 def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   (tmp_path / "a.txt").write_bytes("一。\r\n二。\n \n\n三。".encode())
@@ -35,29 +33,34 @@ def test_words_are_jiebas(segmenter, tokenizer, line, words):
       begins, begins[1:] + [len(ids)])] == words
 
 
-def test_the_word_cutter_is_jieba(real_data):
-  cutter = corpus.WordCutter()
-  for name in ("lctt_zh.txt", "laws_zh.txt"):
-    with open(real_data / "corpus" / name, encoding="utf-8") as reader:
-      lines = [line for _, line in zip(range(30000), reader)][::10]
-    for line in lines + ["", "a b", "3D打印，C++ 1.5% é\t\r\n"]:
-      assert cutter.cut(line) == jieba.lcut(line)
+@pytest.fixture(scope="module")
+def cutter():
+  return corpus.WordCutter()
 
 
-def test_ids_are_those_of_the_whole_line(segmenter, tokenizer, real_data):
-  path = real_data / "corpus" / "lctt_zh.txt"
-  with open(path, encoding="utf-8") as reader:
-    lines = [line for _, line in zip(range(20000), reader)][::5]
-  for line in lines:
+@pytest.mark.parametrize("text", [
+    "", "我来到北京清华大学", "他来到了网易杭研大厦", "小明毕业于计算所",
+    "李小福是创新办主任也是专家", "永和服装饰品有限公司", "龘龘𠀀丂，龘", "a b",
+    "3D打印，C++ 1.5% é\t\r\n", "去café吃饭😀！"])
+def test_the_word_cutter_is_jieba(cutter, text):
+  for _ in range(2):  # what it remembers of names is the same
+    assert cutter.cut(text) == jieba.lcut(text)
+
+
+@pytest.mark.parametrize("name", ["lctt_zh.txt", "laws_zh.txt"])
+def test_words_and_ids_of_real_text(name, cutter, segmenter, tokenizer,
+                                    real_data):
+  with open(str(real_data / "corpus" / name), encoding="utf-8") as reader:
+    lines = [line for _, line in zip(range(20000), reader)]
+  for line in lines[::10]:
+    assert cutter.cut(line) == jieba.lcut(line)
     ids, begins, _ = segmenter.segment(line)
     assert ids == tokenizer.convert_tokens_to_ids(
         tokenizer.tokenize_plain(line)), line
     assert begins == sorted(set(begins)) and begins[:1] == [0][:len(ids)]
     # Words are unions of jieba's.
-    words = tokenizer.convert_ids_to_tokens(ids)
-    text = tokenizer.clean(line)
-    assert len(begins) <= len([w for w in jieba.cut(text) if w.strip()])
-    assert len(words) >= len(begins)
+    words = [word for word in jieba.cut(tokenizer.clean(line)) if word.strip()]
+    assert len(begins) <= min(len(words), len(ids))
 
 
 @pytest.mark.parametrize("end", ["", "\n"])

@@ -6,15 +6,11 @@ import subprocess
 import sys
 
 import pytest
-import scripting
 from onnx_folders import MODELS, write_model
-from scripting import ROOT, call_main, fail
+from scripting import ROOT, succeed
 
-import export_model
 from albert.export import code
 from albert.predict import load
-
-pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 # A Python that lacks TensorFlow, and this repository.
 ALONE = """
@@ -33,8 +29,8 @@ def folder(tmp_path_factory):
   source = tmp_path_factory.mktemp("source")
   write_model(source, MODELS["albert_zh postln"])
   target = tmp_path_factory.mktemp("exported") / "onnx"
-  call_main(export_model, "--onnx", "--with_code", "--signature=classify",
-            "--init_checkpoint=%s" % source, "--output_dir=%s" % target)
+  succeed("export_model.py", "--onnx", "--with_code", "--signature=classify",
+          "--init_checkpoint=%s" % source, "--output_dir=%s" % target)
   return source, target
 
 
@@ -45,8 +41,13 @@ def start(target, *args):
       env={"PATH": os.environ["PATH"]})
 
 
+@pytest.mark.slow
 def test_it_predicts(folder):
   source, target = folder
+  assert {str(path.relative_to(target)) for path in target.rglob("*")
+          if path.is_file() and "__pycache__" not in path.parts} == {
+              "classify.onnx", "config.json", "task.json", "vocab.txt",
+              *code.files(False)}
   out, log = start(target, "predict.py", "--engine=onnx", "--model_dir=.",
                    "--format=jsonl", "今天天气很好").communicate()
   found = json.loads(out)
@@ -55,6 +56,7 @@ def test_it_predicts(folder):
   assert found["probability"] == pytest.approx(wanted.probability, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_it_serves_the_page(folder):
   from live_service import client
   process = start(folder[1], "serve.py", "--engine=onnx", "--model_dir=a=.",
@@ -73,22 +75,13 @@ def test_it_serves_the_page(folder):
     process.communicate()
 
 
-def test_what_is_in_it(folder):
-  _, target = folder
-  paths = {str(path.relative_to(target)) for path in target.rglob("*")
-           if path.is_file() and "__pycache__" not in path.parts}
-  assert paths == {"classify.onnx", "config.json", "task.json",
-                   "vocab.txt"}.union(code.files(False))
-  modules = [path for path in paths if path.endswith(".py")]
-  assert len(modules) < 40
-  for path in modules:  # as they are here
-    assert (target / path).read_bytes() == (ROOT / path).read_bytes()
-  packages = (target / "requirements.txt").read_text()
+def test_files():
+  found = code.files(is_sentencepiece=False)
+  packages = found.pop("requirements.txt").decode()
   assert packages.startswith("numpy\nabsl-py\nonnxruntime\n# For serve.py")
+  for path, content in found.items():  # as they are here
+    assert content == (ROOT / path).read_bytes()
+  assert {"predict.py", "serve.py", "LICENSE", "albert/predict/engines.py",
+          "albert/serving/page.html"} < set(found)
+  assert len(found) < 40
   assert "sentencepiece" in code.files(True)["requirements.txt"].decode()
-
-
-def test_it_goes_with_onnx_alone(tmp_path):
-  (tmp_path / "config.json").write_text(json.dumps(scripting.SIZES))
-  fail("--with_code needs --onnx", "export_model.py", "--with_code",
-       "--saved_model", "--init_checkpoint=%s" % tmp_path)

@@ -1,191 +1,208 @@
-"""convert_to_pytorch.py as a command: there, back, and what it refuses."""
+"""convert_to_pytorch.py: there, back, and what it refuses; without PyTorch."""
 
 import json
 import os
+import pathlib
 import sys
 
 import numpy as np
 import pytest
 import reference_albert as reference
-import scripting
+import small_models
 from scripting import fail, succeed
+from small_models import CONFIGS, TOKENS
 
+import tokenization
+from albert.errors import InputError
+from albert.export import pytorch, transformers_tokenizer
 from albert.files import checkpoints
-from modeling import AlbertConfig
+from albert.model.config import AlbertConfig
 
-pytestmark = pytest.mark.slow
-
-VOCAB = scripting.ROOT / "albert_config" / "vocab.txt"
-
-
-def write_checkpoint(folder, **changes):
-  """Writes a checkpoint with random weights, configuration and vocabulary."""
-  config = dict(AlbertConfig(**dict(scripting.SIZES, **changes)).to_dict())
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-3", {
-      name: value.astype(np.float32) for name, value in
-      reference.random_weights(config).items()})
-  (folder / "config.json").write_text(json.dumps(config))
-  (folder / "vocab.txt").write_bytes(VOCAB.read_bytes())
-  return folder
+CONFIG = CONFIGS["google_relu"]
+TASK = {"labels": ["好", "坏"], "max_seq_length": 9, "do_lower_case": False}
+TOP = {"output_weights": np.ones([2, 24]), "output_bias": np.zeros([2])}
 
 
-@pytest.fixture(scope="module")
-def google(tmp_path_factory):
-  return write_checkpoint(tmp_path_factory.mktemp("google"),
-                          num_hidden_groups=1)
+def convert(source, flag, target):
+  """Returns the log."""
+  return succeed("convert_to_pytorch.py", "--%s=file://%s" % (flag, source),
+                 "--output_dir=file://%s" % target)[1]
 
 
-@pytest.fixture(scope="module")
-def converted(google):
-  folder = google / "converted"
-  succeed("convert_to_pytorch.py", "--init_checkpoint=file://%s" % google,
-          "--output_dir=file://%s" % folder)
-  return folder
+def there_and_back(folder, config, top=None, task=None, vocabulary=TOKENS):
+  """Returns the folders of a model, of its conversion and of what came back."""
+  folders = [folder / name for name in ("ours", "theirs", "back")]
+  small_models.write_folder(folders[0], config, vocabulary, top, task)
+  convert(folders[0], "init_checkpoint", folders[1])
+  convert(folders[1], "pytorch_dir", folders[2])
+  return folders
 
 
-def weights_of(folder, name):
-  return {key: value.tobytes() for key, value in checkpoints.read_weights(
-      str(folder / name)).items()}
+def read(path):
+  return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_there_and_back(google, converted, tmp_path):
-  assert sorted(os.listdir(str(converted))) == [
+def weights_of(folder):
+  path = checkpoints.find_checkpoint(str(folder))
+  return {key: value.tobytes()
+          for key, value in checkpoints.read_weights(path).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [
+    "google_groups", pytest.param("bert", marks=pytest.mark.full)])
+def test_there_and_back(name, tmp_path):
+  ours, theirs, back = there_and_back(tmp_path, CONFIGS[name])
+  assert sorted(os.listdir(str(theirs))) == [
       "config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"]
-  back = tmp_path / "back"
-  succeed("convert_to_pytorch.py", "--pytorch_dir=file://%s" % converted,
-          "--output_dir=file://%s" % back)
-  assert weights_of(back, "model.ckpt") == weights_of(google, "model.ckpt-3")
-  there, again = [AlbertConfig.from_json_file(str(path / "config.json"))
-                  for path in (google, back)]
-  assert dict(there.to_dict(), hidden_act="gelu_new") == again.to_dict()
-  assert (back / "vocab.txt").read_bytes() == VOCAB.read_bytes()
+  assert weights_of(back) == weights_of(ours)
+  assert (back / "vocab.txt").read_text().split() == TOKENS
+  ours, back = [AlbertConfig.from_json_file(str(path / "config.json"))
+                for path in (ours, back)]
+  assert dict(ours.to_dict(), hidden_act="gelu_new") == back.to_dict()
 
 
-@pytest.mark.parametrize("head", [{}, {"head": "multi_label"}])
-def test_labels_of_a_classifier_come_back(head, google, tmp_path):
-  tuned = tmp_path / "tuned"
-  tuned.mkdir()
-  weights = {name: value for name, value in checkpoints.read_weights(
-      str(google / "model.ckpt-3")).items() if name.startswith("bert/")}
-  weights["output_weights"] = np.ones([2, 16], np.float32)
-  weights["output_bias"] = np.zeros([2], np.float32)
-  checkpoints.write_checkpoint(str(tuned), "model.ckpt-3", weights)
-  for name in ("config.json", "vocab.txt"):
-    (tuned / name).write_bytes((google / name).read_bytes())
-  task = {"labels": ["好", "坏"], "max_seq_length": 512,
-          "do_lower_case": False, **head}
-  (tuned / "task.json").write_text(json.dumps(task))
-  for source, flag, target in ((tuned, "init_checkpoint", "there"),
-                               (tmp_path / "there", "pytorch_dir", "back")):
-    succeed("convert_to_pytorch.py", "--%s=%s" % (flag, source),
-            "--output_dir=%s" % (tmp_path / target))
-  there = json.loads((tmp_path / "there" / "config.json").read_text(
-      encoding="utf-8"))
-  assert there["architectures"] == ["AlbertForSequenceClassification"]
-  assert there["label2id"] == {"好": 0, "坏": 1}
-  assert there.get("problem_type") == (
-      "multi_label_classification" if head else None)
-  assert json.loads((tmp_path / "back" / "task.json").read_text(
-      encoding="utf-8")) == task
-  assert weights_of(tmp_path / "back", "model.ckpt") == (
-      weights_of(tuned, "model.ckpt-3"))
-  # Labels that are not the classifier's, there and back.
-  (tuned / "task.json").write_text(json.dumps(dict(task, labels=["好"])))
-  (tmp_path / "there" / "config.json").write_text(json.dumps(
-      dict(there, id2label={"0": "好"})))
-  for source, flag in ((tuned, "init_checkpoint"),
-                       (tmp_path / "there", "pytorch_dir")):
-    fail("has 1 labels, the classifier 2", "convert_to_pytorch.py",
-         "--%s=%s" % (flag, source), "--output_dir=%s" % (tmp_path / "new"))
+@pytest.mark.slow
+def test_sentencepiece(spm_file, tmp_path):
+  size = tokenization.SentencePieceTokenizer(spm_file).vocab_size
+  ours, theirs, back = there_and_back(
+      tmp_path, dict(CONFIGS["google_unfactorized"], vocab_size=size),
+      vocabulary=pathlib.Path(spm_file))
+  assert weights_of(back) == weights_of(ours)
+  assert (back / "spm.model").read_bytes() == (theirs / (
+      "spiece.model")).read_bytes() == pathlib.Path(spm_file).read_bytes()
+  scores = dict(read(theirs / "tokenizer.json")["model"]["vocab"])
+  assert len(scores) == size
+  # ALBERT separates a number from the comma after it.
+  assert scores["99,"] == -1e6 and scores["[CLS]"] == 0
+  assert read(theirs / "tokenizer_config.json")["tokenizer_class"] == (
+      "AlbertTokenizer")
 
 
-def test_bert_there_and_back(tmp_path):
-  plain = tmp_path / "plain"
-  plain.mkdir()
-  write_checkpoint(plain, embedding_size=None, parameter_sharing="none")
-  for source, flag, target in ((plain, "init_checkpoint", "there"),
-                               (tmp_path / "there", "pytorch_dir", "back")):
-    succeed("convert_to_pytorch.py", "--%s=%s" % (flag, source),
-            "--output_dir=%s" % (tmp_path / target))
-  assert weights_of(tmp_path / "back", "model.ckpt") == (
-      weights_of(plain, "model.ckpt-3"))
+@pytest.mark.slow
+@pytest.mark.parametrize("head, rows, suffix, problem", [
+    ({}, 2, "ForSequenceClassification", None),
+    ({"head": "multi_label"}, 2, "ForSequenceClassification",
+     "multi_label_classification"),
+    ({"head": "token_labels", "crf": False, "by_character": False}, 2,
+     "ForTokenClassification", None),
+    ({"head": "regression", "labels": []}, 1, "ForSequenceClassification",
+     None)])
+def test_what_a_model_was_trained_for_comes_back(
+    head, rows, suffix, problem, tmp_path):
+  task = dict(TASK, **head)
+  ours, theirs, back = there_and_back(
+      tmp_path, CONFIG, {name: x[:rows] for name, x in TOP.items()}, task)
+  config = read(theirs / "config.json")
+  assert config["architectures"] == ["Albert" + suffix]
+  assert config.get("problem_type") == problem
+  assert config.get("label2id", {}) == {
+      label: i for i, label in enumerate(task["labels"])}
+  assert read(back / "task.json") == task
+  kept = {name: x for name, x in weights_of(ours).items()
+          if suffix != "ForTokenClassification" or "pooler" not in name}
+  assert kept.items() <= weights_of(back).items()
 
 
-def test_albert_zh_layout_says_what_it_becomes(tmp_path):
-  shared = tmp_path / "shared"
-  shared.mkdir()
-  write_checkpoint(shared)
-  _, log = succeed("convert_to_pytorch.py", "--init_checkpoint=%s" % shared,
-                   "--output_dir=%s" % (tmp_path / "there"))
-  assert "becomes a BERT" in log
-  config = json.loads((tmp_path / "there" / "config.json").read_text())
-  assert config["architectures"] == ["BertForPreTraining"]
-  assert "embedding_size" not in config
+@pytest.mark.slow
+def test_albert_zh_becomes_a_bert(tmp_path):
+  config = CONFIGS["albert_zh"]
+  weights = small_models.write_folder(tmp_path / "ours", config, TOKENS)
+  assert "BERT" in convert(tmp_path / "ours", "init_checkpoint",
+                           tmp_path / "theirs")
+  theirs, state = pytorch.read_pytorch_folder(str(tmp_path / "theirs"))
+  assert theirs["architectures"] == ["BertForPreTraining"]
+  plain, found = pytorch.from_pytorch(theirs, state)
+  small_models.assert_same_outputs(
+      small_models.run_model(plain.to_dict(), found),
+      small_models.run_reference(config, weights), atol=1e-5)
 
 
-def test_bad_input(google, converted, tmp_path):
-  def fails(message, *args):
-    fail(message, "convert_to_pytorch.py",
-         "--output_dir=%s" % (tmp_path / "out"), *args)
-    assert not (tmp_path / "out").exists()
-    assert not list(tmp_path.glob("*.tmp"))
-
-  source = "--init_checkpoint=%s" % google
-  fails("give one of --init_checkpoint and --pytorch_dir", source,
-        "--pytorch_dir=%s" % converted)
-  config = json.loads((google / "config.json").read_text())
-
-  def changed(name, **changes):
-    (tmp_path / name).write_text(json.dumps(dict(config, **changes)))
-    return "--bert_config_file=%s" % (tmp_path / name)
-
-  fails("ln_type preln cannot be converted: .*normalize after", source,
-        changed("preln.json", ln_type="preln"))
-  fails(r"has \[16, 32\] for .*, the model \[16, 30\]", source,
-        changed("narrow.json", intermediate_size=30))
-  fails("has nothing for bert/encoder/transformer/group_1", source,
-        changed("groups.json", num_hidden_groups=2))
-  fail("exists already", "convert_to_pytorch.py", source,
-       "--output_dir=%s" % tmp_path)
+def converted(**changes):
+  """Returns what transformers have of a model: configuration, parameters."""
+  return pytorch.to_pytorch(
+      AlbertConfig.from_dict(dict(CONFIG, **changes)), {
+          name: x.astype(np.float32)
+          for name, x in reference.random_weights(CONFIG).items()})
 
 
-def test_damaged_weights(converted, tmp_path):
-  for name in ("config.json", "model.safetensors"):
-    (tmp_path / name).write_bytes((converted / name).read_bytes()[:400])
-  arguments = ["convert_to_pytorch.py", "--pytorch_dir=%s" % tmp_path,
-               "--output_dir=%s" % (tmp_path / "out")]
-  fail("config.json: not JSON", *arguments)
-  (tmp_path / "config.json").write_bytes(
-      (converted / "config.json").read_bytes())
-  fail("model.safetensors cannot be read as weights", *arguments)
-  assert not (tmp_path / "out").exists()
+def test_names_of_the_first_berts_and_no_pooler():
+  theirs, state = converted()
+  state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+      "LayerNorm.bias", "LayerNorm.beta"): x for name, x in state.items()
+           if "pooler" not in name and "sop" not in name}
+  _, found = pytorch.from_pytorch(theirs, state)
+  for name, x in reference.random_weights(CONFIG).items():
+    if "seq_relationship" not in name:
+      np.testing.assert_array_equal(found[name],
+                                    0 * x if "pooler" in name else x)
 
 
 @pytest.mark.parametrize("changes, message", [
-    ({"model_type": "gpt2"}, "a model of the type gpt2: albert and bert can"),
-    ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05"),
-    ({"intermediate_size": 30}, r"ffn.weight is \[32, 16\], where"),
-    ({"num_hidden_groups": 2}, "lacks albert.encoder.albert_layer_groups.1")])
-def test_bad_folder(changes, message, converted, tmp_path):
-  for name in ("config.json", "model.safetensors"):
-    (tmp_path / name).write_bytes((converted / name).read_bytes())
-  config = json.loads((converted / "config.json").read_text())
-  (tmp_path / "config.json").write_text(json.dumps(dict(config, **changes)))
-  fail(message, "convert_to_pytorch.py", "--pytorch_dir=%s" % tmp_path,
-       "--output_dir=%s" % (tmp_path / "out"))
+    ({"model_type": "gpt2"}, "gpt2"), ({"layer_norm_eps": 1e-5}, "1e-05"),
+    ({"intermediate_size": 30}, r"ffn.weight is \[40, 24\]"),
+    ({"num_hidden_groups": 2, "num_hidden_layers": 2},
+     "albert.encoder.albert_layer_groups.1"),
+    ({"embedding_size": 24}, "wide")])
+def test_what_is_not_a_model_of_theirs(changes, message):
+  theirs, state = converted()
+  with pytest.raises(InputError, match=message):
+    pytorch.from_pytorch(dict(theirs, **changes), state)
 
 
-def test_without_safetensors(google, monkeypatch, tmp_path):
-  (tmp_path / "safetensors.py").write_text("raise ImportError")
-  monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-  fail("safetensors is not installed: pip install -r requirements/pytorch",
-       "convert_to_pytorch.py", "--init_checkpoint=%s" % google,
-       "--output_dir=%s" % (tmp_path / "out"), python=sys.executable)
-  assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+def test_what_they_have_no_model_of():
+  with pytest.raises(InputError, match="preln"):
+    converted(ln_type="preln")
+  with pytest.raises(InputError, match="CRF"):
+    pytorch.to_pytorch(AlbertConfig.from_dict(CONFIG), {"crf/transitions": 0})
 
 
-def test_folder_without_weights(tmp_path):
-  (tmp_path / "config.json").write_text("{}")
-  fail("has neither model.safetensors nor pytorch_model.bin",
-       "convert_to_pytorch.py", "--pytorch_dir=%s" % tmp_path,
-       "--output_dir=%s" % (tmp_path / "out"))
+@pytest.mark.slow
+def test_bad_input(tmp_path, monkeypatch):
+  ours, theirs, _ = there_and_back(tmp_path, CONFIG, TOP, TASK)
+  to, fro = "--init_checkpoint=%s" % ours, "--pytorch_dir=%s" % theirs
+
+  def fails(message, *args, out="out"):
+    fail(message, "convert_to_pytorch.py", "--output_dir=%s" % (
+        tmp_path / out), *args)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "ours", "theirs", "back"}
+
+  fails("--init_checkpoint and --pytorch_dir", to, fro)
+  fails(str(tmp_path / "back"), to, out="back")
+  config, weights = theirs / "config.json", theirs / "model.safetensors"
+  others = dict(read(config), id2label={"0": "好"})
+  for flag, path, content, message in (
+      (to, ours / "task.json", dict(TASK, labels=["好"]), "1 .* 2"),
+      (to, ours / "config.json", dict(CONFIG, intermediate_size=30),
+       r"\[24, 40\] for .* \[24, 30\]"),
+      (fro, config, others, "1 .* 2"),
+      (fro, config, [], "config.json"), (fro, weights, {}, "safetensors")):
+    before = path.read_bytes()
+    path.write_text(json.dumps(content))
+    fails(message, flag)
+    path.write_bytes(before)
+  weights.unlink()
+  fails("pytorch_model.bin", fro)
+  with monkeypatch.context() as patch:
+    for name in ("safetensors", "safetensors.numpy"):
+      patch.setitem(sys.modules, name, None)
+    fails("requirements/pytorch", to)
+
+
+def test_vocabulary_of_a_tokenizer(tmp_path):
+  def found():
+    return transformers_tokenizer.read_vocabulary(str(tmp_path))
+
+  assert found() is None
+  (tmp_path / "tokenizer.json").write_text(json.dumps({
+      "model": {"type": "WordPiece", "vocab": {"b": 1, "a": 0}},
+      "added_tokens": [{"content": "c", "id": 2}]}))
+  assert found() == ["a", "b", "c"]
+  (tmp_path / "tokenizer_config.json").write_text(
+      '{"added_tokens_decoder": {"3": {"content": "d"}}}')
+  (tmp_path / "vocab.txt").write_text("a\nx\n")
+  assert found() == ["a", "x", "c", "d"]
+  (tmp_path / "added_tokens.json").write_text('{"e": 5}')
+  with pytest.raises(InputError, match="5 tokens"):
+    found()

@@ -4,38 +4,24 @@ import json
 
 import numpy as np
 import pytest
-from small_models import albert_zh_config, google_config, write_folder
+from small_models import ONE_LAYER, TOKENS, albert_zh_config, write_folder
 
 from albert import model_folder
-from albert.export import pytorch
-from albert.files import checkpoints
+from albert.errors import InputError
+from albert.export import pytorch, sentence_transformers
 from albert.model_folder import FolderSettings
 from albert.predict import engines
 
-pytestmark = pytest.mark.slow
-
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(
-    "中国的首都是北京上海大")
-TEXTS = ["中国的首都", "北京", "上海大" * 9, "中"]
+TEXTS = ["一丁丂七", "丈三", "上下丌" * 9, "丘"]
 
 
-@pytest.fixture(params=[("mean", google_config), ("cls", albert_zh_config)],
-                ids=["mean", "cls"])
-def folders(request, tmp_path):
-  pooling, config = request.param
-  ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-  ours.mkdir()
-  theirs.mkdir()
-  write_folder(ours, config(vocab_size=len(TOKENS), initializer_range=0.3),
-               TOKENS)
-  (ours / "task.json").write_text(json.dumps({
-      "head": "sentence_vector", "pooling": pooling, "layer": -1,
-      "max_seq_length": 8}))
-  return ours, theirs
-
-
-def load(path):
-  return model_folder.load(FolderSettings(), str(path))
+def make(folder, pooling="mean", layer=-1):
+  """Writes a model as training leaves it: the encoder alone."""
+  write_folder(folder, albert_zh_config(**ONE_LAYER), TOKENS,
+               {"bert/pooler/dense/bias": np.ones([24])}, {
+                   "head": "sentence_vector", "pooling": pooling,
+                   "layer": layer, "max_seq_length": 8})
+  return model_folder.load(FolderSettings(), str(folder))
 
 
 def vectors(path):
@@ -43,28 +29,39 @@ def vectors(path):
   return predictor.predict([(text, None) for text in TEXTS])
 
 
-def remove_heads(folder):
-  """Rewrites the checkpoint with the encoder alone, as training leaves it."""
-  checkpoint = checkpoints.find_checkpoint(str(folder))
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-7", {
-      name: value for name, value in checkpoints.read_weights(
-          checkpoint).items() if name.startswith("bert/")})
+def test_what_a_folder_says_of_its_vectors(tmp_path):
+  assert sentence_transformers.read(str(tmp_path), 9) == {}
+  files = sentence_transformers.files(make(tmp_path / "cls", "cls", 1))
+  (tmp_path / "1_Pooling").mkdir()
+  for name, content in files.items():
+    (tmp_path / name).write_text(json.dumps(content))
+  for pooling, longest, found in (
+      (files["1_Pooling/config.json"], 9, ("cls", 8)),
+      ({"pooling_mode": "mean"}, 5, ("mean", 5)),
+      ({"pooling_mode_mean_tokens": True}, 9, ("mean", 8))):
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    read = sentence_transformers.read(str(tmp_path), longest)
+    assert (read["more"]["pooling"], read["max_seq_length"]) == found
+  (tmp_path / "1_Pooling" / "config.json").write_text(
+      '{"pooling_mode": "max"}')
+  with pytest.raises(InputError, match="1_Pooling/config.json: .*max"):
+    sentence_transformers.read(str(tmp_path), 9)
+  with pytest.raises(InputError, match="layer 0"):
+    sentence_transformers.files(make(tmp_path / "first", "mean", 0))
 
 
-def assert_same_back(ours, theirs, back):
+@pytest.mark.full
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_same_vectors_there_and_back(pooling, tmp_path):
+  package = pytest.importorskip("sentence_transformers")
+  ours, theirs, saved, back = [tmp_path / name for name in (
+      "ours", "theirs", "saved", "back")]
+  theirs.mkdir()
   back.mkdir()
-  pytorch.read_folder(str(theirs), str(back))
-  assert load(back).vector == load(ours).vector
-  np.testing.assert_allclose(vectors(back), vectors(ours), atol=1e-5)
-
-
-def test_same_vectors_there_and_back(folders, tmp_path):
-  ours, theirs = folders
-  remove_heads(ours)
-  pytorch.write_folder(load(ours), str(theirs))
-  assert_same_back(ours, theirs, tmp_path / "back")
-  sentence_transformers = pytest.importorskip("sentence_transformers")
-  model = sentence_transformers.SentenceTransformer(str(theirs), device="cpu")
+  pytorch.write_folder(make(ours, pooling), str(theirs))
+  model = package.SentenceTransformer(str(theirs), device="cpu")
   np.testing.assert_allclose(model.encode(TEXTS), vectors(ours), atol=1e-5)
-  model.save(str(tmp_path / "saved"))
-  assert_same_back(ours, tmp_path / "saved", tmp_path / "again")
+  model.save(str(saved))
+  pytorch.read_folder(str(saved), str(back))
+  assert json.loads((back / "task.json").read_text())["pooling"] == pooling
+  np.testing.assert_allclose(vectors(back), vectors(ours), atol=1e-5)

@@ -2,40 +2,23 @@
 
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from albert.files import filesystem
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-_WRITER = """
-import sys
-from albert.files import filesystem
-with filesystem.whole_file(sys.argv[1]) as unfinished:
-  with open(unfinished, "w") as writer:
-    writer.write(sys.argv[2])
-  print(unfinished, flush=True)
-  sys.stdin.readline()
-"""
-
-
-def test_two_writers_of_a_file_do_not_share_a_temporary_name(tmp_path):
+def test_two_processes_do_not_share_a_temporary_name(tmp_path, monkeypatch):
   path = tmp_path / "file"
-  texts = ["one", "two" * 1000]
-  writers = [subprocess.Popen(
-      [sys.executable, "-c", _WRITER, str(path), text], cwd=str(ROOT),
-      stdin=subprocess.PIPE, stdout=subprocess.PIPE) for text in texts]
-  unfinished = {writer.stdout.readline().decode().strip()
-                for writer in writers}
-  assert {str(name) for name in tmp_path.iterdir()} == unfinished
-  assert len(unfinished) == 2 and str(path) not in unfinished
-  for writer, text in zip(writers, texts):
-    writer.communicate(b"\n")
-    assert writer.returncode == 0
-    assert path.read_text() == text
+  with filesystem.whole_file(str(path)) as one:
+    monkeypatch.setattr(os, "getpid", lambda: -7)
+    with filesystem.whole_file(str(path)) as other:
+      names = {pathlib.Path(name) for name in (one, other)}
+      for name in names:
+        name.write_text(name.name)
+      assert len(names) == 2 and set(tmp_path.iterdir()) == names
+    assert path.read_text() == os.path.basename(other)
+  assert path.read_text() == os.path.basename(one)
   assert os.listdir(str(tmp_path)) == ["file"]
 
 

@@ -1,76 +1,115 @@
-"""Folders of ONNX files as an engine: what they know, and how they refuse."""
+"""Engines: which output is asked for; a small ONNX file, and how it refuses."""
 
-import json
+import types
 
+import numpy as np
 import pytest
-import scripting
-from onnx_folders import MODELS, VOCAB, export_one, weights_of, write_model
-from scripting import fail, succeed
+from scripting import SIZES
+from vocabularies import SPECIAL, write_vocab
 
 from albert.errors import InputError
-from albert.files import checkpoints
+from albert.model.config import AlbertConfig
+from albert.model_folder import FolderSettings, ModelFolder
 from albert.predict import engines
-from similarity import BertSim
-
-pytest.importorskip("onnxruntime")
-pytestmark = pytest.mark.slow
+from albert.predict.similarity import BertSim
 
 
-def test_how_text_is_read_is_in_what_is_written(tmp_path):
-  """Even if the model's own folder does not say it."""
-  source, target = tmp_path / "source", tmp_path / "exported"
-  source.mkdir()
-  write_model(source, MODELS["google postln"])
-  for name in ("task.json", "vocab.txt"):
-    (source / name).unlink()
-  succeed("export_model.py", "--onnx", "--init_checkpoint=%s" % source,
-          "--signature=sentence_order", "--output_dir=%s" % target,
-          scripting.VOCAB, "--nodo_lower_case")
-  assert json.loads((target / "task.json").read_text()) == {
-      "do_lower_case": False}
-  assert (target / "vocab.txt").read_bytes() == VOCAB.read_bytes()
-  assert not engines.load("onnx", str(target)).tokenizer.do_lower_case
+class Asked:
+  """Stands for an engine of a model of three layers: says what is asked for."""
+
+  def __init__(self, vector=None):
+    self.folder = types.SimpleNamespace(
+        vector=vector, config=types.SimpleNamespace(num_hidden_layers=3))
+
+  def predictor(self, signature, output, **kwargs):
+    assert signature == "sentence_vector"
+    return output, kwargs
 
 
-def test_bad_input(tmp_path):
-  folder, exported = tmp_path / "model", tmp_path / "exported"
-  folder.mkdir()
-  write_model(folder, MODELS["google postln"])
-  checkpoints.write_checkpoint(
-      str(folder), "model.ckpt-7",
-      {name: value for name, value in weights_of(
-          MODELS["google postln"], 2).items() if name.startswith("bert/")})
-  (folder / "task.json").unlink()
-  export_one(folder, exported, "encode")
-  with pytest.raises(InputError, match="nowhere has no config.json: give a "
-                     "folder that export_model.py --onnx made"):
-    engines.load("onnx", str(tmp_path / "nowhere"))
-  engine = engines.load("onnx", "file://%s" % exported)
-  assert engine.tokenizer.do_lower_case
-  with pytest.raises(InputError, match="--layer=3: the model has layers 0 to"):
-    engines.sentence_vectors(engine, "mean", 3)
-  with pytest.raises(InputError, match="exported has no masked-LM weights, .* "
-                     "give a pretrained model"):
-    engine.predictor("masked_lm", "logits")
-  with pytest.raises(InputError, match="exported has no output vector"):
-    engine.predictor("encode", "vector")
-  (exported / "sentence_vector.onnx").write_bytes(b"damaged")
-  with pytest.raises(InputError, match="sentence_vector.onnx cannot be read"):
-    engines.sentence_vectors(engine, "cls", -1)
-  with pytest.raises(InputError, match=r"the labels \(none\) are not those of"):
-    BertSim(str(exported), engine="onnx").start_model()
-  with pytest.raises(InputError, match="--provider=Other: this onnxruntime has "
-                     "only .*CPUExecutionProvider"):
-    engines.load(engines.EngineSettings("onnx", "Other"),
-                 str(exported)).predictor("encode", "pooled_output")
+@pytest.mark.parametrize("vector, pooling, layer, output", [
+    (None, None, None, "mean_3"), (None, "cls", 0, "cls_0"),
+    (None, "mean", -2, "mean_2"), (None, "pooled", 1, "pooled"),
+    (None, None, -4, "mean_0"), (("cls", 2), None, None, "cls_2"),
+    (("cls", 2), "mean", None, "mean_2"), (("cls", 2), None, -1, "cls_3"),
+    (("pooled", -1), None, None, "pooled")])
+def test_which_vector(vector, pooling, layer, output):
+  """What is given, else what the model was trained to give."""
+  assert engines.sentence_vectors(Asked(vector), pooling, layer, x=1) == (
+      output, {"x": 1})
+
+
+def test_a_layer_that_is_not_there():
+  for layer in (4, -5):
+    with pytest.raises(InputError, match="--layer=%d: .* 0 to 3" % layer):
+      engines.sentence_vectors(Asked(), layer=layer)
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """A folder whose signature `encode` gives ids + mask + 10 * segments."""
+  onnx = pytest.importorskip("onnx")
+  ModelFolder(AlbertConfig(**dict(SIZES, vocab_size=7)), write_vocab(
+      tmp_path / "any.txt", SPECIAL + ["a", "b"]),
+              max_seq_length=4).write(str(tmp_path))
+  names = ["input_ids", "input_mask", "segment_ids"]
+
+  def tensors(kind, *names):
+    return [onnx.helper.make_tensor_value_info(name, kind, ["B", "S"])
+            for name in names]
+
+  nodes = [onnx.helper.make_node(*node) for node in (
+      ("Mul", ["segment_ids", "ten"], ["tens"]),
+      ("Add", names[:2], ["sums"]), ("Add", ["sums", "tens"], ["total"]),
+      ("Cast", ["total"], ["vector"]))]
+  nodes[-1].attribute.append(onnx.helper.make_attribute(
+      "to", onnx.TensorProto.FLOAT))
+  model = onnx.helper.make_model(onnx.helper.make_graph(
+      nodes, "encode", tensors(onnx.TensorProto.INT32, *names),
+      tensors(onnx.TensorProto.FLOAT, "vector"), [onnx.helper.make_tensor(
+          "ten", onnx.TensorProto.INT32, [], [10])]),
+                                 opset_imports=[onnx.helper.make_opsetid(
+                                     "", 13)])
+  model.ir_version = 7
+  (tmp_path / "encode.onnx").write_bytes(model.SerializeToString())
+  return tmp_path
+
+
+def test_a_folder_of_onnx_files(folder):
+  pytest.importorskip("onnxruntime")
+  engine = engines.load("onnx", "file://%s" % folder)
+  assert engine.tokenizer.tokenize("A b") == ["a", "b"]
+  predictor = engine.predictor("encode", "vector", batch_size=2)
+  # [CLS] is 2, [SEP] is 3, a is 5; each and its mask, in a batch or alone.
+  np.testing.assert_array_equal(predictor.predict([("a b a", None)]), [
+      [3, 6, 7, 4]])
+  np.testing.assert_array_equal(predictor.predict([("a", "b"), ("b", None)]), [
+      [3, 6, 4, 4 + 10], [3, 7, 4, 0]])
+  assert engine.predictor("encode", "vector", max_seq_length=3).predict(
+      [("a b a", None)]).shape == (1, 3)
+  np.testing.assert_array_equal(engine.constant("encode", "vector"), [[12, 12]])
+
+
+def test_bad_input(folder):
+  pytest.importorskip("onnxruntime")
+  for name, value in (("vocab_file", "v"), ("do_lower_case", True)):
+    with pytest.raises(InputError, match="--engine=onnx, .* --" + name):
+      engines.load("onnx", str(folder), FolderSettings(**{name: value}))
   with pytest.raises(InputError, match="without --engine=onnx"):
     engines.load(engines.EngineSettings(provider="Other"), str(folder))
-  fail("with --engine=onnx, there is no effect of --vocab_file",
-       "similarity.py", "--engine=onnx", "--model_dir=%s" % exported, "a", "b",
-       scripting.VOCAB)
-  (folder / "other.json").write_text(json.dumps(
-      dict(MODELS["google postln"], intermediate_size=65)))
-  fail(r"has \[32, 64\] for .*, the model \[32, 65\]", "export_model.py",
-       "--onnx", "--init_checkpoint=%s" % folder, "--bert_config_file=%s" % (
-           folder / "other.json"), "--output_dir=%s" % (tmp_path / "out"))
-  assert not (tmp_path / "out").exists()
+  engine = engines.load("onnx", str(folder))
+  with pytest.raises(InputError, match="--provider=Other: .*CPUExecution"):
+    engines.load(engines.EngineSettings("onnx", "Other"), str(folder)
+                 ).predictor("encode", "vector")
+  with pytest.raises(InputError, match="%s has no masked-LM" % folder):
+    engine.predictor("masked_lm", "logits")
+  with pytest.raises(InputError, match="%s has no output other" % folder):
+    engine.predictor("encode", "vector", "other")
+  with pytest.raises(InputError, match=r"labels \(none\)"):
+    BertSim(engine).start_model()
+  (folder / "sentence_vector.onnx").write_bytes(b"damaged")
+  with pytest.raises(InputError, match="sentence_vector.onnx cannot be read"):
+    engines.sentence_vectors(engine)
+  for name in ("task.json", "config.json"):
+    (folder / name).unlink()
+    with pytest.raises(InputError, match="%s has no %s" % (folder, name)):
+      engines.load("onnx", str(folder))

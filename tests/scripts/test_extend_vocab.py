@@ -1,13 +1,13 @@
 """extend_vocab.py: what words change, and what they leave as it was."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from scripting import ROOT, fail, succeed
+from scripting import ROOT, succeed
 from small_models import albert_zh_config, google_config, write_folder
-from test_sentencepiece import spm_file  # noqa: F401
 
 import extend_vocab
 import tokenization
@@ -16,12 +16,9 @@ from albert.files import checkpoints
 from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
 
-pytestmark = pytest.mark.slow
-
 PIECES = ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]",
           "[MASK]"] + list("我爱中国的首都是北京上海很大，c") + [
               "play", "##ing", "##s"]
-CONFIGS = {"albert_zh": albert_zh_config, "google": google_config}
 TABLE, BIAS = "bert/embeddings/word_embeddings", "cls/predictions/output_bias"
 
 
@@ -33,25 +30,17 @@ def extend(source, target, words, *flags):
                  *flags)
 
 
-@pytest.fixture(params=sorted(CONFIGS))
-def model(request, tmp_path):
-  """(folder, weights) of a small model, as training leaves it."""
-  folder = tmp_path / "model"
-  folder.mkdir()
-  config = CONFIGS[request.param](vocab_size=len(PIECES))
-  write_folder(folder, config, PIECES)
-  weights = checkpoints.read_weights(str(folder / "model.ckpt-7"))
-  slots = {TABLE + "/adam_m": weights[TABLE], "global_step": np.int64(7)}
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-7",
-                               dict(weights, **slots))
+@pytest.mark.slow
+@pytest.mark.parametrize("config, use_unused", [
+    (albert_zh_config, False), (google_config, True)])
+def test_rows_of_new_words(config, use_unused, tmp_path):
+  folder, target = tmp_path / "model", tmp_path / "out"
+  write_folder(folder, config(vocab_size=len(PIECES)), PIECES)
+  old = checkpoints.read_weights(str(folder / "model.ckpt-7"))
+  # As training leaves it.
+  checkpoints.write_checkpoint(str(folder), "model.ckpt-7", dict(
+      old, **{TABLE + "/adam_m": old[TABLE], "global_step": np.int64(7)}))
   (folder / "task.json").write_text('{"max_seq_length": 9}')
-  return folder, weights
-
-
-@pytest.mark.parametrize("use_unused", [False, True])
-def test_rows_of_new_words(model, use_unused, tmp_path):
-  folder, old = model
-  target = tmp_path / "out"
   extend(folder, target, "中国\n\n 首都是 \r\nPlayS\n很大q",
          *["--use_unused"] * use_unused)
   size = len(PIECES)
@@ -102,19 +91,10 @@ def outputs(folder, texts):
       return ids, session.run(found)
 
 
-@pytest.mark.both
-@pytest.mark.parametrize("layout", ["albert_zh", "google"])
-def test_a_table_of_released_size(layout, tmp_path):
-  """Text without the words: the same ids, vectors, logits of old tokens."""
-  starter = ROOT / "albert_tiny_starter"
-  folder, target = starter, tmp_path / "out"
-  if layout == "albert_zh":
-    folder = tmp_path / "model"
-    folder.mkdir()
-    write_folder(folder, AlbertConfig.from_json_file(str(
-        ROOT / "albert_config" / "albert_config_tiny.json")).to_dict(),
-                 (starter / "vocab.txt").read_text(encoding="utf-8").split(
-                     "\n")[:-1])
+@pytest.mark.full
+def test_text_without_the_words(tmp_path):
+  """Has the same ids, vectors and logits of old tokens."""
+  folder, target = ROOT / "albert_tiny_starter", tmp_path / "out"
   extend(folder, target, "操作系统\n服务器\n维生素C\nchroot\n")
   texts = ["我[MASK]知道他在哪里。", "操作很简单，Change the root. [MASK]系统"]
   old_ids, old = outputs(folder, texts)
@@ -129,51 +109,15 @@ def test_a_table_of_released_size(layout, tmp_path):
   assert ids == [[101, 21129, 4638, 21128, 8038, 21131, 21130, 102]]
 
 
-def test_training_goes_on(tmp_path):
-  """Records with the words, pretraining, masks; transformers, and back."""
-  target, records = tmp_path / "out", tmp_path / "records"
-  folder = tmp_path / "model"
-  folder.mkdir()
-  config = google_config(vocab_size=21128, max_position_embeddings=64)
-  vocabulary = (ROOT / "albert_config" / "vocab.txt").read_text(
-      encoding="utf-8").split("\n")[:-1]
-  write_folder(folder, config, vocabulary)
-  extend(folder, target, "充电宝\n他一\n小周\n")
-  succeed("create_pretraining_data.py", "--max_seq_length=64",
-          "--vocab_file=%s" % (target / "vocab.txt"), "--dupe_factor=1",
-          "--max_predictions_per_seq=10", "--output_file=%s" % records,
-          "--input_file=%s" % (ROOT / "data" / "text_train.txt"))
-  succeed("run_pretraining.py", "--do_train", "--input_file=%s" % records,
-          "--init_checkpoint=%s" % target, "--num_train_steps=2",
-          "--num_warmup_steps=1", "--train_batch_size=8",
-          "--output_dir=%s" % (tmp_path / "trained"))
-  out, _ = succeed("predict_masked.py", "小周借了[MASK]。", "--top_k=21131",
-                   "--model_dir=%s" % (tmp_path / "trained"))
-  assert {"充电宝", "他一", "小周"} < {
-      choice.split(" ")[0] for choice in out.strip().split("\t")}
-  for source, flag, name in ((target, "init_checkpoint", "there"),
-                             (tmp_path / "there", "pytorch_dir", "back")):
-    succeed("convert_to_pytorch.py", "--%s=%s" % (flag, source),
-            "--output_dir=%s" % (tmp_path / name))
-  assert (tmp_path / "back" / "vocab.txt").read_bytes() == (
-      target / "vocab.txt").read_bytes()
-  weights, again = [checkpoints.read_weights(checkpoints.find_checkpoint(
-      str(path))) for path in (target, tmp_path / "back")]
-  assert set(weights) == set(again)
-  for name, value in weights.items():
-    np.testing.assert_array_equal(again[name], value)
-
-
 @pytest.mark.parametrize("words, message", [
-  ("\n \n", "words.txt: has no words"),
-  ("中国\n我\n", "words.txt:2: '我' is in the vocabulary already"),
-  ("PLAY", "words.txt:1: 'PLAY' is in the vocabulary already"),
-  ("中 国", "words.txt:1: '中 国' has a space: write one word a line"),
-  ("中国\n北京\n中国", "words.txt:3: '中国' is on line 1 already"),
-  ("[MASK]", r"'\[MASK\]' is a special token"),
-  ("[unused1]", r"'\[unused1\]' is in the vocabulary already"),
-  ("中国\n猫狗", "words.txt:2: '猫狗' has no piece in the vocabulary to"),
-])
+    ("\n \n", "words.txt: has no words"),
+    ("中国\n我\n", "words.txt:2: '我'"),
+    ("PLAY", "words.txt:1: 'PLAY'"),
+    ("中 国", "words.txt:1: '中 国' has a space"),
+    ("中国\n北京\n中国", "words.txt:3: '中国' .*line 1"),
+    ("[MASK]", r"'\[MASK\]' is a special token"),
+    ("[unused1]", r"words.txt:1: '\[unused1\]'"),
+    ("中国\n猫狗", "words.txt:2: '猫狗' has no piece")])
 def test_bad_words(words, message, tmp_path):
   for name, text in (("words", words), ("vocab", "\n".join(PIECES))):
     (tmp_path / (name + ".txt")).write_text(text, encoding="utf-8")
@@ -183,28 +127,19 @@ def test_bad_words(words, message, tmp_path):
         tokenization.WordPieceTokenizer(str(tmp_path / "vocab.txt")))
 
 
-def test_bad_input(tmp_path):
-  write_folder(tmp_path, google_config(vocab_size=len(PIECES)), PIECES)
-  path, target = tmp_path / "words.txt", tmp_path / "out"
-
-  def fails(words, message):
-    path.write_text(words, encoding="utf-8")
-    fail(message, "extend_vocab.py", "--words_file=%s" % path,
-         "--init_checkpoint=%s" % tmp_path, "--output_dir=%s" % target)
-    assert not list(tmp_path.glob("*.tmp"))
-
-  fails("中国\nplay，", "'play，' would not be found in a text")
-  assert not target.exists()
-  target.mkdir()
-  fails("中国", "out exists already")
-
-
-def test_sentencepiece_is_refused(spm_file, tmp_path):  # noqa: F811
-  config = google_config(vocab_size=tokenization.SentencePieceTokenizer(
-      spm_file).vocab_size)
-  write_folder(tmp_path, config, spm_file)
-  (tmp_path / "words.txt").write_text("dogcat")
-  fail("spm.model: words can be added to WordPiece vocabularies, not to a",
-       "extend_vocab.py", "--words_file=%s" % (tmp_path / "words.txt"),
-       "--init_checkpoint=%s" % tmp_path, "--output_dir=%s" % (
-           tmp_path / "out"))
+@pytest.mark.slow
+def test_bad_input(spm_file, tmp_path):
+  spm = tokenization.SentencePieceTokenizer(spm_file)
+  for size, vocabulary in ((len(PIECES), PIECES),
+                           (spm.vocab_size, pathlib.Path(spm_file))):
+    write_folder(tmp_path / str(size), google_config(vocab_size=size),
+                 vocabulary)
+  before = sorted(tmp_path.iterdir())
+  for words, message, source, target in (
+      ("中国\nplay，", "words.txt: 'play，'", len(PIECES), "out"),
+      ("中国", "exists", len(PIECES), spm.vocab_size),
+      ("dogcat", "spm.model: .*WordPiece", spm.vocab_size, "out")):
+    with pytest.raises(InputError, match=message):
+      extend(tmp_path / str(source), tmp_path / str(target), words)
+    assert sorted(tmp_path.iterdir()) == sorted(
+        before + [tmp_path / "words.txt"])

@@ -1,60 +1,26 @@
-"""Files to predict: with labels they are scored, and nothing else changes."""
+"""Files to predict: what changes no prediction, and what is scored."""
 
 import json
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from scripting import SIZES, VOCAB, results, succeed
+from scripting import results, succeed
+from trained_models import KINDS, LIMITS
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
-CITIES = ["北京", "上海"]
-
-
-def tsv(has_labels):
-  rows = [("text_a", "label")] + [
-      ("%s好" % CITIES[i % 2], str(i % 2)) for i in range(8)]
-  return "".join("\t".join(row[:1 + has_labels]) + "\n" for row in rows)
+LABELS = ("answer", "answers", "is_impossible", "label")
 
 
-def c3(has_labels):
-  def question(i):
-    row = {"question": "去哪里？", "choice": CITIES + ["西安"][:i % 3]}
-    return dict(row, answer=CITIES[i % 2]) if has_labels else row
-
-  return json.dumps([[["甲：去%s。" % CITIES[i % 2]], [question(i)], str(i)]
-                     for i in range(8)])
-
-
-def squad(has_labels):
-  passages = []
-  for i in range(8):
-    question = {"id": str(i), "question": "住在哪里？"}
-    if has_labels:
-      question["answers"] = [{"text": CITIES[i % 2], "answer_start": 4}]
-    passages.append({"context": "小明住在%s。" % CITIES[i % 2],
-                     "qas": [question]})
-  return json.dumps({"data": [{"title": "t", "paragraphs": passages}]})
-
-
-def ner(has_labels):
-  return "".join(json.dumps(dict(
-      {"id": i, "text": "他在%s" % CITIES[i % 2]}, **(
-          {"label": {"city": {CITIES[i % 2]: [[2, 3]]}}} if has_labels else
-          {}))) + "\n" for i in range(8))
-
-
-# Script, task, files to train with and to predict, what makes them, flags,
-# features that are labels, file of predictions.
-CASES = [
-    ("run_classifier.py", "tsv", "train.tsv", "test.tsv", tsv, {"label_ids"},
-     "test_results.tsv"),
-    ("run_race.py", "c3", "d-train.json", "test.json", c3, {"label"},
-     "test_results.tsv"),
-    ("run_squad.py", "cmrc2018", "train.json", "test.json", squad,
-     {"start", "end"}, "predictions.json"),
-    ("run_ner.py", "file", "train.json", "test.json", ner,
-     {"label_ids", "label_mask"}, "test_entities.jsonl")]
+def without_labels(path):
+  """Returns the text of a file, without the last column or those keys."""
+  rows = path.read_text(encoding="utf-8").splitlines()
+  if path.suffix == ".tsv":
+    return "".join(row.rpartition("\t")[0] + "\n" for row in rows)
+  return "".join(json.dumps(json.loads(row, object_hook=lambda x: {
+      key: value for key, value in x.items() if key not in LABELS})) + "\n"
+                 for row in rows)
 
 
 def features_of(records):
@@ -62,40 +28,48 @@ def features_of(records):
   return set(tf.train.Example.FromString(record).features.feature)
 
 
-@pytest.mark.parametrize("script, task, train, test, make, labels, predicted",
-                         CASES, ids=[case[0] for case in CASES])
-def test_labels_change_no_prediction(script, task, train, test, make, labels,
-                                     predicted, tmp_path):
-  (tmp_path / "small.json").write_text(json.dumps(SIZES))
-  for name in ("data", "labelled", "unlabelled"):
-    (tmp_path / name).mkdir()
-  names = [train, "m-train.json"] if task == "c3" else [train]
-  for name in names:
-    (tmp_path / "data" / name).write_text(make(True), encoding="utf-8")
+def predict(name, model, data, *args):
+  """Predicts the test file of a folder, with nothing else in it."""
+  files = ["--data_dir=%s" % data] if name != "spans" else [
+      "--test_file=%s" % (data / "test.json"),
+      *("--%s=%d" % item for item in LIMITS.items())]
+  succeed(KINDS[name].script, "--task_name=" + KINDS[name].task, *files,
+          "--do_predict", "--init_checkpoint=%s" % model.best,
+          "--output_dir=%s" % (data / "out"), *args)
+  return data / "out"
 
-  def run(data, out, *args):
-    files = ["--data_dir=%s" % (tmp_path / data)] if task != "cmrc2018" else [
-        "--train_file=%s" % (tmp_path / data / train),
-        "--test_file=%s" % (tmp_path / data / test)]
-    return [script, "--task_name=" + task, "--output_dir=%s" % (tmp_path / out),
-            *files, *args]
 
-  succeed(*run("data", "model", "--do_train", VOCAB, "--train_batch_size=4",
-               "--bert_config_file=%s" % (tmp_path / "small.json"),
-               "--num_train_epochs=1", "--max_seq_length=24"))
-  assert labels < features_of(tmp_path / "model" / "train.tf_record")
-  text = {}
-  for name in ("labelled", "unlabelled"):
-    (tmp_path / name / test).write_text(make(name == "labelled"),
-                                        encoding="utf-8")
-    out = tmp_path / ("out_" + name)
-    succeed(*run(name, out.name, "--do_predict",
-                 "--init_checkpoint=%s" % (tmp_path / "model")))
-    text[name] = (out / predicted).read_text(encoding="utf-8")
-    assert (out / "test_results.txt").exists() == (name == "labelled")
-    # For entities, the loss of a labelled file is reported too.
-    assert features_of(out / "test.tf_record") & labels == (
-        labels if (script, name) == ("run_ner.py", "labelled") else set())
-  assert text["labelled"] == text["unlabelled"]
-  found = results(tmp_path / "out_labelled", "test_results.txt")
-  assert found and all(value >= 0 for value in found.values())
+@pytest.mark.parametrize("name, labels, predicted", [
+    ("labels", {"label_ids"}, "test_results.tsv"),
+    ("choices", {"label"}, "test_results.tsv"),
+    ("spans", {"start", "end"}, "predictions.json"),
+    ("entities", {"label_ids", "label_mask"}, "test_entities.jsonl")])
+def test_labels_change_no_prediction(name, labels, predicted, trained,
+                                     tmp_path):
+  """The model has learnt its labels; there is no training file to read."""
+  model = trained(name)
+  assert labels < features_of(model.out / "train.tf_record")
+  for path in model.folder.glob("*test.*"):
+    (tmp_path / path.name).write_text(without_labels(path), encoding="utf-8")
+  out = predict(name, model, tmp_path)
+  assert (out / predicted).read_bytes() == (model.out / predicted).read_bytes()
+  assert not (out / "test_results.txt").exists()
+  assert results(model.out, "test_results.txt")
+  assert not features_of(out / "test.tf_record") & labels
+  # For entities, the loss of a labelled file is reported too.
+  assert features_of(model.out / "test.tf_record") & labels == (
+      labels if name == "entities" else set())
+
+
+def test_neither_does_padding(trained, tmp_path):
+  model = trained("pairs")
+  (tmp_path / "test.tsv").write_bytes(
+      (model.folder / "test.tsv").read_bytes())
+  out = predict("pairs", model, tmp_path, "--pad_to_max",
+                "--predict_batch_size=7", "--plain_results")
+  np.testing.assert_allclose(
+      np.loadtxt(str(out / "test_results.tsv")),
+      np.loadtxt(str(model.out / "test_results.tsv"), skiprows=1,
+                 usecols=[1, 2], encoding="utf-8"), atol=1e-5)
+  assert results(out, "test_results.txt") == pytest.approx(
+      results(model.out, "test_results.txt"), rel=1e-4)

@@ -1,4 +1,5 @@
-"""The commands and programs of the READMEs and of docs/ run as printed.
+"""The commands and programs of README.md and docs/ run as printed; how every
+script ends.
 
 They run in order, in a copy of the tree, where models and data are small: the
 configurations in albert_config/ are shrunk, a released model's folder has
@@ -11,24 +12,23 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 
 import fork_server
 import pytest
+import scripting
 import tensorflow.compat.v1 as tf
 from scripting import ROOT
+from small_models import write_folder
 
 from albert import download
-from albert.model.config import AlbertConfig
-from albert.model.layouts import create_model
 
 pytestmark = pytest.mark.slow
 
 # Appended to what is printed; the later one of two equal flags counts.
 FINE_TUNING = ["--num_train_epochs=1", "--save_checkpoints_steps=1000",
-               "--max_train_examples=96"]
+               "--max_train_examples=12", "--train_batch_size=6"]
 SMALL = {
     "run_classifier.py": FINE_TUNING,
     "run_squad.py": FINE_TUNING + ["--max_seq_length=64"],
@@ -45,6 +45,24 @@ SMALL = {
     "bench_inference.py": [
         "--ways=session", "--lengths=32", "--batches=1", "--seconds=0.1"],
 }
+# What a script says at the end where this is all that it is given.
+ENDS = {
+    "build_vocab.py": ([], "--input_file"),
+    "convert_to_pytorch.py": ([], "--output_dir"),
+    "create_pretraining_data.py": ([], "--input_file"),
+    "export_model.py": ([], "--init_checkpoint"),
+    "extend_vocab.py": ([], "--words_file"),
+    "extract_features.py": ([], "--init_checkpoint"),
+    "predict.py": (["--model_dir=no_such"], "no_such"),
+    "predict_masked.py": (["--modl_dir=a", "text"], "'modl_dir'.*: model_dir"),
+    "run_classifier.py": ([], "--task_name"),
+    "run_ner.py": ([], "--task_name"),
+    "run_pretraining.py": (["--do_train"], "--output_dir"),
+    "run_race.py": ([], "--task_name"),
+    "run_sentence_vectors.py": (["--loss=mse"], "--loss=mse.*cosent"),
+    "run_squad.py": (["--do_train", "cmrc2018"], "'cmrc2018'"),
+    "serve.py": (["--model_dir=no_such", "--port=0"], "no_such"),
+    "similarity.py": (["a", "b", "c"], "--input_file")}
 
 # In the output of similarity.py and in results.
 SCORE = r"\d+\.\d+(\tsame|\tdifferent)?"
@@ -58,11 +76,9 @@ def blocks(path):
 
 
 def can_run(comment):
-  if comment.startswith("not run: "):
-    return False
-  assert not comment or comment.startswith("needs "), comment
-  return all(NEEDS.get(name) or importlib.util.find_spec(name.split()[0])
-             for name in comment[len("needs "):].split(", ") if name)
+  return not comment.startswith("not run: ") and all(
+      NEEDS.get(name) or importlib.util.find_spec(name.split()[0])
+      for name in comment[len("needs "):].split(", ") if name)
 
 
 def write_models(tree):
@@ -74,20 +90,11 @@ def write_models(tree):
     if "embedding_size" in config:
       config["embedding_size"] = 8
     path.write_text(json.dumps(config))
+  configs = tree / "albert_config"
   for layout in ("", "_google"):
-    config = tree / "albert_config" / ("albert_config_tiny%s.json" % layout)
-    folder = tree / ("model" + layout)
-    folder.mkdir()
-    for path in (config, tree / "albert_config" / "vocab.txt"):
-      shutil.copy(str(path), str(folder))
-    with tf.Graph().as_default(), tf.Session() as session:
-      ids = tf.ones([1, 8], tf.int32)
-      model = create_model(AlbertConfig.from_json_file(str(config)), False,
-                           ids, ids, ids)
-      model.masked_lm_logits(ids)
-      model.sentence_order_logits()
-      session.run(tf.global_variables_initializer())
-      tf.train.Saver().save(session, str(folder / "albert_model.ckpt"))
+    write_folder(tree / ("model" + layout), json.loads((
+        configs / ("albert_config_tiny%s.json" % layout)).read_text()),
+                 configs / "vocab.txt")
   for name in download.ITEMS:
     if name.startswith("albert_"):
       (tree / name).symlink_to(
@@ -95,68 +102,62 @@ def write_models(tree):
   (tree / "albert_tiny_starter").symlink_to("model_google")
 
 
+def write_rows(path, rows):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text("".join(
+      (row if isinstance(row, str) else json.dumps(row)) + "\n"
+      for row in rows), encoding="utf-8")
+
+
 def write_data(tree):
   """Writes what the commands read: texts, pairs and a few rows of each task."""
+  data, clue = tree / "data", tree / "data" / "clue"
   (tree / "more_text").mkdir()
   subprocess.run("gzip -c data/text_heldout.txt >more_text/a.gz", shell=True,
                  check=True, cwd=str(tree))
-  shutil.copytree(str(tree / "data" / "pairs"), str(tree / "data" / "lcqmc"))
-  (tree / "my_scores").mkdir()
-  (tree / "my_reviews").mkdir()
-  (tree / "my_tags").mkdir()
   for split in ("train", "dev", "test"):
-    rows = (tree / "data" / "pairs" / (split + ".txt")).read_text(
-        encoding="utf-8").splitlines()
-    (tree / "my_scores" / (split + ".tsv")).write_text("\n".join(
-        ["text_a\ttext_b\tscore"] + rows), encoding="utf-8")
-    (tree / "my_tags" / (split + ".tsv")).write_text("\n".join(
-        ["text_a\tlabel"] + ["%s\t%s" % (row.split("\t")[0], tags) for
-                             row, tags in zip(rows, ["a|b", "b", ""] * 99)]),
-                                                   encoding="utf-8")
-    (tree / "my_reviews" / (split + ".jsonl")).write_text("".join(
-        json.dumps(dict(zip(("title", "body", "stars"), row.split("\t")))) +
-        "\n" for row in rows))
+    path = data / "topics" / (split + ".tsv")
+    write_rows(path, path.read_text(encoding="utf-8").splitlines()[::7])
+    path = data / "pairs" / (split + ".txt")
+    rows = path.read_text(encoding="utf-8").splitlines()[::15]
+    for name in ("pairs", "lcqmc"):
+      write_rows(data / name / path.name, rows)
+    write_rows(tree / "my_scores" / (split + ".tsv"),
+               ["text_a\ttext_b\tscore", *rows])
+    write_rows(tree / "my_tags" / (split + ".tsv"), ["text_a\tlabel", *(
+        row.split("\t")[0] + "\t" + ["a|b", "b", ""][i % 3]
+        for i, row in enumerate(rows))])
+    write_rows(tree / "my_reviews" / (split + ".jsonl"), [
+        dict(zip(("title", "body", "stars"), row.split("\t"))) for row in rows])
 
-  wsc = {"span1_index": 0, "span1_text": "甲", "span2_index": 1,
-         "span2_text": "他"}
+  row = {"sentence1": "甲", "sentence2": "乙", "sentence": "甲", "abst": "乙",
+         "keyword": ["甲"], "text": "甲他乙", "target": {
+             "span1_index": 0, "span1_text": "甲",
+             "span2_index": 1, "span2_text": "他"}}
   question = {"question": "去哪里？", "choice": ["北京", "上海"],
               "answer": "北京"}
-  passage = {"context": "小明住在北京，小红住在上海。", "qas": [{
-      "id": "1", "question": "小明住在哪里？",
-      "answers": [{"text": "北京", "answer_start": 4}]}]}
-  squad = {"data": [{"title": "t", "paragraphs": [dict(passage, qas=[
-      dict(passage["qas"][0], id=str(i))]) for i in range(40)]}]}
-  clue = {
-      "afqmc": {"sentence1": "甲", "sentence2": "乙", "label": "0"},
-      "cluener": {"text": "甲在乙", "label": {"name": {"甲": [[0, 0]]}}},
-      "cmnli": {"sentence1": "甲", "sentence2": "乙", "label": "neutral"},
-      "ocnli": {"sentence1": "甲", "sentence2": "乙", "label": "neutral"},
-      "csl": {"keyword": ["甲"], "abst": "乙", "label": "1"},
-      "iflytek": {"sentence": "甲", "label": "7"},
-      "tnews": {"sentence": "甲", "label": "100"},
-      "wsc": {"text": "甲他", "label": "true", "target": wsc}}
-  for task, row in clue.items():
-    for split in ("train", "dev", "test"):
-      write_json(tree / "data" / "clue" / task / (split + ".json"), *[row] * 70)
+  squad = {"data": [{"title": "t", "paragraphs": [{
+      "context": "小明住在北京，小红住在上海。", "qas": [{
+          "id": str(i), "question": "小明住在哪里？",
+          "answers": [{"text": "北京", "answer_start": 4}]}
+                                               for i in range(20)]}]}]}
+  tags = ["#idiom%d#" % i for i in range(20)]
   for split in ("train", "dev", "test"):
-    tags = ["#idiom%d#" % i for i in range(40)]
-    write_json(tree / "data" / "clue" / "chid" / (split + ".json"), *[
+    for task, label in (("afqmc", "0"), ("cmnli", "neutral"), ("csl", "1"),
+                        ("ocnli", "neutral"), ("iflytek", "7"),
+                        ("tnews", "100"), ("wsc", "true"),
+                        ("cluener", {"name": {"甲": [[0, 0]]}})):
+      write_rows(clue / task / (split + ".json"),
+                 [dict(row, label=label)] * 20)
+    write_rows(clue / "chid" / (split + ".json"), [
         {"candidates": ["北京", "上海"], "content": [tag]} for tag in tags])
-    write_json(tree / "data" / "clue" / "chid" / (split + "_answer.json"),
-               dict.fromkeys(tags, 1))
-  for split in ("train", "dev"):
-    write_json(tree / "data" / "clue" / "cmrc2018" / (split + ".json"), squad)
+    write_rows(clue / "chid" / (split + "_answer.json"),
+               [dict.fromkeys(tags, 1)])
     for part in ("d", "m"):
-      write_json(tree / "data" / "clue" / "c3" / (
-          "c3-%s-%s.json" % (part, split)), [
-              [["甲：去北京。"], [question], str(i)] for i in range(20)])
-  for name in ("DRCD_dev.json", "cmrc2018_trial.json"):
-    write_json(tree / name, squad)
-
-
-def write_json(path, *values):
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text("".join(json.dumps(value) + "\n" for value in values))
+      write_rows(clue / "c3" / ("c3-%s-%s.json" % (part, split)), [[
+          [["甲：去北京。"], [question], str(i)] for i in range(20)]])
+  for split in ("train", "dev"):
+    write_rows(clue / "cmrc2018" / (split + ".json"), [squad])
 
 
 @pytest.fixture(scope="module")
@@ -171,11 +172,10 @@ def tree(tmp_path_factory):
   (tree / "env.sh").write_text("PYTHON=python\n")
   server = fork_server.start(tree.parent / "bin", SMALL)
   yield tree
-  os.killpg(server.pid, signal.SIGTERM)
-  server.wait()
+  server.communicate()
 
 
-def run(path, tree):
+def run(path, tree, replace=("", "")):
   """Runs a file's blocks in order; returns [(block, its output)]."""
   done = []
   environment = dict(
@@ -183,7 +183,7 @@ def run(path, tree):
       PATH="%s:%s" % (tree.parent / "bin", os.environ["PATH"]))
   for comment, language, text in blocks(path):
     if language and can_run(comment):
-      (tree / "block").write_text(text, encoding="utf-8")
+      (tree / "block").write_text(text.replace(*replace), encoding="utf-8")
       start = time.time()
       interpreter = {"bash": ["bash", "-euo", "pipefail"],
                      "python": ["python"]}[language]
@@ -199,7 +199,8 @@ def run(path, tree):
 
 @pytest.fixture(scope="module")
 def readme(tree):
-  return run("README.md", tree)
+  # Of eight GPUs, two have all there is to see.
+  return run("README.md", tree, ("--rehearse=gpu:8", "--rehearse=gpu:2"))
 
 
 def output_of(done, word):
@@ -207,6 +208,7 @@ def output_of(done, word):
   return output
 
 
+@pytest.mark.platform_independent("documents")
 def test_readme(tree, readme):
   sample, = [text for _, _, text in blocks("README.md")
              if text.startswith("== 1/4")]
@@ -222,6 +224,23 @@ def test_readme(tree, readme):
   assert "--learning_rate=0.00044 " in output_of(readme, "BATCH=256")
 
 
+def test_these_are_all_scripts():
+  assert sorted(ENDS) == sorted(
+      path.name for path in ROOT.glob("*.py")
+      if "cli.run(" in path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("script", sorted(ENDS))
+def test_how_a_script_ends(script, tree):
+  args, message = ENDS[script]
+  status, out, log = scripting.run(script, *args, cwd=str(tree),
+                                   python=str(tree.parent / "bin" / "python"))
+  assert (status, out) == (1, "")
+  assert re.match("ERROR: .*" + message, log.splitlines()[-1]), log
+  assert "Traceback" not in log
+
+
+@pytest.mark.full
 def test_the_programs_agree(tree, readme):
   probability = float(re.search(r"^\S+ (0\.\d+)$", output_of(
       readme, "import load"), re.M).group(1))
@@ -236,66 +255,13 @@ def test_the_programs_agree(tree, readme):
     assert sum(found) == pytest.approx(1, abs=1e-5)
 
 
-def test_eight_gpus(tree):
-  """What would start; the trainings: test_step.py and test_distribution.py."""
-  for program in ("horovodrun", "python"):
-    (tree / program).write_text("#!/bin/sh\necho %s $*\n" % program)
-    (tree / program).chmod(0o755)
-  for where, wanted in (
-      ({"GPUS": "8"}, ["python run_pretraining.py", "--num_gpus=8",
-                       "--train_batch_size=4096"]),
-      ({"HOSTS": "a:4,b:4"}, ["-np 8 -H a:4,b:4 python run_pretraining.py",
-                              "--use_horovod", "--train_batch_size=512"])):
-    started = subprocess.check_output(
-        ["bash", "run_pretraining.sh"], cwd=str(tree),
-        stderr=subprocess.DEVNULL, env=dict(os.environ, PATH="%s:%s" % (
-            tree, os.environ["PATH"]), **where)).decode()
-    for flag in wanted + [
-        "--gradient_accumulation_steps=16", "--learning_rate=0.00176",
-        "--input_file=output/pretrain/train/*.tfrecord",
-        "--eval_input_file=output/pretrain/heldout/*.tfrecord"]:
-      assert flag + " " in started.replace("\n", " ")
-  for program in ("horovodrun", "python"):
-    (tree / program).unlink()
-
-
-@pytest.mark.once
+@pytest.mark.full
 @pytest.mark.parametrize("name", [
     path.name for path in sorted((ROOT / "docs").glob("*.md"))
-    # Chinese ones have the same blocks, see test_translations.py.
+    # Chinese ones have the same blocks, see test_documents.py.
     if path.name != "deployment.md" and "_zh" not in path.name and any(
         language and not comment.startswith("not run")
         for comment, language, _ in blocks("docs/" + path.name))])
 @pytest.mark.usefixtures("readme")
 def test_document(name, tree):
   assert run("docs/" + name, tree)
-
-
-def test_the_two_readmes_are_equals():
-  def commands(path):
-    return [(comment, re.sub(" +# .*", "", text)) if language else text
-            for comment, language, text in blocks(path)]
-
-  assert commands("README.md") == commands("docs/README_zh.md")
-  for path in ("README.md", "docs/README_zh.md"):
-    assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= 300
-
-
-@pytest.mark.parametrize("path", [
-    "README.md", "albert_tiny_starter/MODEL_CARD.md"] + [
-        "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md"))])
-def test_what_a_document_names_is_there(path):
-  text = (ROOT / path).read_text(encoding="utf-8")
-  for comment, language, block in blocks(path):
-    assert language in ("", "bash", "python")
-    assert language or not re.search("^(bash|python|source) ", block, re.M)
-    assert language or not comment
-  for link in re.findall(r"\]\((?!http)([^)#]*)", text):
-    assert ((ROOT / path).parent / link).exists(), link
-
-
-def test_released_models():
-  text = (ROOT / "README.md").read_text(encoding="utf-8")
-  table = text[text.index("## Released models"):text.index("## (a)")]
-  assert set(re.findall("`(albert_[a-z0-9_]+)`", table)) == {
-      name for name in download.ITEMS if name.startswith("albert_")}

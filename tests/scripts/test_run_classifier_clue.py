@@ -9,7 +9,8 @@ import zipfile
 import pytest
 from scripting import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow,
+              pytest.mark.platform_independent("a shell script")]
 
 # In place of Python: writes down each command, and what a script would write.
 PYTHON = """#!/usr/bin/env bash
@@ -93,54 +94,34 @@ def test_the_whole_board_in_one_command(clue, tmp_path):
     assert reader.read("tnews_predict.json") == b"tnews\n"
 
 
-def test_the_settings_of_clue(clue):
-  def settings(*args, **variables):
-    done, commands = clue(*args, **variables)
-    assert not done.returncode, done.stdout
-    return {command["--task_name"]: tuple(
-        command["--" + name] for name in (
-            "init_checkpoint", "max_seq_length", "train_batch_size",
-            "learning_rate", "num_train_epochs")) for command in commands}
-
-  pairs = ("albert_tiny", "128", "16", "2e-5", "3")
-  assert settings() == {  # CLUE's own
-      "afqmc": pairs, "tnews": pairs,
-      "iflytek": ("albert_tiny", "128", "32", "2e-5", "3"),
-      "ocnli": ("albert_tiny", "128", "32", "2e-5", "3"),
-      "cmnli": ("albert_tiny", "128", "64", "3e-5", "2"),
-      "wsc": ("albert_tiny", "128", "16", "1e-5", "10"),
-      "csl": ("albert_tiny", "128", "16", "1e-5", "5"),
-      "cmrc2018": ("albert_tiny", "512", "32", "3e-5", "2"),
-      "chid": ("albert_tiny", "64", "24", "2e-5", "3"),
-      "c3": ("albert_tiny", "512", "24", "2e-5", "8")}
-  for size, model, batch, rate, epochs in (
-      ("tiny", "albert_tiny", "32", "1e-4", "10"),
-      ("small", "albert_small_zh_google", "32", "1e-4", "10"),
-      ("base", "albert_base_zh", "32", "3e-5", "4"),
-      ("large", "albert_large_zh", "24", "2e-5", "4"),
-      ("xlarge", "albert_xlarge_zh_183k", "24", "2e-5", "4"),
-      ("xxlarge", "albert_xxlarge_zh_google", "16", "1e-5", "4")):
-    assert settings("cluener", SIZE=size) == {
-        "cluener": (model, "64", batch, rate, epochs)}
-  assert settings("cluewsc2020", SIZE="base", MODEL_DIR="mine") == {
-      "wsc": ("mine", "128", "16", "3e-5", "10")}
+@pytest.mark.parametrize("args, size, settings", [
+    (["tnews"], "tiny", "tnews albert_tiny 128 16 2e-5 3"),  # CLUE's own
+    (["cmnli"], "tiny", "cmnli albert_tiny 128 64 3e-5 2"),
+    (["cmrc2018"], "tiny", "cmrc2018 albert_tiny 512 32 3e-5 2"),
+    (["cluener"], "tiny", "cluener albert_tiny 64 32 1e-4 10"),
+    (["cluener"], "small", "cluener albert_small_zh_google 64 32 1e-4 10"),
+    (["cluener"], "xlarge", "cluener albert_xlarge_zh_183k 64 24 2e-5 4"),
+    (["c3"], "xxlarge", "c3 albert_xxlarge_zh_google 512 16 1e-5 8"),
+    (["cluewsc2020"], "base", "wsc albert_base_zh 128 16 3e-5 10"),
+    (["csl", "--num_train_epochs=9"], "large",
+     "csl albert_large_zh 128 16 2e-5 9")])
+def test_settings(clue, args, size, settings):
+  _, (command,) = clue(*args, SIZE=size)
+  assert " ".join(command["--" + name] for name in (
+      "task_name", "init_checkpoint", "max_seq_length", "train_batch_size",
+      "learning_rate", "num_train_epochs")) == settings
 
 
-def test_a_command_for_clue(clue):
-  done, (ocnli, cluener) = clue("ocnli", "--crf", "cluener", SIZE="base")
+def test_several_tasks(clue):
+  done, (ocnli, cluener) = clue("ocnli", "--crf", "cluener", SIZE="base",
+                                MODEL_DIR="mine")
   assert cluener["script"] == "run_ner.py" and "--skip_bad_rows" in cluener
   assert "--crf" in ocnli and "--crf" in cluener
+  assert ocnli["--init_checkpoint"] == cluener["--init_checkpoint"] == "mine"
   assert cluener["--output_dir"] == "output/clue_base/cluener"
   assert done.stdout.splitlines()[-1].split() == [
       "cluener", "eval_f1", "=", "0.4",
       "output/clue_base/cluener/cluener_predict.json"]
-  _, (tnews,) = clue("tnews")
-  assert tnews["--output_dir"] == "output/clue/tnews"
-  for message, args, variables in (
-      ("drcd: unknown; see bash run_classifier_clue.sh --help",
-       ["tnews", "drcd"], {}),
-      ("SIZE=huge: it can be tiny, small, base, large, xlarge or xxlarge; ",
-       ["tnews"], {"SIZE": "huge"})):
-    done, commands = clue(*args, **variables)
-    assert done.returncode == 2 and not commands
-    assert done.stdout.startswith("ERROR: " + message)
+  done, commands = clue("tnews", "drcd")
+  assert done.returncode == 2 and not commands
+  assert done.stdout.startswith("ERROR: drcd: ")

@@ -1,187 +1,121 @@
-"""Sentence vectors from training to all that is made of them."""
+"""Sentence vectors: what they are trained on, and what is said of them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
-import scripting
-from scripting import VOCAB, fail, results, succeed
+from scripting import fail, results, succeed
+from small_models import albert_zh_config
+from trained_models import LENGTH, columns
 
-from albert.predict import load
-from albert.predict.similarity import VectorSim
-
-pytestmark = [pytest.mark.slow, pytest.mark.once]
-
-RNG = np.random.RandomState(0)
-CHARACTERS = list("天地人你我他春夏秋冬东南西北")
+import run_sentence_vectors as vectors
+from albert.model.config import AlbertConfig
 
 
-def made_pairs(count):
-  """Pairs of four characters; the score is how many of them are the same."""
-  for i in range(count):
-    a = RNG.choice(CHARACTERS, 4, replace=False)
-    b = a.copy()
-    others = [c for c in CHARACTERS if c not in a]
-    b[i % 4:] = RNG.choice(others, len(b[i % 4:]), replace=False)
-    yield "".join(a), "".join(b), i % 4
-
-
-PAIRS = list(made_pairs(40))
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("vectors")
-  (folder / "small.json").write_text(json.dumps(scripting.SIZES))
-  write(folder / "scores", ["score"] + [str(row[2]) for row in PAIRS])
-  write(folder / "labels", ["label"] + [str(int(row[2] > 2)) for row in PAIRS])
-  write(folder / "negatives", ["negative"] + [row[1][::-1] for row in PAIRS])
-  return folder
-
-
-def write(folder, column):
-  folder.mkdir()
-  lines = ["\t".join(row) for row in zip(
-      ["text_a"] + [row[0] for row in PAIRS],
-      ["text_b"] + [row[1] for row in PAIRS], column)]
+@pytest.fixture
+def script(trained, tmp_path):
+  """A function of flags that returns the command of a training in tmp_path."""
+  model = trained("cosines")
   for split in ("train", "dev", "test"):
-    (folder / (split + ".tsv")).write_text(
-        "\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / (split + ".tsv")).write_bytes(
+        (model.folder / (split + ".tsv")).read_bytes())
+  return lambda *args: [
+      "run_sentence_vectors.py", "--data_dir=%s" % tmp_path,
+      "--init_checkpoint=%s" % model.best, "--max_seq_length=%d" % LENGTH,
+      "--output_dir=%s" % (tmp_path / "out"), "--train_batch_size=4",
+      "--num_train_epochs=1", "--do_train", *args]
 
 
-def train(work, data, output, *args):
-  return ["run_sentence_vectors.py", "--data_dir=%s" % (work / data),
-          "--bert_config_file=%s" % (work / "small.json"), VOCAB,
-          "--output_dir=%s" % (work / output), "--train_batch_size=8",
-          "--max_seq_length=16", "--do_train", *args]
+@pytest.mark.slow
+def test_cosines_of_pairs_with_labels(trained):
+  model = trained("cosines")
+  header, *rows = [line.split("\t") for line in (
+      model.out / "test_results.tsv").read_text("utf-8").splitlines()]
+  assert header == ["score", "text_a", "text_b"]
+  assert [tuple(row[1:]) for row in rows] == model.inputs
+  cosines = np.array([float(row[0]) for row in rows])
+  labels = np.arange(9) % 2
+  found = results(model.best)
+  auc = np.mean(cosines[labels == 1][:, None] > cosines[labels == 0])
+  assert 0.5 < found["eval_auc"] == pytest.approx(auc)
+  assert found["eval_pearson"] == pytest.approx(
+      np.corrcoef(labels, cosines)[0, 1], abs=1e-4)
+  assert set(found) == {"global_step", *("eval_" + name for name in (
+      "spearman", "pearson", "auc", "accuracy", "threshold"))}
+  del found["global_step"]
+  assert results(model.out, "test_results.txt") == pytest.approx(found)
+  assert json.loads((model.best / "task.json").read_text()) == {
+      "task_name": "tsv", "head": "sentence_vector", "do_lower_case": True,
+      "max_seq_length": LENGTH, "pooling": "mean", "layer": -1}
 
 
-@pytest.fixture(scope="module")
-def trained(work):
-  _, log = succeed(*train(
-      work, "scores", "trained", "--loss=cosent", "--do_eval", "--do_predict",
-      "--num_train_epochs=12", "--learning_rate=0.003", "--pooling=cls",
-      "--layer=1"))
-  return work / "trained" / "best", log
+@pytest.mark.full
+def test_in_batch(script, tmp_path):
+  """The threshold is chosen on dev; on test, each label is the other one."""
+  test = tmp_path / "test.tsv"
+  test.write_text(re.sub("[01]$", lambda x: str(1 - int(x.group())),
+                         test.read_text("utf-8"), flags=re.M), "utf-8")
+  _, log = succeed(*script(
+      "--loss=in_batch", "--do_eval", "--do_predict", "--pooling=cls",
+      "--gradient_accumulation_steps=2", "--layer=1"))
+  assert "4 of 9 pairs are alike: with a score of 1 or more" in log
+  assert "those of the same 2, not of the whole batch of 4" in log
+  task = json.loads((tmp_path / "out" / "best" / "task.json").read_text())
+  assert (task["pooling"], task["layer"]) == ("cls", 1)
+  dev = results(tmp_path / "out" / "best")
+  scored = results(tmp_path / "out", "test_results.txt")
+  assert scored["eval_threshold"] == dev["eval_threshold"]
+  assert scored["eval_accuracy"] == pytest.approx(1 - dev["eval_accuracy"])
+  succeed("run_sentence_vectors.py", "--data_dir=%s" % tmp_path,
+          "--init_checkpoint=%s" % (tmp_path / "out" / "best"),
+          "--do_predict", "--pooling=cls", "--layer=1",
+          "--output_dir=%s" % (tmp_path / "elsewhere"))
+  assert results(tmp_path / "elsewhere", "test_results.txt") == scored
 
 
-def ranks(x):
-  return np.array([np.mean([np.sum(x < value), np.sum(x <= value) - 1])
-                   for value in x])
+def test_simcse_takes_each_text_once_with_dropout(tmp_path):
+  (tmp_path / "train.tsv").write_text(columns("text_a", "text_b", "label")(
+      [("a", "b", "1"), ("b", "c", "0")]))
+  own = vectors.VectorSettings(loss="simcse", data_dir=str(tmp_path))
+  assert vectors.read_texts(own, vectors.get_task(own)) == ["a", "b", "c"]
+  config = AlbertConfig.from_dict(albert_zh_config())
+  for loss, given, rate in (("simcse", None, 0.1), ("simcse", 0.3, 0.3),
+                            ("cosent", None, 0.0)):
+    found = vectors.with_dropout(config, vectors.VectorSettings(
+        loss=loss, dropout=given))
+    assert found.hidden_dropout_prob == rate
+    assert found.attention_probs_dropout_prob == rate
 
 
-def test_cosines_follow_scores(trained):
-  best, log = trained
-  assert "cosent: each pair is compared with those of the same 8" in log
-  lines = (best.parent / "test_results.tsv").read_text("utf-8").splitlines()
-  assert lines[0].split("\t") == ["score", "text_a", "text_b"]
-  cosines = np.array([float(line.split("\t")[0]) for line in lines[1:]])
-  scores = np.array([row[2] for row in PAIRS])
-  spearman = np.corrcoef(ranks(scores), ranks(cosines))[0, 1]
-  assert spearman > 0.8
-  found = results(best)
-  assert set(found) == {"eval_spearman", "eval_pearson", "global_step"}
-  assert found["eval_spearman"] == pytest.approx(spearman, abs=1e-4)
-  assert json.loads((best / "task.json").read_text())["head"] == (
-      "sentence_vector")
+@pytest.mark.full
+@pytest.mark.parametrize("args, message", [
+    (["--loss=in_batch"], "9 of 9 pairs are alike"),
+    (["--loss=simcse"], "train: 12 examples")])
+def test_negatives_and_texts_alone(args, message, script, trained, tmp_path):
+  (tmp_path / "train.tsv").write_text(
+      columns("text_a", "text_b", "label", "negative")(
+          [(*pair, "1", "天") for pair in trained("cosines").inputs]), "utf-8")
+  _, log = succeed(*script(*args))
+  assert message in log
 
 
-def test_what_is_made_of_it(work, trained, tmp_path):
-  best, _ = trained
-  pairs = [row[:2] for row in PAIRS]
-  expected = VectorSim(str(best)).predict_sentences(pairs)
-  lines = (best.parent / "test_results.tsv").read_text("utf-8").splitlines()
-  np.testing.assert_allclose(
-      [float(line.split("\t")[0]) for line in lines[1:]], expected, atol=2e-6)
-  # Both read as much as the model was trained with, not more.
-  cut = [("天地" * 9, "地人" * 9), (pairs[0][0], "天地" * 7 + "东南西北")]
-  np.testing.assert_allclose(
-      [result.score for result in load(str(best)).predict(cut)],
-      VectorSim(str(best)).predict_sentences(cut), atol=1e-5)
-  out, _ = succeed("similarity.py", "--model_dir=%s" % best, *pairs[3])
-  assert out == "%.4f\t%s\t%s\n" % (expected[3], *pairs[3])
-  # The first layer's [CLS], as it was trained, is what all take.
-  texts = tmp_path / "texts.txt"
-  texts.write_text("\n".join(row[1] for row in PAIRS), encoding="utf-8")
-  vectors = []
-  for args in [], ["--pooling=cls", "--layer=1"]:
-    succeed("extract_features.py", "--init_checkpoint=%s" % best,
-            "--input_file=%s" % texts, "--output_file=%s" % (
-                tmp_path / "vectors.npy"), *args)
-    vectors.append(np.load(tmp_path / "vectors.npy"))
-  np.testing.assert_array_equal(*vectors)
-  query = PAIRS[0][0]
-  out, _ = succeed("similarity.py", "--search", "--corpus_file=%s" % texts,
-                   "--model_dir=%s" % best, "--top_k=1", query)
-  scores = VectorSim(str(best)).compare([query] + [row[1] for row in PAIRS])[0]
-  assert float(out.split("\t")[1]) == pytest.approx(scores[1:].max(), abs=1e-4)
-  succeed("export_model.py", "--onnx", "--signature=sentence_vector",
-          "--init_checkpoint=%s" % best, "--output_dir=%s" % (
-              tmp_path / "onnx"))
-  onnx = VectorSim(str(tmp_path / "onnx"), engine="onnx")
-  np.testing.assert_allclose(onnx.predict_sentences(pairs), expected, atol=1e-5)
-  fail("vectors of layer 1 cannot be converted", "convert_to_pytorch.py",
-       "--init_checkpoint=%s" % best, "--output_dir=%s" % (tmp_path / "torch"))
-
-
-def test_other_losses(work):
-  test = work / "labels" / "test.tsv"
-  flipped = test.read_text("utf-8").translate({ord("0"): "1", ord("1"): "0"})
-  test.write_text(flipped, "utf-8")
-  _, log = succeed(*train(
-      work, "labels", "in_batch", "--loss=in_batch", "--do_eval",
-      "--do_predict", "--num_train_epochs=3",
-      "--gradient_accumulation_steps=2"))
-  assert "10 of 40 pairs are alike: with a score of 1 or more" in log
-  assert ("each pair is compared with those of the same 4, not of the whole "
-          "batch of 8") in log
-  dev = results(work / "in_batch" / "best")
-  assert dev["eval_auc"] > 0.5
-  # The threshold is chosen on dev; on test, each label is the other one.
-  test = results(work / "in_batch", "test_results.txt")
-  assert test["eval_threshold"] == dev["eval_threshold"]
-  assert test["eval_accuracy"] == pytest.approx(1 - dev["eval_accuracy"])
-  succeed("run_sentence_vectors.py", "--data_dir=%s" % (work / "labels"),
-          "--init_checkpoint=%s" % (work / "in_batch" / "best"),
-          "--do_predict", "--output_dir=%s" % (work / "elsewhere"))
-  assert results(work / "elsewhere", "test_results.txt") == test
-  _, log = succeed(*train(work, "negatives", "negatives", "--loss=in_batch",
-                          "--num_train_epochs=1"))
-  assert "40 of 40 pairs are alike" in log
-  _, log = succeed(*train(work, "scores", "simcse", "--loss=simcse",
-                          "--num_train_epochs=1"))
-  texts = {text for row in PAIRS for text in row[:2]}
-  assert "train: %d examples" % len(texts) in log
-  config = json.loads((work / "simcse" / "config.json").read_text())
-  assert config["hidden_dropout_prob"] == 0.1
-
-
-def test_bad_input(work, tmp_path):
-  def refuse(message, data, *args):
-    fail(message, *train(work, data, "refused", *args))
-
-  for name, lines, message in (
-      ("empty", ["text_a\ttext_b\tnegative", "天\t地\t "],
-       "train.tsv:2: a text is empty"),
-      ("number", ["text_a\ttext_b\tscore", "天\t地\thigh"],
-       "train.tsv:2: the label 'high' is not a number"),
-      ("single", ["text_a\tlabel", "天\t1"],
-       "train.tsv:2: there is no second text")):
-    folder = tmp_path / name
-    folder.mkdir()
-    (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
-    refuse(message, folder, "--loss=in_batch" if name == "empty" else
-           "--loss=cosent")
-  refuse("one example at a time has nothing to be compared with", "scores",
-         "--train_batch_size=1")
-  refuse("--layer=3: the model has layers 1 to 2", "scores", "--layer=3")
-  refuse("--metric_for_best=auc needs labels 0 and 1", "scores", "--do_eval",
-         "--metric_for_best=auc")
-  refuse("--loss=simcse needs --dropout", "scores", "--loss=simcse",
-         "--dropout=0")
-  refuse("no pair has a score of at least 9", "scores", "--loss=in_batch",
-         "--positive_score=9")
-  one = tmp_path / "one.txt"
-  one.write_text("天\n", encoding="utf-8")
-  refuse("one.txt: fewer than two texts", "scores", "--loss=simcse",
-         "--texts_file=%s" % one)
+@pytest.mark.slow
+@pytest.mark.parametrize("rows, message, args", [
+    ("text_a\ttext_b\tnegative\n天\t地\t \n", "train.tsv:2: ",
+     ["--loss=in_batch"]),
+    ("text_a\ttext_b\tscore\n天\t地\thigh\n", "train.tsv:2: .*'high'", []),
+    ("text_a\tlabel\n天\t1\n", "train.tsv:2: .*second", []),
+    ("天\n", "train.tsv: fewer than two", ["--loss=simcse", "--texts_file="]),
+    (None, "one example", ["--train_batch_size=1"]),
+    (None, "--layer=3: .* 1 to 1", ["--layer=3"]),
+    ("text_a\ttext_b\tscore\n天\t地\t2\n", "--metric_for_best=auc .*0 and 1", [
+        "--do_eval", "--metric_for_best=auc"]),
+    (None, "--loss=simcse .*--dropout", ["--loss=simcse", "--dropout=0"]),
+    (None, "at least 9", ["--loss=in_batch", "--positive_score=9"])])
+def test_bad_input(rows, message, args, script, tmp_path):
+  for split in ("train", "dev"):
+    if rows:
+      (tmp_path / (split + ".tsv")).write_text(rows, encoding="utf-8")
+  fail(message, *script(*[
+      arg + str(tmp_path / "train.tsv") * arg.endswith("=") for arg in args]))

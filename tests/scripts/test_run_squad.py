@@ -1,156 +1,141 @@
 """Reading comprehension, from files to answers, on a small model."""
 
 import json
+import shutil
 
 import pytest
-import scripting
 from scripting import VOCAB, fail, results, succeed
+from trained_models import LENGTH, LIMITS, write_files
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
-CITIES = ["北京", "上海", "广州", "成都", "武汉", "西安"]
-NAMES = ["小明", "小红", "老王", "阿强", "小李", "阿芳"]
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("squad")
-  (folder / "small.json").write_text(json.dumps(dict(
-      scripting.SIZES, hidden_size=32, intermediate_size=64,
-      initializer_range=0.1)))
-  return folder
+HEADS = {"spans": "independent", "beam": "beam"}
+BOTH = pytest.mark.parametrize("head", [
+    "spans", pytest.param("beam", marks=pytest.mark.full)])
 
 
-def dataset(impossible=False):
-  """Who lives where; in half of the passages, perhaps, nobody asks for one."""
-  paragraphs = []
-  for i in range(24):
-    name, city = NAMES[i % 6], CITIES[i // 4]
-    context = "%s住在%s，%s住在%s。" % (
-        name, city, NAMES[(i + 1) % 6], CITIES[(i // 4 + 1) % 6])
-    asked = NAMES[(i + 2) % 6] if impossible and i % 2 else name
-    paragraphs.append({"context": context, "qas": [{
-        "id": "q%d" % i, "question": "%s住在哪里？" % asked,
-        "is_impossible": asked != name,
-        "answers": [] if asked != name else [
-            {"text": city, "answer_start": context.index(city)}]}]})
-  return {"version": "x", "data": [{"title": "t", "paragraphs": paragraphs}]}
+def squad(out, head, *args):
+  return ["run_squad.py", "--output_dir=%s" % out, "--train_batch_size=4",
+          "--task_name=squad2", "--max_seq_length=%d" % LENGTH, *(
+              "--%s=%d" % item for item in LIMITS.items()),
+          "--head=" + HEADS[head], *args]
 
 
-def squad(work, output_dir, *args):
-  """The command; its paths are URLs, as on another file system."""
-  return ["run_squad.py",
-          "--bert_config_file=file://%s" % (work / "small.json"),
-          VOCAB.replace("=", "=file://"),
-          "--output_dir=file://%s" % (work / output_dir), "--max_seq_length=24",
-          "--doc_stride=4", "--max_query_length=8", "--train_batch_size=16",
-          "--learning_rate=0.002", "--save_checkpoints_steps=1000", *args]
+def read(folder, name):
+  return json.loads((folder / (name + ".json")).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("task, head", [
-    ("cmrc2018", "independent"), ("squad", "beam"), ("squad2", "independent"),
-    ("squad2", "beam")])
-def test_a_small_model_learns_the_answers(work, task, head):
-  content = dataset(task == "squad2")
-  path = work / (task + ".json")
-  path.write_text(json.dumps(content))
-  name = task + head
-  file = "=%s" % path
-  succeed(*squad(
-      work, name, "--task_name=" + task, "--head=" + head, "--do_train",
-      "--do_eval", "--do_predict", "--train_file" + file, "--dev_file" + file,
-      "--predict_file" + file, "--num_train_epochs=160"))
-  found = results(work / name)
-  assert found["eval_exact"] > 95
-  assert found["eval_f1"] >= found["eval_exact"]
-  answers = {row["id"]: row["answers"][0]["text"] if row["answers"] else ""
+def check_files(out, content):
+  """Asserts that what was written goes together; all files are the same."""
+  answers = {row["id"]: [x["text"] for x in row["answers"]] or [""]
              for paragraph in content["data"][0]["paragraphs"]
              for row in paragraph["qas"]}
-  predictions = json.loads((work / name / "predictions.json").read_text())
-  assert set(predictions) == set(answers)
-  right = sum(predictions[key] == answers[key] for key in answers)
-  assert 100 * right / 24 == pytest.approx(found["eval_exact"])
-  nbest = json.loads((work / name / "nbest_predictions.json").read_text())
-  for texts in nbest.values():
+  predictions, found = read(out, "predictions"), results(out / "best")
+  assert list(predictions) == list(answers)
+  assert read(out, "dev_predictions") == predictions
+  right = sum(predictions[key] in answers[key] for key in answers)
+  assert 100 * right / len(answers) == pytest.approx(found["eval_exact"])
+  assert found["eval_f1"] >= found["eval_exact"]
+  nbest, odds = read(out, "nbest_predictions"), read(out, "null_odds")
+  for key, texts in nbest.items():
     assert sum(row["probability"] for row in texts) == pytest.approx(1)
-  odds = json.loads((work / name / "null_odds.json").read_text())
-  if task == "squad2":
-    threshold = found["null_threshold"]
-    assert {key for key in odds if odds[key] > threshold} == {
-        key for key in predictions if not predictions[key]}
+    none = odds[key] > found.get("null_threshold", 1e9)
+    assert predictions[key] == ("" if none else texts[0]["text"])
+  return found
 
 
-@pytest.mark.parametrize("head", ["independent", "beam"])
-def test_the_threshold_comes_from_the_checkpoint_that_predicts(work, head):
-  content = dataset(impossible=True)
-  # With windows of one token, or of none, too.
+@BOTH
+def test_files_of_answers(head, trained):
+  model = trained(head)
+  found = check_files(model.out, read(model.folder, "test"))
+  assert results(model.out, "test_results.txt") == pytest.approx({
+      key: value for key, value in found.items()
+      if key in ("eval_exact", "eval_f1", "eval_total") or "Ans_" in key})
+  assert json.loads((model.best / "task.json").read_text()) == {
+      "task_name": "squad2", "max_seq_length": LENGTH, "do_lower_case": True,
+      "head": HEADS[head], "has_unanswerable": True}
+
+
+@BOTH
+def test_the_threshold_comes_from_the_checkpoint_that_predicts(
+    head, trained, tmp_path):
+  """Even with windows of one token, or of none, and one window a batch."""
+  model = trained(head)
+  content = read(model.folder, "test")
   content["data"][0]["paragraphs"] += [
       {"context": text, "qas": [{"id": "x" + text, "question": "谁",
                                  "is_impossible": True, "answers": []}]}
       for text in ("", "甲")]
-  path = work / "threshold.json"
-  path.write_text(json.dumps(content))
-  name, file = "threshold" + head, "=file://%s" % path
-  args = ["--task_name=squad2", "--head=" + head, "--eval_batch_size=1"]
-  succeed(*squad(work, name, *args, "--do_train", "--train_file" + file,
-                 "--num_train_epochs=10"))
-  _, log = succeed(*squad(work, name, *args, "--do_predict",
-                          "--test_file" + file))
-  assert "no null threshold from --do_eval: taking 0" in log
-  succeed(*squad(work, name, *args, "--do_eval", "--dev_file" + file))
-  assert results(work / name)["null_threshold"] != 0
-  succeed(*squad(work, name, *args, "--do_predict", "--test_file" + file))
-  folder = work / name
-  assert json.loads((folder / "predictions.json").read_text()) == json.loads(
-      (folder / "dev_predictions.json").read_text())
-  # The model taken from there into another folder.
-  succeed(*squad(work, name + "-other", *args, "--do_predict", "--test_file" +
-                 file, "--init_checkpoint=file://%s" % folder))
-  assert (work / (name + "-other") / "predictions.json").read_text() == (
-      folder / "predictions.json").read_text()
+  (tmp_path / "test.json").write_text(json.dumps(content), encoding="utf-8")
+  shutil.copytree(str(model.best), str(tmp_path / "best"))
+
+  def predict(out):
+    return succeed(*squad(
+        tmp_path / out, head, "--do_predict", "--eval_batch_size=1",
+        "--test_file=file://%s" % (tmp_path / "test.json"),
+        "--init_checkpoint=file://%s" % (tmp_path / "best")))[1]
+
+  predict("out")
+  found = read(tmp_path / "out", "predictions")
+  assert found.pop("x") == ""
+  assert found.pop("x甲") in ("甲", "")
+  # The threshold is the odds of a question, which rounding may change.
+  odds = read(tmp_path / "out", "null_odds")
+  threshold = results(model.best)["null_threshold"]
+  assert {key: text for key, text in found.items() if abs(
+      odds[key] - threshold) > 1e-4}.items() <= read(
+          model.out, "predictions").items()
+  (tmp_path / "best" / "eval_results.txt").unlink()
+  assert "no null threshold from --do_eval: taking 0" in predict("without")
+  odds = read(tmp_path / "without", "null_odds")
+  for key, text in read(tmp_path / "without", "predictions").items():
+    assert key == "x" or (text == "") == (odds[key] > 0)
 
 
-def test_cmrc_own_layout_and_answers_that_are_not_there(work):
-  content = [{"context_id": "c", "context_text": "小明住在北京。", "title": "t",
-              "qas": [{"query_id": "a", "query_text": "住在哪里？",
-                       "answers": ["北京"]},
-                      {"query_id": "b", "query_text": "住在哪里？",
-                       "answers": ["上海"]}]},
-             {"context_id": "d", "context_text": "", "title": "t",
-              "qas": [{"query_id": "e", "query_text": "住在哪里？",
-                       "answers": ["北京"]}]}]
-  path = work / "own.json"
-  path.write_text(json.dumps(content))
-  args = ["--task_name=CMRC2018", "--do_train", "--do_eval",
-          "--train_file=%s" % path, "--dev_file=%s" % path,
-          "--train_batch_size=1", "--num_train_epochs=2"]
-  _, log = succeed(*squad(work, "own", *args))
-  assert ("left out 2 question(s) whose answer is not in the passage: "
-          "b, e") in log
-  assert results(work / "own")["eval_total"] == 3
-  predictions = json.loads((work / "own/dev_predictions.json").read_text())
-  assert list(predictions) == ["a", "b", "e"]
-  assert predictions["e"] == ""
-  # With other seeds next to it, the run is the same.
-  succeed(*squad(work, "runs", *args, "--num_seeds=2"))
-  assert results(work / "runs" / "rate_0.002_seed_12345" / "best") == (
-      results(work / "own" / "best"))
-  assert (work / "runs" / "runs.tsv").read_text().count("mean") == 1
+def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
+                                                        caplog):
+  def passage(text, *answers):
+    return {"context_id": text, "context_text": text, "title": "t", "qas": [
+        {"query_id": text + answer, "query_text": "住在哪里？",
+         "answers": [answer]} for answer in answers]}
+
+  path = tmp_path / "own.json"
+  path.write_text(json.dumps([passage("他在北京。", "北京", "上海"),
+                              passage("", "北京")]))
+  args = squad(tmp_path / "out", "spans", "--task_name=CMRC2018",
+               "--init_checkpoint=%s" % trained("spans").best)
+  fail("1 training examples", *args, "--do_train", "--train_file=%s" % path)
+  assert "left out 2 question(s) " in caplog.text
+  assert "passage: 他在北京。上海, 北京\n" in caplog.text
+  succeed(*args, "--do_eval", "--dev_file=%s" % path)
+  assert results(tmp_path / "out")["eval_total"] == 3
+  predictions = read(tmp_path / "out", "dev_predictions")
+  assert list(predictions) == ["他在北京。北京", "他在北京。上海", "北京"]
+  assert predictions["北京"] == ""
 
 
-def test_bad_input(work):
-  def expect(message, content, *args):
-    (work / "bad.json").write_text(content)
-    fail(message, *squad(work, "bad", "--task_name=squad", "--do_train",
-                         "--train_file=%s" % (work / "bad.json"), *args))
+@pytest.mark.parametrize("answers, args, message", [
+    ([], ["--doc_stride=0"], "--doc_stride .*1.* 0"),
+    (None, [], "bad.json: 1 question.* without .*: a$"),
+    ([{"text": "d"}], [], "0 training examples")])
+def test_bad_input(answers, args, message, trained, tmp_path):
+  (tmp_path / "bad.json").write_text(json.dumps({"data": [{"paragraphs": [
+      {"context": "c", "qas": [{"id": "a", "question": "b",
+                                "answers": answers}]}]}]}))
+  fail(message, *squad(
+      tmp_path / "out", "spans", "--do_train", "--init_checkpoint=%s" %
+      trained("spans").best, "--train_file=%s" % (tmp_path / "bad.json"),
+      *args))
 
-  question = {"id": "a", "question": "b", "answers": []}
-  paragraph = {"context": "c", "qas": [question]}
-  content = {"data": [{"paragraphs": [paragraph]}]}
-  expect("--doc_stride must be at least 1, not 0", json.dumps(content),
-         "--doc_stride=0")
-  del question["answers"]
-  expect("1 question.* without \"answers\", the first: a",
-         json.dumps(content))
-  question["answers"] = [{"text": "d"}]
-  expect("0 training examples are less than one batch", json.dumps(content))
+
+@pytest.mark.full
+@pytest.mark.parametrize("head", sorted(HEADS))
+def test_a_small_model_learns_the_answers(head, tmp_path):
+  _, data = write_files(tmp_path, head)
+  succeed(*squad(
+      tmp_path / "out", head, *data, VOCAB,
+      "--bert_config_file=%s" % (tmp_path / "small.json"), "--do_train",
+      "--do_eval", "--do_predict", "--num_train_epochs=60",
+      "--learning_rate=3e-3", "--save_checkpoints_steps=1000"))
+  assert check_files(tmp_path / "out", read(tmp_path, "test"))[
+      "eval_exact"] > 95

@@ -3,6 +3,7 @@
 import csv
 import re
 
+import pytest
 from scripting import ROOT
 
 from predict_masked import MaskedPredictor
@@ -10,6 +11,7 @@ from predict_masked import MaskedPredictor
 STARTER = ROOT / "albert_tiny_starter"
 
 
+@pytest.mark.slow
 def test_sentences_of_the_card():
   card = (STARTER / "MODEL_CARD.md").read_text(encoding="utf-8")
   rows = re.findall(r"^\| (\S*\[MASK\]\S*) \| (\S) \| (.*) \|$", card, re.M)

@@ -9,14 +9,18 @@ from albert.serving.batching import Batcher, Full
 
 
 class Model:
-  """Doubles its inputs; each batch waits for `go`."""
+  """Doubles its inputs; each batch waits until it may go on."""
 
   def __init__(self):
     self.batches = []
-    self.go = threading.Semaphore(0)
+    self._go = threading.Semaphore(0)
+
+  def let(self, batches):
+    for _ in range(batches):
+      self._go.release()
 
   def predict(self, inputs, top_k):
-    self.go.acquire()
+    self._go.acquire()
     self.batches.append((list(inputs), top_k))
     if "bad" in inputs:
       raise ValueError("bad")
@@ -28,65 +32,60 @@ def model():
   return Model()
 
 
-def batcher_of(model, most=4, max_wait=0.0, queue=100, **kwargs):
-  return Batcher(model.predict, most, max_wait, queue, **kwargs)
+@pytest.fixture
+def make(model):
+  """A function that makes a Batcher, which is closed in the end."""
+  made = []
+
+  def make(most=4, max_wait=0.0, queue=100, on_batch=None):
+    made.append(Batcher(model.predict, most, max_wait, queue, on_batch))
+    return made[-1]
+
+  yield make
+  model.let(10 ** 5)
+  for batcher in made:
+    batcher.close()
 
 
-def wait_until(condition):
-  end = time.time() + 30
-  while not condition():
-    assert time.time() < end
-    time.sleep(0.001)
-
-
-def hold(batcher, model):
+def hold(batcher):
   """Makes the model busy with one request; returns its Future."""
   first = batcher.submit([0], 5)
-  wait_until(lambda: not batcher.waiting)
+  end = time.time() + 30
+  while batcher.waiting:
+    assert time.time() < end
+    time.sleep(0.001)
   return first
 
 
-def test_what_comes_meanwhile_is_predicted_together(model):
+def test_what_comes_meanwhile_is_predicted_together(model, make):
   sizes = []
-  batcher = batcher_of(model, on_batch=sizes.append)
-  first = hold(batcher, model)
-  others = [batcher.submit(inputs, 5) for inputs in ([1], [2, 3], [4, 5], [6])]
-  assert batcher.waiting == 6
-  for _ in range(3):
-    model.go.release()
-  assert [x.result() for x in [first] + others] == [
-      [0], [2], [4, 6], [8, 10], [12]]
+  batcher = make(on_batch=sizes.append)
+  given = [[1], [2, 3], [4, 5], [6], list(range(9)), [7]]
+  found = [hold(batcher)] + [batcher.submit(inputs, 5) for inputs in given]
+  assert batcher.waiting == 16
+  model.let(5)
+  assert [x.result() for x in found] == [[0]] + [
+      [2 * x for x in inputs] for inputs in given]
   # Four at most, and a request is not divided.
-  assert model.batches == [([0], 5), ([1, 2, 3], 5), ([4, 5, 6], 5)]
+  assert model.batches == [(inputs, 5) for inputs in (
+      [0], [1, 2, 3], [4, 5, 6], list(range(9)), [7])]
   batcher.close()
-  assert sizes == [1, 3, 3]
+  assert sizes == [1, 3, 3, 9, 1]
 
 
-def test_a_request_of_more_than_a_batch_is_one(model):
-  batcher = batcher_of(model)
-  first = hold(batcher, model)
-  others = [batcher.submit(list(range(9)), 5), batcher.submit([1], 5)]
-  for _ in range(3):
-    model.go.release()
-  assert [len(x.result()) for x in [first] + others] == [1, 9, 1]
-  assert [len(inputs) for inputs, _ in model.batches] == [1, 9, 1]
-  batcher.close()
-
-
-def test_requests_that_ask_for_other_things_are_apart(model):
-  batcher = batcher_of(model)
-  hold(batcher, model)
-  others = [batcher.submit(["a"], top_k) for top_k in (1, 1, 2, 1)]
-  for _ in range(4):
-    model.go.release()
+def test_requests_that_ask_for_other_things_are_apart(model, make):
+  batcher = make()
+  hold(batcher)
+  others = [batcher.submit(["a"], top_k) for top_k in (1, 1, 2, 1, 1)]
+  assert others.pop().cancel()  # its client is gone
+  model.let(4)
   assert [x.result() for x in others] == [["aa"]] * 4
   assert model.batches[1:] == [(["a", "a"], 1), (["a"], 2), (["a"], 1)]
-  batcher.close()
 
 
-def test_the_first_one_waits_for_others(model):
-  model.go = threading.Semaphore(100)
-  batcher = batcher_of(model, most=2, max_wait=60)
+def test_the_first_one_waits_for_others(model, make):
+  model.let(100)
+  batcher = make(most=2, max_wait=60)
   together = [batcher.submit([x], 5) for x in range(2)]  # full: at once
   assert [x.result(30) for x in together] == [[0], [2]]
   assert model.batches == [([0, 1], 5)]
@@ -97,54 +96,38 @@ def test_the_first_one_waits_for_others(model):
   assert alone.result(0) == [6]
 
 
-def test_an_error_is_of_its_request_alone(model):
-  model.go = threading.Semaphore(100)
-  batcher = batcher_of(model, max_wait=0.2)
-  found = [batcher.submit([x], 5) for x in ("a", "bad", "b")]
-  assert [x.result() for x in found[::2]] == [["aa"], ["bb"]]
+def test_an_error_is_of_its_request_alone(model, make):
+  batcher = make()
+  found = [hold(batcher)] + [batcher.submit([x], 5) for x in ("a", "bad", "b")]
+  model.let(100)
+  assert [x.result() for x in (found[1], found[3])] == [["aa"], ["bb"]]
+  assert model.batches[1] == (["a", "bad", "b"], 5)
   with pytest.raises(ValueError, match="bad"):
-    found[1].result()
+    found[2].result()
   assert batcher.submit(["c"], 5).result() == ["cc"]
-  batcher.close()
 
 
-def test_too_many_that_wait_are_refused(model):
-  batcher = batcher_of(model, queue=3)
-  first = hold(batcher, model)
-  waiting = [batcher.submit([1, 2], 5), batcher.submit([3], 5)]
+def test_too_many_that_wait_are_refused(model, make):
+  batcher = make(queue=3)
+  found = [hold(batcher), batcher.submit([1, 2], 5), batcher.submit([3], 5)]
   with pytest.raises(Full):
     batcher.submit([4], 5)
-  model.go.release()
-  model.go.release()
-  assert [len(x.result()) for x in [first] + waiting] == [1, 2, 1]
+  model.let(3)
+  assert [len(x.result()) for x in found] == [1, 2, 1]
   # One of many inputs is taken where nothing waits.
-  large = batcher.submit(list(range(7)), 5)
-  model.go.release()
-  assert len(large.result()) == 7
+  assert len(batcher.submit(list(range(7)), 5).result()) == 7
   batcher.close()
   with pytest.raises(Full):
     batcher.submit([1], 5)
 
 
-def test_a_request_whose_client_is_gone_is_left_out(model):
-  batcher = batcher_of(model)
-  hold(batcher, model)
-  gone, other = batcher.submit([1], 5), batcher.submit([2], 5)
-  assert gone.cancel()
-  model.go.release()
-  model.go.release()
-  assert other.result() == [4]
-  assert model.batches[1] == ([2], 5)
-  batcher.close()
-
-
-def test_many_threads_get_their_own_answers(model):
-  model.go = threading.Semaphore(10 ** 6)
-  batcher = batcher_of(model, most=16, max_wait=0.001)
+def test_many_threads_get_their_own_answers(model, make):
+  model.let(10 ** 5)
+  batcher = make(most=16, max_wait=0.001)
   wrong = []
 
   def ask(number):
-    for i in range(200):
+    for i in range(60):
       rows = [number * 1000 + i] * (1 + i % 3)
       if batcher.submit(rows, i % 2).result() != [2 * x for x in rows]:
         wrong.append(rows)
@@ -154,8 +137,5 @@ def test_many_threads_get_their_own_answers(model):
     thread.start()
   for thread in threads:
     thread.join()
-  assert not wrong
-  assert batcher.waiting == 0
-  assert sum(len(inputs) for inputs, _ in model.batches) == 8 * (
-      67 + 67 * 2 + 66 * 3)
-  batcher.close()
+  assert not wrong and batcher.waiting == 0
+  assert sum(len(inputs) for inputs, _ in model.batches) == 8 * 20 * (1 + 2 + 3)

@@ -7,21 +7,15 @@ import json
 import shutil
 
 import pytest
-from live_service import live
 
 from albert.predict import results
 from albert.predict.search import Found
-from albert.serving.service import create_app
 
-webdriver = pytest.importorskip("selenium.webdriver")
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
-
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 HTML = "<img src=x onerror=alert(1)>&amp;<b>好</b>"
 WORDS = [results.Candidate("好", 0.75), results.Candidate("坏", 0.25)]
+GOOD, BAD = ("好", "width: 75%;"), ("坏", "width: 25%;")
 
 
 class Model:
@@ -38,8 +32,8 @@ class Model:
     return list(map(self._make, inputs))
 
 
-def choice(number):
-  return results.ChoiceResult(number, WORDS[number].text, WORDS)
+CHOICES = [results.ChoiceResult(number, word.text, WORDS)
+           for number, word in enumerate(WORDS)]
 
 
 def pair_score(row):
@@ -48,35 +42,29 @@ def pair_score(row):
       results.Candidate("1", same), results.Candidate("0", 1 - same)])
 
 
+def found_answer(row):
+  found = results.AnswerCandidate(row[1][1:3], 0.75, 1, 3)
+  return results.AnswerResult(
+      found.text if "?" in row[0] else "", 1, 3, 0.75, [found], 0.5)
+
+
 MODELS = {
     "topics": Model("label", lambda text: results.LabelResult(
         "好", 0.75, WORDS)),
     "tags": Model("labels", lambda text: results.LabelsResult(["坏"], WORDS)),
     "rating": Model("score", lambda text: results.ScoreResult(len(text) / 3)),
-    # A character of two halves before the entities.
     "names": Model("entities", lambda text: results.EntityResult([
         results.FoundEntity(text[2:4], 2, 4, "city"),
         results.FoundEntity(text[5:6], 5, 6, "name")])),
-    "answers": Model("answer", lambda row: results.AnswerResult(
-        row[1][1:3] if "?" in row[0] else "", 1, 3, 0.75, [
-            results.AnswerCandidate(row[1][1:3], 0.75, 1, 3)], 0.5),
-                     "question", "passage"),
-    "choices": Model("choice", lambda row: choice(1), "passage", "question",
+    "answers": Model("answer", found_answer, "question", "passage"),
+    "choices": Model("choice", lambda row: CHOICES[1], "passage", "question",
                      "choices"),
-    "idioms": Model("idioms", lambda row: results.IdiomResult(
-        [choice(0), choice(1)]), "text", "choices"),
+    "idioms": Model("idioms", lambda row: results.IdiomResult(CHOICES), "text",
+                    "choices"),
     "masks": Model("masks", lambda text: results.MaskResult(
         [WORDS] * text.count("[MASK]"))),
     "pairs": Model("label", pair_score, "text_a", "text_b"),
 }
-
-
-def compare(sentences):
-  return [[float(a == b) or -0.5 for b in sentences] for a in sentences]
-
-
-def search(queries, top_k):
-  return [[Found("像" + query, 7, 0.25)] for query in queries]
 
 
 class Page:
@@ -92,32 +80,34 @@ class Page:
       self.press("#models", model)
 
   def wait(self, condition):
+    from selenium.webdriver.support.ui import WebDriverWait
     return WebDriverWait(self.driver, 20).until(lambda _: condition())
 
   def all(self, css):
-    return self.driver.find_elements(By.CSS_SELECTOR, css)
+    return self.driver.find_elements("css selector", css)
 
   def texts(self, css):
-    return [x.text for x in self.all(css)]
+    return [x.text for x in self.all("#answer " + css)]
 
   def press(self, where, text):
     next(x for x in self.all(where + " button") if x.text == text).click()
 
   def fill(self, **values):
     for name, value in values.items():
-      field = self.driver.find_element(By.NAME, name)
+      field = self.driver.find_element("name", name)
       field.clear()
       field.send_keys(value)
 
-  def submit(self):
-    """Returns the request that the page made, and its answer."""
+  def submit(self, **values):
+    """Fills in; returns the request that the page made, and its answer."""
+    self.fill(**values)
     self.driver.execute_script(
         "document.getElementById('raw').hidden = true")
-    self.driver.find_element(By.CSS_SELECTOR, "#form .go").click()
+    self.all("#form .go")[0].click()
     return self.answer()
 
   def answer(self):
-    self.wait(lambda: self.driver.find_element(By.ID, "raw").is_displayed())
+    self.wait(lambda: self.all("#raw")[0].is_displayed())
     first, body, _, *answer = self.driver.execute_script(
         "return document.querySelector('#raw pre').textContent").split("\n")
     path, body = first[len("POST "):], json.loads(body)
@@ -128,14 +118,19 @@ class Page:
 
   def bars(self):
     """Returns (text, width in percent, whether chosen) of all bars."""
-    return [(bar.find_element(By.TAG_NAME, "span").text,
-             bar.find_element(By.CLASS_NAME, "fill").get_attribute("style"),
+    return [(bar.find_element("tag name", "span").text,
+             bar.find_element("class name", "fill").get_attribute("style"),
              "chosen" in bar.get_attribute("class"))
             for bar in self.all("#answer .bar")]
 
 
 @contextlib.contextmanager
-def browser():
+def opened(*args, **kwargs):
+  """Starts a service of `create_app` and a browser; yields the Page."""
+  from live_service import live
+
+  from albert.serving.service import create_app
+  webdriver = pytest.importorskip("selenium.webdriver")
   options = webdriver.ChromeOptions()
   for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage",
                "window-size=900,1000"):
@@ -147,89 +142,87 @@ def browser():
   driver = webdriver.Chrome(options=options, service=(
       webdriver.chrome.service.Service(shutil.which("chromedriver"))))
   try:
-    yield driver
+    with live(create_app(*args, **kwargs)) as ask:
+      yield Page(driver, ask)
   finally:
     driver.quit()
 
 
 @pytest.fixture(scope="module")
 def page():
-  with live(create_app(MODELS, compare={"masks": compare},
-                       search={"masks": search})) as ask, (
-      browser()) as driver:
-    yield Page(driver, ask)
+  with opened(
+      MODELS, compare={"masks": lambda sentences: [
+          [float(a == b) or -0.5 for b in sentences] for a in sentences]},
+      search={"masks": lambda queries, top_k: [
+          [Found("像" + query, 7, 0.25)] for query in queries]}) as page:
+    yield page
     # Over all tests: no error, and nothing asked of another host.
-    assert not [x for x in driver.get_log("browser")
+    assert not [x for x in page.driver.get_log("browser")
                 if x["level"] == "SEVERE" and "422" not in x["message"]]
     urls = [event["params"]["request"]["url"] for event in (
-        json.loads(x["message"])["message"] for x in driver.get_log(
+        json.loads(x["message"])["message"] for x in page.driver.get_log(
             "performance")) if event["method"] == "Network.requestWillBeSent"]
-    own = "http://127.0.0.1:%d/" % ask.port
-    assert urls
-    assert not [x for x in urls if not x.startswith((own, "data:"))]
-
-
-GOOD, BAD = ("好", "width: 75%;"), ("坏", "width: 25%;")
+    own = "http://127.0.0.1:%d/" % page.ask.port
+    assert urls and all(x.startswith((own, "data:")) for x in urls)
 
 
 def test_labels(page):
   page.open("topics")
-  page.fill(texts="第一条\n\n  第二条  ")
-  body, _ = page.submit()
+  body, _ = page.submit(texts="第一条\n\n  第二条  ")
   assert body == {"instances": ["第一条", "第二条"]}
-  assert page.texts("#answer .text") == ["第一条", "第二条"]
+  assert page.texts(".text") == ["第一条", "第二条"]
   assert page.bars() == [(*GOOD, True), (*BAD, False)] * 2
   page.open("tags")
-  page.fill(texts="一")
-  page.submit()
+  page.submit(texts="一")
   assert page.bars() == [(*GOOD, False), (*BAD, True)]
   page.open("rating")
-  page.fill(texts="一二三四")
-  page.submit()
-  assert page.texts("#answer .number") == ["1.3333"]
+  page.submit(texts="一二三四")
+  assert page.texts(".number") == ["1.3333"]
 
 
 def test_entities(page):
+  """Behind a character of two halves, which the driver cannot type."""
   page.open("names")
-  page.driver.execute_script(  # the driver cannot type 𠮷
+  page.driver.execute_script(
       "document.querySelector('textarea').value = '𠮷在北京，王好'")
   _, answer = page.submit()
   entities = answer["predictions"][0]["entities"]
   assert [x["text"] for x in entities] == ["北京", "王"]
-  assert page.texts("#answer mark") == ["北京city", "王name"]
-  assert page.texts("#answer .text") == ["𠮷在北京city，王name好"]
+  assert page.texts("mark") == ["北京city", "王name"]
+  assert page.texts(".text") == ["𠮷在北京city，王name好"]
   assert len({x.value_of_css_property("background-color")
               for x in page.all("#answer mark")}) == 2
 
 
 def test_answers(page):
   page.open("answers")
-  page.fill(question="谁?", passage="是小明说的")
-  page.submit()
-  assert page.texts("#answer mark") == ["小明"]
-  assert page.texts("#answer .text") == ["是小明说的"]
+  page.submit(question="谁?", passage="是小明说的")
+  assert page.texts("mark") == ["小明"]
+  assert page.texts(".text") == ["是小明说的"]
   assert page.bars() == [("小明", "width: 75%;", True)]
-  page.fill(question="谁")
-  page.submit()
-  assert page.texts("#answer mark") == []
-  assert page.texts("#answer .note") == ["没有答案"]
+  page.submit(question="谁")
+  assert page.texts("mark") == []
+  assert page.texts(".note") == ["没有答案"]
 
 
 def test_choices(page):
   page.open("choices")
-  page.fill(passage="甲", question="乙", choices="好\n坏")
-  body, _ = page.submit()
+  body, _ = page.submit(passage="甲", question="乙", choices="好\n坏")
   assert body["instances"] == [
       {"passage": "甲", "question": "乙", "choices": ["好", "坏"]}]
   assert page.bars() == [(*GOOD, False), (*BAD, True)]
+  page.fill(choices="好")
+  page.all("#form .go")[0].click()
+  page.wait(lambda: page.texts(".error"))
+  assert page.texts(".error")[0].startswith("instances.0.choices: ")
   page.open("idioms")
-  page.fill(text="他#idiom1#，她#idiom2#", choices="好\n坏")
-  page.submit()
+  page.submit(text="他#idiom1#，她#idiom2#", choices="好\n坏")
   assert page.bars() == [(*GOOD, True), (*BAD, False), (*GOOD, False),
                          (*BAD, True)]
 
 
 def test_masks_by_keyboard_alone(page):
+  from selenium.webdriver.common.keys import Keys
   page.open("masks")
   page.fill(texts="天气很")
   box = page.driver.switch_to.active_element
@@ -241,7 +234,7 @@ def test_masks_by_keyboard_alone(page):
   assert box.get_attribute("value") == "天气很[MASK]，我[MASK]"
   box.send_keys(Keys.CONTROL, Keys.ENTER)
   page.answer()
-  assert page.texts("#answer .candidate") == ["好 75.0%", "坏 25.0%"] * 2
+  assert page.texts(".candidate") == ["好 75.0%", "坏 25.0%"] * 2
   box.send_keys(*[Keys.TAB] * 3)  # two buttons, then the first candidate
   first = page.driver.switch_to.active_element
   assert first.text == "好 75.0%"
@@ -254,72 +247,45 @@ def test_masks_by_keyboard_alone(page):
   assert box.get_attribute("value") == "天气很坏，我好"
 
 
-def test_pairs_and_grids(page):
+def test_pairs_grids_and_search(page):
   page.open("pairs")
-  page.fill(text_a="三个字", text_b="四个字吗")
-  page.submit()
+  page.submit(text_a="三个字", text_b="四个字吗")
   assert page.bars()[0] == ("1", "width: 30%;", True)
-  page.press("#views", "句子两两比较")
-  page.fill(sentences="一\n三个字")
-  _, answer = page.submit()
-  assert len(answer["predictions"]) == 4
-  assert page.texts("#answer td") == ["1.00", "0.10", "0.30", "1.00"]
-  assert page.texts("#answer th[scope=row]") == ["1. 一", "2. 三个字"]
-  page.open("masks")
-  page.press("#views", "句子两两比较")
-  page.fill(sentences="一\n三个字")
-  page.submit()
-  assert page.texts("#answer td") == ["1.00", "-0.50", "-0.50", "1.00"]
-
-
-def test_search(page):
-  page.open("masks")
+  page.submit(text_a="长" * 101)
+  assert page.texts(".note") == ["文本过长，只读取了一部分。"]
+  for model, cells in (("pairs", ["1.00", "0.10", "0.30", "1.00"]),
+                       ("masks", ["1.00", "-0.50", "-0.50", "1.00"])):
+    page.open(model)
+    page.press("#views", "句子两两比较")
+    page.submit(sentences="一\n三个字")
+    assert page.texts("td") == cells
+    assert page.texts("th[scope=row]") == ["1. 一", "2. 三个字"]
   page.press("#views", "查找相似的文本")
-  page.fill(queries="一\n" + HTML)
-  body, _ = page.submit()
+  body, _ = page.submit(queries="一\n" + HTML)
   assert body == {"queries": ["一", HTML]}
-  assert page.texts("#answer .found .text") == ["像一", "像" + HTML]
-  assert page.texts("#answer .found small") == ["0.250 · 7"] * 2
+  assert page.texts(".found .text") == ["像一", "像" + HTML]
+  assert page.texts(".found small") == ["0.250 · 7"] * 2
 
 
 def test_what_looks_like_html_is_text(page):
-  for model, name in (("topics", "texts"), ("names", "texts"),
-                      ("answers", "passage")):
+  for model, *names in (("topics", "texts"), ("names", "texts"),
+                        ("answers", "passage", "question")):
     page.open(model)
-    page.fill(**{name: HTML})
-    if model == "answers":
-      page.fill(question=HTML)
-    page.submit()
-    shown = "".join(page.texts("#answer .text"))
+    page.submit(**dict.fromkeys(names, HTML))
+    shown = "".join(page.texts(".text"))
     assert shown.replace("city", "").replace("name", "") == HTML
     assert not page.all("#answer img, #answer b")
 
 
-def test_errors_and_what_is_too_long(page):
-  page.open("choices")
-  page.fill(passage="甲", question="乙", choices="好")
-  page.driver.find_element(By.CSS_SELECTOR, "#form .go").click()
-  page.wait(lambda: page.texts("#answer .error"))
-  assert page.texts("#answer .error") == [
-      "instances.0.choices: expected a list of two texts or more"]
-  page.open("pairs")
-  page.fill(text_a="长" * 101, text_b="短")
-  page.submit()
-  assert page.texts("#answer .note") == ["文本过长，只读取了一部分。"]
-
-
-def test_languages(page):
+def test_languages_and_a_phone(page):
   page.open("topics")
-  assert page.texts("#form .go") == ["预测"]
-  page.driver.find_element(By.ID, "language").click()
-  assert page.texts("#form .go") == ["Predict"]
-  html = page.driver.find_element(By.TAG_NAME, "html")
-  assert html.get_attribute("lang") == "en"
-  page.driver.find_element(By.ID, "language").click()
-  assert page.texts("#form .go") == ["预测"]
-
-
-def test_a_phone(page):
+  language, = page.all("#language")
+  for words in ("预测", "Predict", "预测"):
+    assert [x.text for x in page.all("#form .go")] == [words]
+    assert (page.all("html")[0].get_attribute("lang") == "en") == (
+        words == "Predict")
+    language.click()
+  language.click()
   page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
       "width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True})
   try:
@@ -333,17 +299,13 @@ def test_a_phone(page):
 
 
 def test_a_key_is_asked_for():
-  with live(create_app({"topics": MODELS["topics"]}, keys=["secret"])) as ask, (
-      browser()) as driver:
-    page = Page(driver, ask)
+  with opened({"topics": MODELS["topics"]}, keys=["secret"]) as page:
     page.open()
-    page.fill(key="wrong")
-    page.press("#answer", "预测")
-    page.wait(lambda: page.texts("#answer .error"))
-    page.fill(key="secret")
-    page.press("#answer", "预测")
-    page.wait(lambda: page.all("#form label"))
+    for key, shown in (("wrong", "#answer .error"), ("secret", "#form label")):
+      page.fill(key=key)
+      page.press("#answer", "预测")
+      page.wait(lambda shown=shown: page.all(shown))
     page.fill(texts="一")
-    driver.find_element(By.CSS_SELECTOR, "#form .go").click()
-    page.wait(lambda: page.bars())
+    page.all("#form .go")[0].click()
+    page.wait(page.bars)
     assert page.bars() == [(*GOOD, True), (*BAD, False)]

@@ -1,75 +1,95 @@
-"""Metrics, worked by hand and against scikit-learn and SciPy."""
+"""Metrics, worked by hand."""
 
 import numpy as np
 import pytest
 
 from albert.tasks import metrics
+from albert.tasks.entity_files import Entity
 
 
-def test_worked_by_hand():
+@pytest.mark.parametrize("labels, predicted, num_labels, expected", [
+    ([0, 1], [1, 1], 3, {"accuracy": 0.5, "macro_f1": (0 + 2 / 3) / 2,
+                         "matthews": 0.0}),
+    ([1, 1], [1, 1], 2, {"accuracy": 1.0, "macro_f1": 1.0, "f1": 1.0,
+                         "matthews": 0.0}),
+    ([0], [0], 2, {"accuracy": 1.0, "macro_f1": 1.0, "f1": 0.0,
+                   "matthews": 0.0}),
+    ([0, 1], [1, 0], 2, {"accuracy": 0.0, "macro_f1": 0.0, "f1": 0.0,
+                         "matthews": -1.0}),
+    ([1, 1, 1, 0, 0, 0, 0, 0], [1, 1, 0, 1, 0, 0, 0, 0], 2, {
+        "accuracy": 6 / 8, "f1": 2 * 2 / (3 + 3),
+        "macro_f1": (2 * 4 / (5 + 5) + 2 * 2 / (3 + 3)) / 2,
+        "matthews": (4 * 2 - 1 * 1) / (5 * 3 * 5 * 3) ** 0.5}),
+    # As scikit-learn has it.
+    ([0, 0, 1, 2, 2, 2], [0, 1, 1, 2, 2, 0], 3, {
+        "accuracy": 4 / 6, "macro_f1": (1 / 2 + 2 / 3 + 4 / 5) / 3,
+        "matthews": (4 * 6 - 2 * 2 - 1 * 2 - 3 * 2) / (24 * 22) ** 0.5})])
+def test_classification(labels, predicted, num_labels, expected):
   values, confusion = metrics.classification(
-      np.array([1, 1, 1, 0, 0, 0, 0, 0]), np.array([1, 1, 0, 1, 0, 0, 0, 0]), 2)
-  np.testing.assert_array_equal(confusion, [[4, 1], [1, 2]])
-  assert values == pytest.approx({
-      "accuracy": 6 / 8, "f1": 2 * 2 / (3 + 3),
-      "macro_f1": (2 * 4 / (5 + 5) + 2 * 2 / (3 + 3)) / 2,
-      "matthews": (4 * 2 - 1 * 1) / (5 * 3 * 5 * 3) ** 0.5})
-  assert metrics.regression([1, 2, 3], [1, 2, 4]) == pytest.approx({
-      "mse": 1 / 3,
-      "pearson": 3 / (2 * 14 / 3) ** 0.5, "spearman": 1.0})
-  # ties: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3
-  assert metrics.regression([5, 6, 6, 9], [1, 2, 3, 4])["spearman"] == (
-      pytest.approx(4.5 / (4.5 * 5) ** 0.5))
-
-
-def test_what_never_varies():
-  values, _ = metrics.classification(np.array([0, 1]), np.array([1, 1]), 3)
-  assert values == pytest.approx({
-      "accuracy": 0.5, "macro_f1": (0 + 2 / 3) / 2, "matthews": 0.0})
-  assert metrics.regression([1, 2], [3, 3]) == {
-      "pearson": 0, "spearman": 0, "mse": 2.5}
-
-
-@pytest.mark.parametrize("num_labels", [2, 7])
-def test_against_scikit_learn(num_labels):
-  sklearn = pytest.importorskip("sklearn.metrics")
-  stats = pytest.importorskip("scipy.stats")
-  rng = np.random.RandomState(num_labels)
-  labels = rng.randint(num_labels, size=500)
-  predicted = np.where(rng.rand(500) < 0.6, labels,
-                       rng.randint(num_labels, size=500))
-  values, confusion = metrics.classification(labels, predicted, num_labels)
-  np.testing.assert_array_equal(
-      confusion, sklearn.confusion_matrix(labels, predicted))
-  expected = {
-      "accuracy": sklearn.accuracy_score(labels, predicted),
-      "macro_f1": sklearn.f1_score(labels, predicted, average="macro"),
-      "matthews": sklearn.matthews_corrcoef(labels, predicted)}
-  if num_labels == 2:
-    expected["f1"] = sklearn.f1_score(labels, predicted)
+      np.array(labels), np.array(predicted), num_labels)
   assert values == pytest.approx(expected)
-  assert metrics.regression(labels, predicted) == pytest.approx({
-      "pearson": stats.pearsonr(labels, predicted)[0],
-      "spearman": stats.spearmanr(labels, predicted)[0],
-      "mse": sklearn.mean_squared_error(labels, predicted)})
+  assert confusion.shape == (num_labels, num_labels)
+
+
+@pytest.mark.parametrize("labels, predicted, expected", [
+    ([1, 2, 3], [1, 2, 4], (3 / (2 * 14 / 3) ** 0.5, 1, 1 / 3)),
+    # Ties: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3.
+    ([5, 6, 6, 9], [5, 6, 7, 8], (6 / (9 * 5) ** 0.5,
+                                  4.5 / (4.5 * 5) ** 0.5, 2 / 4)),
+    ([1, 2], [3, 3], (0, 0, 2.5)), ([2], [4], (0, 0, 4)),  # never varies
+    # Small differences of large numbers, in single precision.
+    ([1e6, 1e6 + 2], np.float32([1e6 + 1, 1e6 + 3]), (1, 1, 1))])
+def test_regression(labels, predicted, expected):
+  assert metrics.regression(labels, predicted) == pytest.approx(
+      dict(zip(("pearson", "spearman", "mse"), expected)))
 
 
 def test_report():
   lines = metrics.report(np.array([[4, 1], [1, 2]]), ["no", "yes"]).split("\n")
+  assert lines[0].split() == ["label", "precision", "recall", "f1", "examples"]
   assert lines[2].split() == ["yes", "0.6667", "0.6667", "0.6667", "3"]
   assert lines[-2].split() == ["yes", "1", "2"]
+  # The truth is down: recall counts rows, precision columns.
+  lines = metrics.report(np.array([[3, 1], [0, 0]]), ["a", "b"]).split("\n")
+  assert lines[1].split() == ["a", "1.0000", "0.7500", "0.8571", "4"]
+  assert lines[2].split() == ["b", "0.0000", "0.0000", "0.0000", "0"]
+
+
+def test_entities():
+  true = [[Entity(0, 2, "a"), Entity(3, 4, "b")], [Entity(0, 1, "a")], []]
+  claimed = [[Entity(0, 2, "a"), Entity(3, 4, "a")], [Entity(0, 1, "a")],
+             [Entity(0, 2, "c")]]
+  found, report = metrics.entities(true, claimed)
+  assert found == {"precision": 0.5, "recall": 2 / 3, "f1": 4 / 7}
+  assert [line.split() for line in report.splitlines()] == [
+      ["kind", "precision", "recall", "f1", "entities"],
+      ["a", "0.6667", "1.0000", "0.8000", "2"],
+      ["b", "0.0000", "0.0000", "0.0000", "1"],
+      ["c", "0.0000", "0.0000", "0.0000", "0"],
+      ["all", "0.5000", "0.6667", "0.5714", "3"]]
+  assert metrics.entities([[]], [[]])[0] == dict.fromkeys(found, 0.0)
+
+
+@pytest.mark.parametrize("labels, scores, expected", [
+    ([0, 1], [0.1, 0.9], (1.0, 1.0, 0.9)),
+    ([1, 0], [0.1, 0.9], (0.0, 0.5, 0.1)),
+    ([1, 0, 0], [0.1, 0.9, 0.5], (0.0, 2 / 3, 1e9)),  # nothing is class 1
+    ([1, 0, 0], [0.5, 0.5, 0.5], (0.5, 2 / 3, 1e9))])
+def test_separation(labels, scores, expected):
+  found = metrics.separation(labels, scores)
+  assert (found["auc"], found["accuracy"], found["threshold"]) == (
+      pytest.approx(expected))
 
 
 def test_separation_against_all_pairs_and_all_thresholds():
   rng = np.random.RandomState(4)
-  for _ in range(5):
-    labels = rng.permutation([0] * 9 + [1] * 6)
-    scores = rng.randint(5, size=15) / 4.0  # with ties
-    found = metrics.separation(labels, scores)
-    pairs = [(a > b) + 0.5 * (a == b) for a in scores[labels == 1]
-             for b in scores[labels == 0]]
-    assert found["auc"] == pytest.approx(np.mean(pairs))
-    accuracies = [np.mean((scores >= t) == labels) for t in [*scores, 9.0]]
-    assert found["accuracy"] == pytest.approx(max(accuracies))
-    assert np.mean((scores >= found["threshold"]) == labels) == (
-        pytest.approx(found["accuracy"]))
+  labels = rng.permutation([0] * 9 + [1] * 6)
+  scores = rng.randint(5, size=15) / 4.0  # with ties
+  found = metrics.separation(labels, scores)
+  assert found["auc"] == pytest.approx(np.mean([
+      (a > b) + 0.5 * (a == b) for a in scores[labels == 1]
+      for b in scores[labels == 0]]))
+  assert found["accuracy"] == pytest.approx(max(
+      np.mean((scores >= t) == labels) for t in [*scores, 9.0]))
+  assert np.mean((scores >= found["threshold"]) == labels) == (
+      pytest.approx(found["accuracy"]))

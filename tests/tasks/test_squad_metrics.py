@@ -21,12 +21,17 @@ def test_normalization():
 
 
 @pytest.mark.parametrize("text, tokens", [
-    ("3.14", ["3.14"]), ("6,476", ["6,476"]), ("a, b", ["a", ",", "b"]),
-    ("in the u.s.", ["in", "the", "u.s", "."]), ("so...", ["so", "..."]),
-    ("isn't john's", ["is", "n't", "john", "'s"]), ("o'neil", ["o'neil"]),
-    ("$5 (50%)", ["$", "5", "(", "50", "%", ")"]), ("2–3", ["2–3"])])
+    ("3.14.", "3.14 ."), ("6,476 km", "6,476 km"), ("a, b", "a , b"),
+    ("in the u.s.", "in the u.s ."), ("dr. no, m.d.", "dr. no , m.d ."),
+    ("etc...", "etc ..."), ("he said (ok).", "he said ( ok ) ."),
+    ("isn't john's", "is n't john 's"), ("it's p.m.", "it 's p.m ."),
+    ("we'll they've", "we 'll they 've"), ("boys' toys", "boys ' toys"),
+    ("o'neil rock'n'roll", "o'neil rock'n'roll"), ("vs. the", "vs. the"),
+    ("$5 (50%)", "$ 5 ( 50 % )"), ("[1] {2}; #tag", "[ 1 ] { 2 } ; # tag"),
+    ('"a" & b', '" a " & b'), ("2–3", "2–3")])
 def test_what_is_not_chinese_is_cut_as_english(text, tokens):
-  assert cmrc_tokens(text) == tokens
+  """As NLTK 3.9.1 does."""
+  assert cmrc_tokens(text) == tokens.split()
 
 
 @pytest.mark.parametrize("rule, answers, prediction, exact, f1", [

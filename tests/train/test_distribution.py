@@ -1,157 +1,40 @@
-"""Two Horovod processes against one with twice the batch."""
+"""Several processes: what a reduction gives, and Horovod's own."""
 
+import concurrent.futures
 import json
 import os
-import shutil
+import re
 import subprocess
 import sys
-import time
+import threading
 import types
 
 import numpy as np
 import pytest
+import small_steps as small
 import tensorflow.compat.v1 as tf
-from scripting import ROOT, quick_python
+from scripting import ROOT, VOCAB, quick_python
+from small_steps import LAYOUTS, make_options
+from trained_models import KINDS, write_files
 
-from albert.files import records
 from albert.train import distribution
-
-pytestmark = [pytest.mark.slow, pytest.mark.once]
-
-# Not horovod.tensorflow: it and onnx cannot be in one process of TF 1.15.
-pytest.importorskip("horovod")
-psutil = pytest.importorskip("psutil")
-
-SPECS = records.pretraining_specs(16, 4)
-SIZES = {"vocab_size": 50, "hidden_size": 24, "embedding_size": 8,
-         "num_hidden_layers": 2, "num_attention_heads": 4,
-         "intermediate_size": 40, "hidden_act": "gelu",
-         "max_position_embeddings": 16, "initializer_range": 0.2}
+from benchmarks import plot_curves
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-  """Records, a configuration, and weights to start from."""
-  folder = tmp_path_factory.mktemp("horovod")
-  (folder / "config.json").write_text(json.dumps(SIZES))
-  rng = np.random.RandomState(0)
-
-  def record(number):
-    masked = 1 + number % 4  # so that ranks have unequal numbers of them
-    return records.serialize({
-        "input_ids": rng.randint(50, size=16), "input_mask": np.ones(16, int),
-        "segment_ids": rng.randint(2, size=16),
-        "masked_lm_positions": rng.randint(16, size=4),
-        "masked_lm_ids": rng.randint(50, size=4),
-        "masked_lm_weights": (np.arange(4) < masked).astype(np.float32),
-        "next_sentence_labels": [rng.randint(2)]}, SPECS)
-
-  records.write_records(
-      str(folder / "train.tfrecord"), (record(number) for number in range(64)))
-  finish(start(folder, "weights", 1, 8, "--num_train_steps=1"))
-  return folder
-
-
-def start(work, name, ranks, batch_size, *args, python=None):
-  """Starts a training without shuffling; `batch_size` is for each rank."""
-  command = [] if ranks == 1 else [
-      os.path.join(os.path.dirname(sys.executable), "horovodrun"),
-      "-np", str(ranks), "-H", "localhost:%d" % ranks]
-  command += [
-      python or quick_python(), str(ROOT / "run_pretraining.py"), "--do_train",
-      "--bert_config_file=%s" % (work / "config.json"),
-      "--input_file=%s" % (work / "train.tfrecord"),
-      "--output_dir=%s" % (work / name), "--train_batch_size=%d" % batch_size,
-      "--max_seq_length=16", "--max_predictions_per_seq=4", "--log_steps=1",
-      "--shuffle_buffer=1", "--num_warmup_steps=2", "--learning_rate=0.02"]
-  command += ["--use_horovod"] * (ranks > 1) + list(args)
-  return subprocess.Popen(
-      command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"))
-
-
-def finish(process):
-  log = process.communicate(timeout=300)[0].decode()
-  assert process.returncode == 0, log
-  return log
-
-
-def losses(folder):
-  """The losses of all steps, from the summaries."""
-  found = {}
-  for path in folder.glob("events*"):
-    for event in tf.train.summary_iterator(str(path)):
-      for value in event.summary.value:
-        if value.tag == "loss":
-          found[event.step] = value.simple_value
-  return [found[step] for step in sorted(found)]
-
-
-def weights(folder):
-  path = tf.train.latest_checkpoint(str(folder))
-  return {name: tf.train.load_variable(path, name)
-          for name, _ in tf.train.list_variables(path)}
-
-
-@pytest.mark.parametrize("optimizer, slices", [("lamb", 1), ("lamb", 2),
-                                               ("adamw", 1)])
-def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
-    work, optimizer, slices):
-  args = ["--num_train_steps=6", "--optimizer=%s" % optimizer,
-          "--init_checkpoint=%s" % (work / "weights")]
-  name = "%s-%d" % (optimizer, slices)
-  one = start(work, name + "-one", 1, 16, *args)
-  two = start(work, name + "-two", 2, 8, *args, "--save_checkpoints_steps=3",
-              "--gradient_accumulation_steps=%d" % slices)
-  finish(one)
-  log = finish(two)
-  expected = losses(work / (name + "-one"))
-  assert len(expected) == 6
-  np.testing.assert_allclose(losses(work / (name + "-two")), expected,
-                             rtol=1e-5)
-  found = weights(work / (name + "-two"))
-  for variable, value in weights(work / (name + "-one")).items():
-    # The gradient of the key bias is zero: what moves it, where other biases
-    # move by 0.2, is rounding error that the optimizer scales up.
-    np.testing.assert_allclose(
-        found[variable], value, rtol=1e-5, err_msg=variable,
-        atol=1e-4 if "key/bias" in variable else 1e-5)
-  assert found["global_step"] == 6
-  assert log.count("step 6/6") == 1  # rank 0 alone logs
-
-
-def test_rank_0_evaluates_and_stops_all(work):
-  shutil.copy(str(work / "train.tfrecord"), str(work / "heldout.tfrecord"))
-  log = finish(start(
-      work, "stopped", 2, 8, "--num_train_steps=400", "--learning_rate=1e-30",
-      "--eval_input_file=%s" % (work / "heldout.tfrecord"),
-      "--save_checkpoints_steps=5", "--early_stop_evals=2"))
-  assert "stopping early" in log
-  assert weights(work / "stopped")["global_step"] == 15
-  history = (work / "stopped" / "eval_history.tsv").read_text()
-  assert [line.split("\t")[0] for line in history.splitlines()] == [
-      "global_step", "5", "10", "15"]
-
-
-def test_all_stop_that_resumed_between_two_evaluations(work):
-  shutil.copy(str(work / "train.tfrecord"), str(work / "heldout.tfrecord"))
-  for args in (["--num_train_steps=7"],
-               ["--num_train_steps=400", "--early_stop_evals=4"]):
-    finish(start(
-        work, "resumed", 2, 8, *args, "--learning_rate=1e-30",
-        "--eval_input_file=%s" % (work / "heldout.tfrecord"),
-        "--save_checkpoints_steps=5"))
-  history = (work / "resumed" / "eval_history.tsv").read_text()
-  assert [line.split("\t")[0] for line in history.splitlines()] == [
-      "global_step", "5", "7", "12", "17", "22"]
+@pytest.fixture
+def horovod(monkeypatch):
+  """Stands for horovod.tensorflow on the second GPU of the second host."""
+  horovod = types.SimpleNamespace(
+      rank=lambda: 3, size=lambda: 4, local_rank=lambda: 1, Average="average",
+      broadcast=lambda x, root_rank, name: tf.identity(x))
+  monkeypatch.setattr(distribution, "_horovod", lambda: horovod)
+  return horovod
 
 
 @pytest.mark.parametrize("visible, own", [
     (None, "1"), ("4,6", "6"), ("GPU-a,GPU-b", "GPU-b"), ("5", "5"), ("", "")])
-def test_a_rank_has_one_gpu(visible, own, monkeypatch):
+def test_a_rank_has_one_gpu(visible, own, monkeypatch, horovod):
   """Whatever session it opens first; one that was given to it stays."""
-  monkeypatch.setattr(distribution, "_horovod", lambda: types.SimpleNamespace(
-      rank=lambda: 3, size=lambda: 4, local_rank=lambda: 1))
   monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
   if visible is None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
@@ -161,23 +44,188 @@ def test_a_rank_has_one_gpu(visible, own, monkeypatch):
   assert workers[:3] == (3, 4, 1)
 
 
-@pytest.mark.parametrize("victim", ["0", "1"])
-def test_killing_one_ends_the_other(work, victim):
-  process = start(work, "killed" + victim, 2, 8, "--num_train_steps=1000000",
-                  "--save_checkpoints_steps=100000", python=sys.executable)
+def test_scalars_are_sent_together_with_the_step(horovod):
+  sent = {}
+
+  def allreduce(tensor, op, name):
+    sent[name] = tensor.shape.as_list()
+    assert op == "average"
+    return tensor + 100
+
+  horovod.allreduce = allreduce
+  with tf.Session() as session:
+    means = distribution._horovod_mean(
+        [tf.constant(1.0), tf.constant([2.0, 3.0]), tf.constant(4.0)])
+    session.run(tf.global_variables_initializer())
+    one, two, three = session.run(means)
+  assert (one, two.tolist(), three) == (101, [102, 103], 104)
+  assert sent == {"mean_3_3": [3], "mean_3_1": [2]}
+
+
+@pytest.mark.parametrize("rank, last", [(0, 7), (1, 9)])
+def test_all_ranks_stop_where_the_first_says(rank, last, horovod):
+  """Asked every two steps, from the one that was resumed from."""
+  horovod.rank = lambda: rank
+  asked = []
+
+  def should_stop():
+    asked.append(1)
+    return len(asked) == 2
+
+  step = tf.train.get_or_create_global_step()
+  advance, steps = step.assign_add(1), []
+  hook = distribution.StopTogetherHook(2, should_stop)
+  with tf.train.SingularMonitoredSession(hooks=[hook], scaffold=(
+      tf.train.Scaffold(init_op=step.assign(3)))) as session:
+    while not session.should_stop() and len(steps) < 6:
+      steps.append(session.run(advance))
+  assert steps == list(range(4, last + 1))
+  assert len(asked) == 2 * (not rank)
+
+
+class Ranks:
+  """Stands for a reduction over processes, which are threads here."""
+
+  def __init__(self, size):
+    self._barrier = threading.Barrier(size, timeout=100)
+    self._given = [None] * size
+
+  def workers(self, rank):
+    def exchange(*arrays):
+      self._given[rank] = arrays
+      self._barrier.wait()
+      means = [np.mean(x, 0, np.float32) for x in zip(*self._given)]
+      self._barrier.wait()
+      return means
+
+    def reduce_mean(tensors):
+      means = tf.py_func(exchange, tensors, [x.dtype for x in tensors])
+      for mean, tensor in zip(means, tensors):
+        mean.set_shape(tensor.shape)
+      return means
+
+    return distribution.Workers(rank, len(self._given), 0, reduce_mean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout, optimizer, slices", [
+    ("albert_zh", "lamb", 1),
+    pytest.param("google_preln", "adamw", 3, marks=pytest.mark.full)])
+def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
+    layout, optimizer, slices):
+  config, ranks = LAYOUTS[layout], Ranks(2)
+  batches = list(map(small.make_features, range(3)))
+
+  def train(rank):
+    return small.train(
+        3, make_options(optimizer=optimizer, train_batch_size=3,
+                        gradient_accumulation_steps=slices),
+        [{name: x[3 * rank:][:3] for name, x in batch.items()}
+         for batch in batches], workers=ranks.workers(rank), **config)
+
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    trained = list(pool.map(train, range(2)))
+  expected, whole = small.train(
+      3, make_options(optimizer=optimizer), batches, **config)
+  for losses, found in trained:
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    small.assert_equal_variables(found, whole, 1e-5)
+
+
+@pytest.fixture
+def start(tmp_path):
+  """Returns a function that starts a script in so many processes."""
+  pytest.importorskip("horovod")
+
+  def start(ranks, script, *args, python=None):
+    command = [python or quick_python(), str(ROOT / script), *map(str, args)]
+    if ranks > 1:
+      command = [os.path.join(os.path.dirname(sys.executable), "horovodrun"),
+                 "-np", str(ranks), "-H", "localhost:%d" % ranks, *command,
+                 "--use_horovod"]
+    return subprocess.Popen(
+        command, cwd=str(tmp_path), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"))
+  return start
+
+
+def pretraining(folder, name, ranks, *args):
+  """Returns the command of one without shuffling, of 16 examples a step."""
+  return [ranks, "run_pretraining.py", "--do_train",
+          *small.write_pretraining(folder, 64), "--output_dir=" + name,
+          "--train_batch_size=%d" % (16 / ranks), "--log_steps=1",
+          "--shuffle_buffer=1", "--num_warmup_steps=2", "--learning_rate=0.02",
+          *args]
+
+
+def finish(process):
+  log = process.communicate(timeout=300)[0].decode()
+  assert process.returncode == 0, log
+  return log
+
+
+def weights(folder):
+  """The gradient of the key bias is zero: rounding error moves it."""
+  path = tf.train.latest_checkpoint(str(folder))
+  return {name: tf.train.load_variable(path, name)
+          for name, _ in tf.train.list_variables(path)
+          if "key/bias" not in name}
+
+
+def steps_evaluated(folder):
+  lines = (folder / "eval_history.tsv").read_text().splitlines()
+  return [int(line.split("\t")[0]) for line in lines[1:]]
+
+
+@pytest.mark.full
+def test_two_processes(start, tmp_path):
+  finish(start(*pretraining(tmp_path, "start", 1, "--num_train_steps=1")))
+  logs = [finish(start(*pretraining(
+      tmp_path, name, ranks, "--num_train_steps=6", "--init_checkpoint=start",
+      *args))) for name, ranks, args in (("one", 1, []), ("two", 2, [
+          "--save_checkpoints_steps=3", "--gradient_accumulation_steps=2"]))]
+  expected, found = [plot_curves.read_scalars(str(tmp_path / name))["loss"]
+                     for name in ("one", "two")]
+  assert list(expected) == list(range(1, 7))
+  assert found == pytest.approx(expected, rel=1e-5)
+  found = weights(tmp_path / "two")
+  small.assert_equal_variables(found, weights(tmp_path / "one"), 1e-5)
+  assert found["global_step"] == 6
+  assert logs[1].count("step 6/6") == 1  # rank 0 alone logs
+
+
+@pytest.mark.full
+def test_rank_0_evaluates_and_stops_all(start, tmp_path):
+  """They were interrupted between two evaluations."""
+  for args in (["--num_train_steps=7"],
+               ["--num_train_steps=400", "--early_stop_evals=4"]):
+    command = pretraining(
+        tmp_path, "out", 2, *args, "--learning_rate=1e-30",
+        "--eval_input_file=heldout.tfrecord", "--save_checkpoints_steps=5")
+    (tmp_path / "heldout.tfrecord").write_bytes(
+        (tmp_path / "train.tfrecord").read_bytes())
+    log = finish(start(*command))
+  assert "stopping early" in log
+  assert steps_evaluated(tmp_path / "out") == [5, 7, 12, 17, 22]
+  assert weights(tmp_path / "out")["global_step"] == 22
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("victim, other", ["01", "10"])
+def test_killing_one_ends_the_other(start, tmp_path, victim, other):
+  psutil = pytest.importorskip("psutil")
+  process = start(*pretraining(
+      tmp_path, "out", 2, "--num_train_steps=1000000"), python=sys.executable)
   try:
-    for line in process.stdout:
-      if b"step 10/" in line:
-        break
+    assert any(b"step 10/" in line for line in process.stdout)
     ranks = {child.environ().get("HOROVOD_RANK"): child
              for child in psutil.Process(process.pid).children(recursive=True)
              if child.cmdline()[0] == sys.executable}
     ranks[victim].kill()
-    killed = time.time()
     log = process.communicate(timeout=60)[0].decode()
-    assert time.time() - killed < 60
     assert process.returncode != 0
-    assert not ranks["1" if victim == "0" else "0"].is_running()
+    assert not ranks[other].is_running()
     assert "Process name: %s\nExit code: 137" % victim in log
   finally:
     if process.poll() is None:
@@ -186,75 +234,23 @@ def test_killing_one_ends_the_other(work, victim):
       process.kill()
 
 
-def fine_tune(work, script, output, *args):
-  """Runs a fine-tuning script as two processes; returns their log."""
-  (work / "small.json").write_text(json.dumps(dict(
-      SIZES, vocab_size=21128, max_position_embeddings=512)))
-  return finish(subprocess.Popen(
-      [os.path.join(os.path.dirname(sys.executable), "horovodrun"), "-np", "2",
-       "-H", "localhost:2", quick_python(), str(ROOT / script),
-       "--bert_config_file=small.json", "--output_dir=%s" % output,
-       "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt"),
-       "--train_batch_size=8", "--do_train", "--do_eval", "--use_horovod",
-       *args],
-      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=str(work),
-      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")))
-
-
-def test_two_ranks_run_the_same_seeds(work):
-  args = ["--task_name=lcqmc", "--data_dir=%s" % (ROOT / "tests" / "pairs"),
-          "--max_train_examples=64", "--num_train_epochs=1",
-          "--adversarial=fgm"]
-  sweep = work / "sweep"
-  fine_tune(work, "run_classifier.py", sweep, "--num_seeds=2", *args)
-  single = work / "single"
-  fine_tune(work, "run_classifier.py", single, "--random_seed=12346", *args)
-  assert (sweep / "rate_5e-05_seed_12346" / "best" / "eval_results.txt"
-         ).read_text() == (single / "best" / "eval_results.txt").read_text()
-  assert [line.split("\t")[1] for line in (
-      sweep / "runs.tsv").read_text().splitlines()] == [
-          "seed", "12345", "12346", "mean", "deviation"]
-  log = fine_tune(work, "run_classifier.py", sweep, "--num_seeds=2", *args)
-  assert log.count("nothing to train") == 2
-  assert weights(sweep / "best")["global_step"] == 4
-
-
-@pytest.mark.parametrize("script, args, test_results", [
-    ("run_classifier.py", ["--task_name=lcqmc", "--data_dir=%s" % (
-        ROOT / "tests" / "pairs"), "--max_train_examples=64"],
-     "test_results.tsv"),
-    ("run_squad.py", ["--task_name=cmrc2018", "--train_file=squad.json",
-                      "--dev_file=squad.json", "--predict_file=squad.json"],
-     "predictions.json"),
-    ("run_race.py", ["--task_name=c3", "--data_dir=."], "c311_predict.json"),
-    ("run_ner.py", ["--task_name=file", "--data_dir=entities", "--crf"],
-     "file_predict.json")])
-def test_fine_tuning_by_two_ranks(script, args, test_results, work):
+@pytest.mark.full
+@pytest.mark.parametrize("name, predicted, count", [
+    ("labels", "test_results.tsv", 10), ("spans", "predictions.json", None),
+    ("choices", "c311_predict.json", 18), ("crf", "file_predict.json", 9)])
+def test_fine_tuning_by_two_ranks(start, tmp_path, name, predicted, count):
   """Steps are counted over both; rank 0 evaluates, predicts and writes."""
-  paragraphs = [{"context": "甲在%d楼。" % i, "qas": [{
-      "id": str(i), "question": "在哪里？",
-      "answers": [{"text": "%d楼" % i, "answer_start": 2}]}]}
-                for i in range(64)]
-  (work / "squad.json").write_text(
-      json.dumps({"data": [{"paragraphs": paragraphs}]}))
-  for split in ("train", "dev", "test"):
-    (work / "entities").mkdir(exist_ok=True)
-    (work / "entities" / (split + ".json")).write_text("".join(json.dumps({
-        "text": "甲在%d楼。" % i, "label": {"floor": {"%d楼" % i: [
-            [2, 2 + len(str(i))]]}}}) + "\n" for i in range(64)))
-    (work / ("d-%s.json" % split)).write_text(json.dumps([
-        [["甲在%d楼。" % i], [{"question": "在哪里？", "answer": "%d楼" % i,
-                             "choice": ["%d楼" % i, "外面"]}], str(i)]
-        for i in range(64)]))
-  output = work / script[:-3]
-  log = fine_tune(work, script, output, "--num_train_epochs=2", "--do_predict",
-                  "--save_checkpoints_steps=4", *args)
-  assert "8 steps of 16 examples" in log
-  assert weights(output)["global_step"] == 8
-  history = (output / "eval_history.tsv").read_text()
-  assert [line.split("\t")[0] for line in history.splitlines()] == [
-      "global_step", "4", "8"]
-  predicted = (output / test_results).read_text()
-  has_header = test_results.endswith(".tsv")
-  assert len(json.loads(predicted) if test_results == "predictions.json" else
-             predicted.splitlines()[has_header:]) == 64
+  kind, (_, data) = KINDS[name], write_files(tmp_path, name)
+  log = finish(start(
+      2, kind.script, "--task_name=" + kind.task, VOCAB, *data, *kind.flags,
+      "--bert_config_file=small.json", "--output_dir=out", "--do_train",
+      "--do_eval", "--do_predict", "--max_seq_length=16", "--adversarial=fgm",
+      "--train_batch_size=2", "--num_train_epochs=2",
+      "--save_checkpoints_steps=2"))
+  steps = int(re.search(r"(\d+) steps of 4 examples", log).group(1))
+  assert weights(tmp_path / "out")["global_step"] == steps
+  assert steps_evaluated(tmp_path / "out") == sorted(
+      {*range(2, steps, 2), steps})
+  content = (tmp_path / "out" / predicted).read_text()
+  assert len(content.splitlines() if count else json.loads(content)) == (
+      count or 9)

@@ -1,43 +1,140 @@
-"""What the hooks of training do beside what whole trainings show."""
+"""Progress, checkpoints by time, evaluation: with given steps and a clock."""
 
+import logging
 import time
+from types import SimpleNamespace
 
 import pytest
 import tensorflow.compat.v1 as tf
+from given_settings import make_settings
 
 from albert.errors import InputError
 from albert.files import checkpoints
-from albert.train import hooks
-from albert.train.step import PROGRESS
+from albert.train import distribution, hooks, interrupts
 
 
-def test_half_precision_that_always_overflows_ends_training(tmp_path):
-  """The step stays where it is; one that advances starts the count anew."""
-  step = tf.train.get_or_create_global_step()
-  advance = tf.placeholder_with_default(tf.constant(0, tf.int64), [])
-  with tf.control_dependencies([step.assign_add(advance)]):
-    scalars = {"loss": tf.constant(1.0), "global_step": step.read_value()}
-    for name, scalar in scalars.items():
-      tf.add_to_collection(PROGRESS, tf.identity(scalar, "progress/" + name))
-  nothing = tf.no_op()
-  progress = hooks.ProgressHook(100, 10, 1, str(tmp_path))
-  with tf.train.SingularMonitoredSession(hooks=[progress]) as session:
-    for _ in range(29):
-      session.run(nothing)
-    session.run(nothing, {advance: 1})
-    for _ in range(29):
-      session.run(nothing)
-    with pytest.raises(InputError, match="step 2 overflows half precision, 30 "
-                       "times in a row: try a lower --learning_rate"):
-      session.run(nothing)
-
-
-def test_checkpoints_by_time(tmp_path, monkeypatch):
-  """Neither the first step nor the last one; a step takes 25 seconds."""
+@pytest.fixture
+def clock(monkeypatch):
+  """A list of one float, what the time is."""
   clock = [1000.0]
   monkeypatch.setattr(time, "time", lambda: clock[0])
-  step = tf.train.get_or_create_global_step()
-  advance = step.assign_add(1)
+  return clock
+
+
+@pytest.fixture
+def start(clock, monkeypatch, caplog):
+  """Returns a function of ProgressHook's arguments that starts a training.
+
+  It returns (hook, a function of what a step gives and of its seconds, a list
+  of what is written and asked for).
+  """
+  calls = []
+  monkeypatch.setattr(hooks, "write_summary",
+                      lambda folder, *args: calls.append(args))
+  caplog.set_level(logging.INFO, "absl")
+
+  def start(num_train_steps, every, writes=True):
+    hook = hooks.ProgressHook(num_train_steps, every, 10, "/nowhere", writes)
+    hook.begin()
+    hook.after_create_session(SimpleNamespace(run=lambda x: 0), None)
+
+    def make_step(number, loss, seconds=2.0, **values):
+      clock[0] += seconds
+      hook.after_run(
+          SimpleNamespace(request_stop=lambda: calls.append("stop")),
+          SimpleNamespace(results=dict(
+              loss=loss, global_step=number, **values)))
+
+    return hook, make_step, calls
+  return start
+
+
+def test_lines_of_progress(start, clock, caplog):
+  hook, make_step, calls = start(5, 2)
+  make_step(1, 4.0, accuracy=0.5, example_loss=4.0)
+  make_step(2, 3.0, accuracy=0.7, example_loss=3.0)
+  clock[0] += 3
+  hook.exclude(3)  # of an evaluation
+  make_step(3, 2.0, accuracy=0.8, example_loss=2.0)
+  make_step(4, 1.0, accuracy=0.9, example_loss=1.0)
+  make_step(5, 1.0, accuracy=1.0, example_loss=0.5)
+  assert [record.getMessage().split(" | ") for record in caplog.records] == [
+      [*line.split("|"), "0:00:0%d left" % left] for line, left in (
+          ("step 1/5|last 1: loss 4.0000|accuracy 0.5000|2.0 s a step", 8),
+          ("step 2/5|last 1: loss 3.0000|accuracy 0.7000|5.0 examples/s", 6),
+          ("step 4/5|last 2: loss 1.5000|accuracy 0.8500|5.0 examples/s", 2),
+          ("step 5/5|last 1: loss 1.0000|accuracy 1.0000|example_loss 0.5000|"
+           "5.0 examples/s", 0))]
+  assert calls == [(step, {"examples_per_second": 5.0}) for step in (2, 4, 5)]
+
+
+def test_slow_steps(start, caplog):
+  """A line at least every half minute, and how many days are left."""
+  _, make_step, calls = start(10**6, 1000, writes=False)
+  for number, seconds in ((1, 60), (2, 60), (3, 20), (4, 20)):
+    make_step(number, 1.0, seconds)
+  lines = [record.getMessage().split(" | ")[0] for record in caplog.records]
+  assert "694.4 more days" in lines.pop(2)
+  assert lines == ["step %d/1000000" % step for step in (1, 2, 4)]
+  assert calls == []
+
+
+@pytest.mark.parametrize("losses, message", [
+    # The step stays where it is; one that advances starts the count anew.
+    ([(0, 1.0)] * 29 + [(1, 1.0)] * 31, "step 2 .* 30 .*--learning_rate"),
+    ([(1, 1.0), (2, float("nan"))], "nan at step 2; .*--learning_rate")])
+def test_what_ends_training(start, losses, message):
+  _, make_step, _ = start(100, 10)
+  for loss in losses[:-1]:
+    make_step(*loss)
+  with pytest.raises(InputError, match=message):
+    make_step(*losses[-1])
+
+
+def test_a_signal_stops_training(start, monkeypatch):
+  _, make_step, calls = start(100, 10)
+  monkeypatch.setitem(interrupts._state, "signal", 15)
+  make_step(1, 1.0)
+  make_step(1, 1.0)  # ended between its slices: it does not count as skipped
+  assert calls == ["stop", "stop"]
+
+
+def test_what_a_tpu_sends_its_host_may_be_late(clock, monkeypatch):
+  hook = hooks.ProgressHook(9, 4, 10, "/nowhere")
+  hook._of_host = None
+  monkeypatch.setattr(time, "sleep", lambda seconds: None)
+  sent = [{"host_step": step, "loss": step / 8} for step in (4, 5, 6, 7)]
+  session = SimpleNamespace(run=lambda _: sent.pop(0))
+  assert hook._host_values(session, 6) == {"loss": 0.75}
+
+  def never(_):
+    clock[0] += 6
+    return {"host_step": 1, "loss": 0.5}
+
+  # It is not waited for longer than ten seconds.
+  assert hook._host_values(SimpleNamespace(run=never), 6) == {"loss": 0.5}
+
+
+@pytest.mark.parametrize("given, rank, names", [
+    ({}, 0, "ProgressHook CheckpointSaverHook"),
+    ({"save_checkpoints_secs": 60}, 0,
+     "ProgressHook _TimedSaver CheckpointSaverHook"),
+    ({"use_tpu": True}, 0, "ProgressHook"),
+    ({"use_horovod": True}, 0,
+     "str ProgressHook CheckpointSaverHook StopTogetherHook"),
+    ({"use_horovod": True, "save_checkpoints_secs": 60}, 1,
+     "str ProgressHook StopTogetherHook")])
+def test_order(given, rank, names, monkeypatch):
+  """Variables come from rank 0 first; it alone saves."""
+  monkeypatch.setattr(distribution, "broadcast_variables_hook", lambda: "")
+  made = hooks.create(make_settings(output_dir="/nowhere", **given),
+                      distribution.Workers(rank, 2, 0, list), 9, None, None)
+  assert [type(hook).__name__ for hook in made] == names.split()
+
+
+def test_checkpoints_by_time(tmp_path, clock):
+  """Neither the first step nor the last one; a step takes 25 seconds."""
+  advance = tf.train.get_or_create_global_step().assign_add(1)
   saver = hooks._TimedSaver(str(tmp_path), 60)
   with tf.train.SingularMonitoredSession(hooks=[saver]) as session:
     for _ in range(8):
@@ -45,3 +142,16 @@ def test_checkpoints_by_time(tmp_path, monkeypatch):
       clock[0] += 25
   assert checkpoints.whole_checkpoints(str(tmp_path)) == [
       "model.ckpt-4", "model.ckpt-7"]
+
+
+def test_a_checkpoint_is_evaluated_but_for_that_of_no_step(clock):
+  def evaluate(step):
+    clock[0] += step
+
+  excluded = []
+  listener = hooks._EvaluationListener(
+      SimpleNamespace(evaluate=evaluate, should_stop=lambda: True),
+      SimpleNamespace(exclude=excluded.append))
+  assert not listener.after_save(None, 0)
+  assert listener.after_save(None, 5)
+  assert excluded == [5]

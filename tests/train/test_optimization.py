@@ -15,117 +15,69 @@ from albert.train.settings import Schedule
 from albert.train.step import model_fn_builder
 
 OPTIMIZERS = {"adamw": optimization.AdamW, "lamb": lamb_optimizer.LAMB}
-
-INIT_LR, NUM_STEPS, WARMUP = 0.1, 8, 3
-IDS = [[4, 1, 4], [0, 2, 4]]
-
-
-def initial_values():
-  rng = np.random.RandomState(0)
-  return {
-      "embeddings/word_embeddings": rng.normal(size=[6, 4]),
-      "embeddings/LayerNorm/gamma": 1.0 + 0.1 * rng.normal(size=[4]),
-      "embeddings/LayerNorm/beta": 0.1 * rng.normal(size=[4]),
-      "dense/kernel": 0.5 * rng.normal(size=[4, 3]),
-      "dense/bias": rng.normal(size=[3]),
-      "zero/kernel": np.zeros([4, 3]),
-      "head/output_weights": rng.normal(size=[2, 4]),
-      "head/output_bias": rng.normal(size=[2]),
-  }
+RNG = np.random.RandomState(0)
+WORDS, IDS = "embeddings/word_embeddings", [[4, 1, 4], [0, 2, 4]]
+START = {WORDS: RNG.normal(size=[6, 4]),
+         "embeddings/LayerNorm/gamma": 1 + 0.1 * RNG.normal(size=[4]),
+         "dense/kernel": 0.5 * RNG.normal(size=[4, 3]),
+         "dense/bias": RNG.normal(size=[3]), "zero/kernel": np.zeros([4, 3]),
+         "head/output_weights": RNG.normal(size=[2, 4])}
 
 
-def gradient_steps(num_steps, scales):
-  """[num_steps] gradients by variable; those of the words for each lookup."""
+def make_gradients(scales):
+  """For each scale, gradients by variable; those of the words by lookup."""
   rng = np.random.RandomState(1)
-  steps = []
-  for step in range(num_steps):
-    gradients = {}
-    for name, value in sorted(initial_values().items()):
-      shape = ([2, 3, 4] if name.endswith("word_embeddings")
-               else list(value.shape))
-      gradients[name] = scales[step] * rng.normal(size=shape)
-    steps.append(gradients)
-  return steps
+  return [{name: scale * rng.normal(size=[2, 3, 4] if name == WORDS else
+                                    value.shape)
+           for name, value in START.items()} for scale in scales]
 
 
-def dense_gradients(gradients):
+def densify(gradients):
   """Sums the gradients of all lookups of a word into its row."""
-  result = dict(gradients)
   table = np.zeros([6, 4])
-  np.add.at(table, np.array(IDS), gradients["embeddings/word_embeddings"])
-  result["embeddings/word_embeddings"] = table
-  return result
+  np.add.at(table, np.array(IDS), gradients[WORDS])
+  return dict(gradients, **{WORDS: table})
 
 
-def numpy_learning_rate(step):
-  if step < WARMUP:
-    return INIT_LR * step / WARMUP
-  return INIT_LR * (1.0 - float(min(step, NUM_STEPS)) / NUM_STEPS)
+def norm_of(gradients):
+  return np.sqrt(sum(np.sum(g**2) for g in gradients.values()))
 
 
-def numpy_steps(steps, use_trust_ratio, clip_norm=None, learning_rate=None,
-                weight_decay_rate=0.01, epsilon=1e-6,
-                excluded=("LayerNorm", "bias")):
-  """The values of all variables after each step."""
-  values = initial_values()
-  m = {name: np.zeros_like(value) for name, value in values.items()}
-  v = {name: np.zeros_like(value) for name, value in values.items()}
-  history = []
-  for step, gradients in enumerate(steps):
-    gradients = dense_gradients(gradients)
-    if clip_norm is not None:
-      norm = np.sqrt(sum(np.sum(g**2) for g in gradients.values()))
-      gradients = {name: g * min(1.0, clip_norm / norm)
-                   for name, g in gradients.items()}
-    lr = numpy_learning_rate(step) if learning_rate is None else learning_rate
+def numpy_steps(steps, use_trust_ratio, rates, clip_norm=np.inf, decay=0.01,
+                epsilon=1e-6, excluded=("LayerNorm", "bias")):
+  """Yields the values of all variables after each step."""
+  values = dict(START)
+  m, v = [{name: np.zeros_like(x) for name, x in START.items()}
+          for _ in range(2)]
+  for gradients, rate in zip(map(densify, steps), rates):
+    clip = min(1.0, clip_norm / norm_of(gradients))
     for name, g in gradients.items():
-      m[name] = 0.9 * m[name] + 0.1 * g
-      v[name] = 0.999 * v[name] + 0.001 * g**2
+      m[name] = 0.9 * m[name] + 0.1 * clip * g
+      v[name] = 0.999 * v[name] + 0.001 * (clip * g)**2
       update = m[name] / (np.sqrt(v[name]) + epsilon)
-      ratio = 1.0
       if not any(part in name for part in excluded):
-        update = update + weight_decay_rate * values[name]
-        weight_norm = np.linalg.norm(values[name])
-        update_norm = np.linalg.norm(update)
-        if use_trust_ratio and weight_norm > 0 and update_norm > 0:
-          ratio = weight_norm / update_norm
-      values[name] = values[name] - lr * ratio * update
-    history.append({name: value.copy() for name, value in values.items()})
-  return history
+        update = update + decay * values[name]
+        norms = [np.linalg.norm(x) for x in (values[name], update)]
+        if use_trust_ratio and min(norms) > 0:
+          update = update * norms[0] / norms[1]
+      values[name] = values[name] - rate * update
+    yield dict(values)
 
 
-def make_variables():
-  return {name: tf.get_variable(name, initializer=value.astype(np.float32))
-          for name, value in sorted(initial_values().items())}
-
-
-def linear_loss(variables, steps, global_step):
-  """A loss whose gradient at each global step is the one in `steps`."""
-  terms = []
-  for name, variable in sorted(variables.items()):
-    coefficients = np.stack([gradients[name] for gradients in steps])
-    if name.endswith("word_embeddings"):
-      variable = tf.nn.embedding_lookup(variable, tf.constant(IDS))
-    terms.append(tf.reduce_sum(variable * tf.gather(
-        tf.constant(coefficients, tf.float32), global_step)))
+def linear_loss(steps):
+  """Makes the variables, and a loss whose gradient at each step is given."""
+  global_step, terms = tf.train.get_or_create_global_step(), []
+  for name, value in START.items():
+    x = tf.get_variable(name, initializer=value.astype(np.float32))
+    if name == WORDS:
+      x = tf.nn.embedding_lookup(x, tf.constant(IDS))
+    terms.append(tf.reduce_sum(x * tf.gather(tf.constant(np.stack(
+        [gradients[name] for gradients in steps]), tf.float32), global_step)))
   return tf.add_n(terms)
 
 
-def apply_linear_loss(optimizer, variables, steps, global_step):
-  """Returns the op of a step without clipping."""
-  ordered = list(variables.values())
-  gradients = tf.gradients(linear_loss(variables, steps, global_step), ordered)
-  assert sum(isinstance(g, tf.IndexedSlices) for g in gradients) == 1
-  return optimizer.apply_gradients(list(zip(gradients, ordered)), global_step)
-
-
 class GivenLoss(base.Head):
-  """A head whose loss is none of the model's.
-
-  Args:
-    loss_fn: function of a slice of the features that returns a float scalar.
-    total: float, what the loss is divided by.
-  """
+  """A head whose loss is a function of a slice of the features."""
 
   def __init__(self, loss_fn, total=1.0):
     self._loss_fn = loss_fn
@@ -138,127 +90,135 @@ class GivenLoss(base.Head):
     return {"loss": tf.constant(self._total)}
 
 
-def training_step(head, schedule, input_ids=IDS, reduce_mean=list,
-                  **changes):
+def training_step(head, schedule, input_ids=IDS, reduce_mean=list, **changes):
   """Returns the step that is made of a head: (train_op, loss)."""
   ids = tf.constant(input_ids)
   spec = model_fn_builder(
-      AlbertConfig(**albert_zh_config()), head, make_settings(**changes),
-      schedule, Workers(0, 1, 0, reduce_mean))(
+      AlbertConfig(**albert_zh_config(num_hidden_layers=1)), head,
+      make_settings(**changes), schedule, Workers(0, 1, 0, reduce_mean))(
           {"input_ids": ids, "input_mask": tf.ones_like(ids),
            "segment_ids": tf.zeros_like(ids)}, None,
           tf.estimator.ModeKeys.TRAIN, {})
   return spec.train_op, spec.loss
 
 
-def first_moments(session):
-  """Returns the slots that have a tenth of the first gradient, by variable."""
-  return session.run({v.op.name[:-len("/adam_m")]: v
-                      for v in tf.global_variables()
-                      if v.op.name.endswith("/adam_m")})
+def first_gradients(session):
+  """Returns the first gradients, by variable: its slot has a tenth of one."""
+  return {name: 10 * x for name, x in session.run({
+      v.op.name[:-len("/adam_m")]: v for v in tf.global_variables()
+      if v.op.name.endswith("/adam_m")}).items()}
 
 
-def schedule(global_step):
-  return optimization.create_learning_rate(INIT_LR, NUM_STEPS, WARMUP,
-                                           global_step)
-
-
-def assert_follows(sess, train_op, variables, history):
-  for step, expected in enumerate(history):
-    sess.run(train_op)
-    for name, value in sess.run(variables).items():
-      np.testing.assert_allclose(value, expected[name], rtol=2e-5, atol=2e-6,
-                                 err_msg="%s after step %d" % (name, step))
+def assert_follows(train_op, expected):
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    variables = {v.op.name: v for v in tf.trainable_variables()
+                 if v.op.name in START}
+    for step, values in enumerate(expected):
+      session.run(train_op)
+      for name, value in session.run(variables).items():
+        np.testing.assert_allclose(value, values[name], rtol=2e-5, atol=2e-6,
+                                   err_msg="%s after step %d" % (name, step))
+    assert session.run(tf.train.get_global_step()) == step + 1
 
 
 @pytest.mark.parametrize("init_lr,power,warmup,expected", [
     (0.1, 1.0, 0, {0: 0.1, 1: 0.09, 5: 0.05, 9: 0.01, 10: 0.0, 15: 0.0}),
     (0.1, 1.0, 4, {0: 0.0, 1: 0.025, 3: 0.075, 4: 0.06, 5: 0.05, 10: 0.0}),
-    (0.1, 2.0, 2, {0: 0.0, 1: 0.05, 2: 0.064, 5: 0.025, 10: 0.0}),
-])
+    (0.1, 2.0, 2, {0: 0.0, 1: 0.05, 2: 0.064, 5: 0.025, 10: 0.0})])
 def test_learning_rate(init_lr, power, warmup, expected):
-  with tf.Graph().as_default(), tf.Session() as sess:
-    global_step = tf.placeholder(tf.int64, [])
-    rate = optimization.create_learning_rate(init_lr, 10, warmup, global_step,
-                                             poly_power=power)
-    assert rate.shape.as_list() == []
-    actual = {step: sess.run(rate, {global_step: step}) for step in expected}
-  for step in expected:
-    assert actual[step] == pytest.approx(expected[step], abs=1e-7)
-
-
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-def test_five_steps_without_clipping(name):
-  steps = gradient_steps(5, scales=[1.0, 0.1, 3.0, 0.01, 1.0])
-  with tf.Graph().as_default(), tf.Session() as sess:
-    global_step = tf.train.get_or_create_global_step()
-    variables = make_variables()
-    optimizer = OPTIMIZERS[name](schedule(global_step))
-    assert isinstance(optimizer, tf.train.Optimizer)
-    train_op = apply_linear_loss(optimizer, variables, steps, global_step)
-    sess.run(tf.global_variables_initializer())
-    assert_follows(sess, train_op, variables,
-                   numpy_steps(steps, use_trust_ratio=name == "lamb"))
-    assert sess.run(global_step) == 5
+  global_step = tf.placeholder(tf.int64, [])
+  rate = optimization.create_learning_rate(init_lr, 10, warmup, global_step,
+                                           poly_power=power)
+  with tf.Session() as session:
+    assert {step: session.run(rate, {global_step: step})
+            for step in expected} == pytest.approx(expected, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_five_steps_with_clipping(name):
-  # The norms of the gradients are about 8, 0.4, 24, 0.8 and 8.
-  steps = gradient_steps(5, scales=[1.0, 0.05, 3.0, 0.1, 1.0])
-  norms = [np.sqrt(sum(np.sum(g**2) for g in dense_gradients(step).values()))
-           for step in steps]
-  assert [norm > 1.0 for norm in norms] == [True, False, True, False, True]
-  with tf.Graph().as_default(), tf.Session() as sess:
-    global_step = tf.train.get_or_create_global_step()
-    variables = make_variables()
-    train_op, _ = training_step(
-        GivenLoss(lambda _: linear_loss(variables, steps, global_step)),
-        Schedule(NUM_STEPS, WARMUP), optimizer=name, learning_rate=INIT_LR)
-    sess.run(tf.global_variables_initializer())
-    assert_follows(sess, train_op, variables,
-                   numpy_steps(steps, name == "lamb", clip_norm=1.0))
-    assert sess.run(global_step) == 5
+  steps = make_gradients([1.0, 0.05, 3.0, 0.1, 1.0])
+  assert [norm_of(densify(step)) > 1 for step in steps] == [
+      True, False, True, False, True]
+  train_op, _ = training_step(GivenLoss(lambda _: linear_loss(steps)),
+                              Schedule(8, 3), optimizer=name, learning_rate=0.1)
+  assert_follows(train_op, numpy_steps(
+      steps, name == "lamb", [0, 0.1 / 3, 0.2 / 3, 0.0625, 0.05], 1.0))
 
 
-def test_clipping_counts_a_word_that_is_looked_up_twice_as_one_row():
-  """Two equal gradients of 3 in one row have a norm of 6, not sqrt(18)."""
-  with tf.Graph().as_default(), tf.Session() as sess:
-    table = tf.get_variable("table", [2, 1], initializer=tf.zeros_initializer())
-    train_op, _ = training_step(
-        GivenLoss(lambda _: 3.0 * tf.reduce_sum(
-            tf.nn.embedding_lookup(table, [0, 0]))), Schedule(10))
-    sess.run(tf.global_variables_initializer())
-    sess.run(train_op)
-    np.testing.assert_allclose(first_moments(sess)["table"], [[0.1], [0.0]],
-                               rtol=1e-6)
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_what_decays_is_a_choice(name):
+  steps = make_gradients([1.0, 1.0, 1.0])
+  excluded = ("embeddings",)
+  optimizer = OPTIMIZERS[name](0.05, 0.3, epsilon=1e-3,
+                               exclude_from_weight_decay=excluded)
+  loss = linear_loss(steps)
+  train_op = optimizer.apply_gradients(
+      optimizer.compute_gradients(loss), tf.train.get_global_step())
+  assert_follows(train_op, numpy_steps(
+      steps, name == "lamb", [0.05] * 3, decay=0.3, epsilon=1e-3,
+      excluded=excluded))
+  # Slots have the names of released checkpoints, and are not trained.
+  assert {v.op.name: v.shape.as_list() for v in tf.global_variables()} == dict({
+      variable + slot: list(value.shape) for variable, value in START.items()
+      for slot in ("", "/adam_m", "/adam_v")}, global_step=[])
+  assert {v.op.name for v in tf.trainable_variables()} == set(START)
 
 
-@pytest.mark.parametrize("scale,expected", [
-    (0.1, [[0.3, 0.4]]), (1.0, [[0.6, 0.8]])])
-def test_loss_before_the_step_and_one_step_forward(scale, expected):
-  with tf.Graph().as_default(), tf.Session() as sess:
-    global_step = tf.train.get_or_create_global_step()
-    kernel = tf.get_variable("kernel", initializer=[[0.0, 0.0]])
-    unused = tf.get_variable("unused", initializer=[7.0])
-    train_op, loss = training_step(
-        GivenLoss(lambda _: (
-            scale * tf.reduce_sum(kernel * [[3.0, 4.0]]) + 5.0)), Schedule(10))
-    assert loss.shape.as_list() == []
-    sess.run(tf.global_variables_initializer())
-    assert sess.run(loss) == 5.0
-    assert sess.run(global_step) == 0
-    sess.run(train_op)
-    assert sess.run(global_step) == 1
-    moments = first_moments(sess)
-    assert set(moments) == {"kernel"}
-    np.testing.assert_allclose(10 * moments["kernel"], expected, rtol=1e-6)
-    assert np.all(sess.run(kernel) < 0)
-    assert sess.run(unused) == [7.0]
+@pytest.mark.parametrize("scale, ids, expected", [
+    (0.1, [0, 1], [0.3, 0.4]), (1.0, [0, 1], [0.6, 0.8]),
+    # A word that is looked up twice is one row: two equal gradients of 3 have a
+    # norm of 6, not sqrt(18).
+    (1.0, [0, 0], [1.0, 0.0])])
+def test_loss_before_the_step_and_what_is_clipped(scale, ids, expected):
+  table = tf.get_variable("table", initializer=[[2.0], [2.0]])
+  unused = tf.get_variable("unused", initializer=[7.0])
+  factors = np.where(ids, 4.0, 3.0)
+  train_op, loss = training_step(
+      GivenLoss(lambda _: scale * tf.reduce_sum(
+          factors * tf.nn.embedding_lookup(table, ids)[:, 0])), Schedule(10))
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    assert session.run(loss) == pytest.approx(scale * 2 * factors.sum())
+    session.run(train_op)
+    assert session.run(tf.train.get_global_step()) == 1
+    (name, gradient), = first_gradients(session).items()
+    np.testing.assert_allclose(gradient[:, 0], expected, rtol=1e-6)
+    assert name == "table" and session.run(table)[0] < 2
+    assert session.run(unused) == [7.0]
 
 
 @pytest.mark.parametrize("num_slices", [1, 2])
-@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
+  """The loss is finite here and its gradient is not."""
+  poison = tf.placeholder(tf.float32, [])
+
+  def loss_fn(features):
+    x = tf.get_variable("x", initializer=[1.0, 2.0])
+    # The root's slope at 0 is infinite.
+    return tf.reduce_sum(x) + tf.sqrt(poison * tf.reduce_sum(x * x))
+
+  train_op, _ = training_step(
+      GivenLoss(loss_fn), Schedule(10), precision="fp16",
+      gradient_accumulation_steps=num_slices)
+  variables = {v.op.name: v for v in tf.global_variables()}
+  scale, = [name for name in variables if name.endswith("loss_scale")]
+  found = []
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    for value in (1.0, 0.0, 1.0):
+      session.run(train_op, {poison: value})
+      found.append(session.run(variables))
+  first, second, third = found
+  assert [x["global_step"] for x in found] == [1, 1, 2]
+  assert first[scale] == 2 * second[scale] == 2 * third[scale]
+  for name in ("x", "x/adam_m", "x/adam_v"):
+    assert np.all(first[name] == second[name])
+    assert np.all(np.isfinite(third[name])) and np.any(
+        third[name] != second[name])
+
+
+@pytest.mark.parametrize("epsilon, num_slices", [(0.0, 1), (0.3, 2)])
 def test_adversarial_gradients(epsilon, num_slices):
   """The loss is the sum of (w e)^3 / 3 over the words that are looked up.
 
@@ -276,114 +236,54 @@ def test_adversarial_gradients(epsilon, num_slices):
     return tf.reduce_sum((tf.reduce_sum(x * w, -1))**3) / 3.0
 
   def numpy_gradients(table):
-    table_gradient, weights_gradient = np.zeros([4, 2]), np.zeros([2])
+    gradients = [np.ones([4, 2]), np.ones([2])]
     for i in np.ravel(ids):
       square = (table[i] @ weights)**2
-      table_gradient[i] += square * weights
-      weights_gradient += square * table[i]
-    return table_gradient + 1, weights_gradient + 1
+      gradients[0][i] += square * weights
+      gradients[1] += square * table[i]
+    return gradients
 
   clean = numpy_gradients(table)
   moved = numpy_gradients(
       table + epsilon * clean[0] / np.sqrt((clean[0]**2).sum()))
-  with tf.Graph().as_default(), tf.Session() as sess:
-    train_op, loss = training_step(
-        GivenLoss(loss_fn, total=0.0),
-        Schedule(10, adversarial_epsilon=epsilon), ids,
-        lambda tensors: [x + 1.0 for x in tensors],
-        gradient_accumulation_steps=num_slices)
-    sess.run(tf.global_variables_initializer())
-    assert sess.run(loss) == pytest.approx(
-        sum((table[i] @ weights)**3 for i in np.ravel(ids)) / 3 + 1)
-    sess.run(train_op)
-    moments = first_moments(sess)
   sums = {name: one + (other if epsilon else 0) for name, one, other in zip(
       ("a/word_embeddings", "w"), clean, moved)}
-  assert set(moments) == set(sums)
-  norm = np.sqrt(sum((x**2).sum() for x in sums.values()))
-  assert norm > 1  # it is clipped
+  assert norm_of(sums) > 1  # it is clipped
+  train_op, loss = training_step(
+      GivenLoss(loss_fn, total=0.0), Schedule(10, adversarial_epsilon=epsilon),
+      ids, lambda tensors: [x + 1.0 for x in tensors],
+      gradient_accumulation_steps=num_slices)
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    assert session.run(loss) == pytest.approx(
+        sum((table[i] @ weights)**3 for i in np.ravel(ids)) / 3 + 1)
+    session.run(train_op)
+    found = first_gradients(session)
+  assert set(found) == set(sums)
   for name, gradient in sums.items():
-    np.testing.assert_allclose(10 * norm * moments[name], gradient, rtol=1e-5)
+    np.testing.assert_allclose(norm_of(sums) * found[name], gradient, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-def test_slots_have_the_names_of_released_checkpoints(name):
-  steps = gradient_steps(1, scales=[1.0])
-  with tf.Graph().as_default(), tf.Session() as sess:
-    global_step = tf.train.get_or_create_global_step()
-    variables = make_variables()
-    trainable = {v.op.name for v in tf.trainable_variables()}
-    apply_linear_loss(OPTIMIZERS[name](0.1), variables, steps, global_step)
-    slots = {v.op.name: v for v in tf.global_variables()
-             if v.op.name.rsplit("/", 1)[1:] in (["adam_m"], ["adam_v"])}
-    assert set(slots) == {"%s/%s" % (variable, slot) for variable in variables
-                          for slot in ("adam_m", "adam_v")}
-    assert {v.op.name for v in tf.trainable_variables()} == trainable
-    assert {v.op.name for v in tf.global_variables()} == (
-        set(slots) | trainable | {"global_step"})
-    sess.run(tf.global_variables_initializer())
-    for slot_name, slot in slots.items():
-      variable = variables[slot_name.rsplit("/", 1)[0]]
-      assert slot.shape == variable.shape
-      assert not np.any(sess.run(slot))
-
-
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-def test_what_decays_is_a_choice(name):
-  steps = gradient_steps(3, scales=[1.0, 1.0, 1.0])
-  settings = dict(weight_decay_rate=0.3, epsilon=1e-3)
-  with tf.Graph().as_default(), tf.Session() as sess:
-    global_step = tf.train.get_or_create_global_step()
-    variables = make_variables()
-    train_op = apply_linear_loss(
-        OPTIMIZERS[name](0.05, exclude_from_weight_decay=("embeddings",),
-                         **settings), variables, steps, global_step)
-    sess.run(tf.global_variables_initializer())
-    assert_follows(sess, train_op, variables, numpy_steps(
-        steps, name == "lamb", learning_rate=0.05, excluded=("embeddings",),
-        **settings))
-
-
-def one_step(optimizer_class, variable_name, start, gradient, **kwargs):
-  with tf.Graph().as_default(), tf.Session() as sess:
-    global_step = tf.train.get_or_create_global_step()
-    variable = tf.get_variable(variable_name, initializer=tf.constant(start))
-    train_op = optimizer_class(0.5, **kwargs).apply_gradients(
-        [(tf.constant(gradient), variable)], global_step)
-    sess.run(tf.global_variables_initializer())
-    sess.run(train_op)
-    return sess.run(variable)
-
-
-def test_first_step_without_bias_correction():
-  # 0.1 g / sqrt(0.001 g^2) = sqrt(10) whatever g; then the decay.
-  np.testing.assert_allclose(
-      one_step(optimization.AdamW, "dense/kernel", [2.0], [40.0]),
-      [2.0 - 0.5 * (10**0.5 + 0.01 * 2.0)], rtol=1e-5)
-  np.testing.assert_allclose(
-      one_step(optimization.AdamW, "dense/bias", [2.0], [40.0]),
-      [2.0 - 0.5 * 10**0.5], rtol=1e-5)
-
-
-def test_trust_ratio_makes_the_step_as_long_as_the_weights():
-  # Both entries of the update are equal and ||w|| = 5: a step of 0.5 * 5.
-  step = one_step(lamb_optimizer.LAMB, "dense/kernel", [3.0, 4.0],
-                  [8.0, 8.0], weight_decay_rate=0.0) - [3.0, 4.0]
-  np.testing.assert_allclose(step, [-2.5 / 2**0.5] * 2, rtol=1e-5)
-
-
-@pytest.mark.parametrize("variable_name,start", [
-    ("dense/kernel", [0.0, 0.0]), ("dense/bias", [3.0, 4.0]),
-    ("LayerNorm/gamma", [3.0, 4.0]), ("LayerNorm/beta", [3.0, 4.0]),
-    ("output_bias", [3.0, 4.0])])
-def test_no_trust_ratio_for_zero_weights_biases_and_layer_norm(
-    variable_name, start):
-  np.testing.assert_allclose(
-      one_step(lamb_optimizer.LAMB, variable_name, start, [8.0, 8.0]),
-      np.array(start) - 0.5 * 10**0.5, rtol=1e-5)
-
-
-def test_no_update_and_no_decay_leave_the_weights_alone():
-  np.testing.assert_array_equal(
-      one_step(lamb_optimizer.LAMB, "dense/kernel", [3.0, 4.0], [0.0, 0.0],
-               weight_decay_rate=0.0), [3.0, 4.0])
+@pytest.mark.parametrize("name, start, gradient, decay, expected", [
+    # 0.1 g / sqrt(0.001 g^2) = sqrt(10) whatever g; then the decay.
+    ("adamw dense/kernel", [2], [40], 0.01, 2 - 0.5 * (10**0.5 + 0.01 * 2)),
+    ("adamw dense/bias", [2], [40], 0.01, 2 - 0.5 * 10**0.5),
+    # Both entries of the update are equal and ||w|| = 5: a step of 0.5 * 5.
+    ("lamb dense/kernel", [3, 4], [8, 8], 0, np.array([3, 4]) - 2.5 / 2**0.5),
+    # No trust ratio for zero weights, biases and layer norm.
+    ("lamb dense/kernel", [0, 0], [8, 8], 0.01, -0.5 * 10**0.5),
+    *(("lamb " + name, [3, 4], [8, 8], 0.01, np.array([3, 4]) - 0.5 * 10**0.5)
+      for name in ("dense/bias", "LayerNorm/gamma", "LayerNorm/beta",
+                   "output_bias")),
+    # No update and no decay leave the weights alone.
+    ("lamb dense/kernel", [3, 4], [0, 0], 0, [3, 4])])
+def test_the_first_step_by_hand(name, start, gradient, decay, expected):
+  optimizer, name = name.split()
+  variable = tf.get_variable(name, initializer=tf.constant(start, tf.float32))
+  train_op = OPTIMIZERS[optimizer](0.5, decay).apply_gradients(
+      [(tf.constant(gradient, tf.float32), variable)])
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    session.run(train_op)
+    np.testing.assert_allclose(
+        session.run(variable), np.broadcast_to(expected, len(start)), rtol=1e-5)

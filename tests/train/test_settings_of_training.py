@@ -27,50 +27,61 @@ def test_pretraining_has_neither_data_nor_sweep():
   assert read.data is None and read.sweep is None
 
 
-def test_a_batch_that_cannot_be_sliced():
-  with pytest.raises(InputError, match="=10 is not a multiple of .*=4: .* 12$"):
-    make_settings(train_batch_size=10, gradient_accumulation_steps=4)
-
-
 def test_two_names_of_half_precision():
   assert make_settings().device.precision == "float32"
   for given in (dict(use_fp16=True), dict(precision="fp16"),
                 dict(use_fp16=True, precision="fp16")):
     assert make_settings(**given).device.precision == "fp16"
-  with pytest.raises(InputError, match="--use_fp16 contradicts .*=float32"):
-    make_settings(use_fp16=True, precision="float32")
 
 
-def test_a_tpu_has_no_half_precision():
-  with pytest.raises(InputError, match="a TPU has --precision=bf16"):
-    make_settings(use_tpu=True, precision="fp16")
+def test_a_rehearsal_has_the_hardware_it_names_and_a_folder_of_its_own():
+  read = make_settings(rehearse="tpu:4x2", output_dir="out")
+  assert (read.device.use_tpu, read.device.num_tpu_cores) == (True, 8)
+  assert read.run.output_dir not in (None, "out")
+  assert make_settings(rehearse="gpu:4").device.num_gpus == 4
+
+
+def test_each_rate_and_seed_once():
+  read = make_settings(learning_rates=["1e-4", ".5", ".0001"],
+                       seeds=["9", "2", "9"]).sweep
+  assert (read.rates(), read.seed_numbers()) == ([1e-4, 0.5], [9, 2])
+
+
+TPU = {"use_tpu": True}
+REMOTE = dict(TPU, tpu_name="my-tpu", train_batch_size=8)
 
 
 @pytest.mark.parametrize("given, message", [
-    (dict(train_batch_size=4096, num_tpu_cores=64, eval_batch_size=32),
-     "--eval_batch_size=32 is not a multiple of --num_tpu_cores=64: the next "
-     "one is 64"),
-    (dict(train_batch_size=100, num_tpu_cores=8, eval_batch_size=8),
-     "--train_batch_size=100 .* --num_tpu_cores=8: the next one is 104"),
-    (dict(train_batch_size=96, num_tpu_cores=8, eval_batch_size=8,
-          gradient_accumulation_steps=24), "the next one is 192")])
-def test_batches_that_the_cores_of_a_tpu_do_not_divide(given, message):
+    (dict(train_batch_size=10, gradient_accumulation_steps=4),
+     "--train_batch_size=10 .* --gradient_accumulation_steps=4: .* 12$"),
+    (dict(TPU, train_batch_size=4096, num_tpu_cores=64),
+     "--eval_batch_size=32 .* --num_tpu_cores=64: .* 64$"),
+    (dict(TPU, train_batch_size=100), "--train_batch_size=100 .* 104$"),
+    (dict(TPU, train_batch_size=96, gradient_accumulation_steps=24), " 192$"),
+    (dict(rehearse="gpu:3"), "--train_batch_size=32 .* --num_gpus=3: .* 33$"),
+    (dict(num_gpus=2, use_horovod=True), "--num_gpus"),
+    (dict(TPU, num_gpus=2), "--num_gpus"),
+    (dict(TPU, precision="fp16"), "--precision=fp16 .* --precision=bf16"),
+    (dict(use_fp16=True, precision="float32"),
+     "--use_fp16 .* --precision=float32"),
+    (dict(learning_rate=0.0), "--learning_rate=0: "),
+    (dict(learning_rate=1.5), "--learning_rate=1.5: "),
+    (dict(learning_rates=["0.1", "2"]), "--learning_rate=2: "),
+    (dict(learning_rates=["1e-4", "fast"]), "--learning_rates: .*fast"),
+    (dict(REMOTE, output_dir="out"), "--output_dir=out: .* gs://BUCKET"),
+    (dict(REMOTE, output_dir="gs://a/out", init_checkpoint="file:///a"),
+     "--init_checkpoint=file:///a: "),
+    *((dict(rehearse=hardware), "--rehearse=%s: .*tpu:HOSTSxCORES" % hardware)
+      for hardware in ("gpu", "gpu:0", "tpu:0x8", "tpu:8", "gpu:1x8"))])
+def test_what_contradicts(given, message):
   with pytest.raises(InputError, match=message):
-    make_settings(use_tpu=True, **given)
-  make_settings(**given)  # elsewhere they are fine
+    make_settings(**given)
 
 
 def test_a_tpu_elsewhere_reads_no_local_files():
-  remote = dict(use_tpu=True, tpu_name="my-tpu", train_batch_size=8)
-  with pytest.raises(InputError, match="--output_dir=out: .* gs://BUCKET"):
-    make_settings(output_dir="out", **remote)
-  with pytest.raises(InputError, match="--init_checkpoint=file:///a: "):
-    make_settings(output_dir="gs://a/out", init_checkpoint="file:///a",
-                  **remote)
-  device = make_settings(output_dir="gs://a/out", **remote).device
+  device = make_settings(output_dir="gs://a/out", **REMOTE).device
   with pytest.raises(InputError, match="--input_file=b: "):
     device.check_paths({"input_file": ["gs://a", "b"]})
-  for given in (dict(tpu_name="local"), dict(master="grpc://localhost:8470"),
-                dict(use_tpu=False)):
-    make_settings(output_dir="out",
-                  **dict(dict(remote, tpu_name=None), **given))
+  for given in (dict(tpu_name="local"), dict(use_tpu=False),
+                dict(tpu_name=None, master="grpc://localhost:8470")):
+    make_settings(**dict(REMOTE, output_dir="out", **given))

@@ -1,135 +1,108 @@
 """Trainings on emulated TPU cores against those of one device."""
 
-import json
 import re
-import sys
 
 import numpy as np
 import pytest
+import scripting
 import tensorflow.compat.v1 as tf
-from scripting import ROOT, SIZES, VOCAB, succeed
+from small_steps import assert_equal_variables, full, write_pretraining
+from trained_models import KINDS, write_files
 
-from albert.files import records
-
-pytestmark = [pytest.mark.slow, pytest.mark.long]
-
-# All of them are in each batch, so it does not matter which host reads which.
-COUNT = 16
-SEQ = 32
-SHIFTS = {
-    "run_classifier.py": "key/bias", "run_ner.py": "key/bias",
-    "run_squad.py": "key/bias|start_logits/.*bias|end_logits/.*(beta|_1/bias)",
-    "run_race.py": "key/bias|output_bias"}
-TOPOLOGIES = [(1, 2), (2, 1)]  # hosts, cores of each
+import modeling
+from benchmarks import plot_curves
 
 
-@pytest.fixture
-def folder(tmp_path):
-  """A folder with a configuration and 16 examples of each task."""
-  folder = tmp_path
-  (folder / "small.json").write_text(json.dumps(SIZES))
-  rng = np.random.RandomState(0)
-  records.write_records(str(folder / "a.tfrecord"), (records.serialize({
-      "input_ids": rng.randint(99, 999, size=SEQ),
-      "input_mask": np.ones(SEQ, int), "segment_ids": np.zeros(SEQ, int),
-      "masked_lm_positions": np.arange(4), "masked_lm_ids": np.arange(4) + i,
-      # Replicas have unequal numbers of masked tokens.
-      "masked_lm_weights": (np.arange(4) <= i % 4).astype(np.float32),
-      "next_sentence_labels": [i % 2]}, records.pretraining_specs(SEQ, 4))
-                                                     for i in range(COUNT)))
-  (folder / "heldout.tfrecord").write_bytes(
-      (folder / "a.tfrecord").read_bytes())
-  floors = ["甲在%d楼。" % i for i in range(COUNT)]
-  (folder / "squad.json").write_text(json.dumps({"data": [{"paragraphs": [
-      {"context": text, "qas": [{
-          "id": str(i), "question": "在哪里？",
-          "answers": [{"text": "%d楼" % i, "answer_start": 2}]}]}
-      for i, text in enumerate(floors)]}]}))
-  for task in ("pairs", "entities", "c3"):
-    (folder / task).mkdir()
-  for split in ("train", "dev", "test"):
-    (folder / "entities" / (split + ".json")).write_text("".join(json.dumps({
-        "text": text, "label": {"floor": {"%d楼" % i: [
-            [2, 2 + len(str(i))]]}}}) + "\n" for i, text in enumerate(floors)))
-    (folder / "pairs" / (split + ".txt")).write_text("".join(
-        "%s\t甲在楼里。\t%d\n" % (text, i % 2)
-        for i, text in enumerate(floors)), encoding="utf-8")
-    (folder / "c3" / ("d-%s.json" % split)).write_text(json.dumps([
-        [[text], [{"question": "在哪里？", "answer": "%d楼" % i,
-                   "choice": ["%d楼" % i, "外面"]}], str(i)]
-        for i, text in enumerate(floors)]))
-  return folder
+@pytest.fixture(autouse=True)
+def no_dropout(monkeypatch):
+  """A replica draws other numbers than a device that has the whole batch."""
+  monkeypatch.setattr(modeling.AlbertModel, "dropout",
+                      lambda model, x, *args, **kwargs: x)
 
 
-def run(folder, name, hosts, cores, script, *args):
-  """Trains; returns the folder of the model."""
-  succeed("tests/tpu_emulator.py", hosts, cores, ROOT / script, "--do_train",
-          "--bert_config_file=%s/small.json" % folder,
-          "--output_dir=%s" % (folder / name), "--train_batch_size=%d" % COUNT,
-          "--save_checkpoints_steps=2", "--learning_rate=0.01",
-          *["--iterations_per_loop=1"] * bool(hosts), *args,
-          python=sys.executable)
+def run(folder, name, topology, script, *args):
+  """Trains on (hosts, cores of each), or None; returns the model's folder."""
+  args = ["--do_train", "--output_dir=%s" % (folder / name),
+          "--learning_rate=0.01", *args]
+  if topology:
+    status, _, log = scripting.run(
+        "tests/tpu_emulator.py", *topology, scripting.ROOT / script,
+        "--iterations_per_loop=1", *args)
+    assert not status, log
+  else:
+    scripting.succeed(script, *args)
   return folder / name
 
 
-def assert_same_training(one, other, shifts="key/bias"):
+def assert_same_training(one, other, evaluations=0, shifts="key/bias"):
   """Weights, and what was evaluated at every checkpoint.
 
   Args:
     one, other: pathlib.Path.
+    evaluations: int, how many there were.
     shifts: str, pattern of variables that shift all scores of a softmax alike:
       their gradient is 0, so that rounding errors move them.
   """
-  paths = [tf.train.latest_checkpoint(str(folder)) for folder in (one, other)]
-  names = [name for name, _ in tf.train.list_variables(paths[0])]
-  assert names == [name for name, _ in tf.train.list_variables(paths[1])]
-  for name in names:
-    if not re.search(shifts + "|adam", name):
-      wanted, found = [tf.train.load_variable(path, name) for path in paths]
-      np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5,
-                                 err_msg=name)
-  wanted, found = [[[float(x) for x in line.split("\t")] for line in (
-      folder / "eval_history.tsv").read_text().splitlines()[1:]]
-                   for folder in (one, other)]
-  assert len(wanted) == 2
-  np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+  wanted, found = [{
+      name: tf.train.load_variable(path, name)
+      for name, _ in tf.train.list_variables(path)
+      if not re.search(shifts + "|adam", name)} for path in (
+          tf.train.latest_checkpoint(str(folder)) for folder in (one, other))]
+  assert set(wanted) == set(found)
+  assert_equal_variables(found, wanted, 1e-5)
+  if evaluations:
+    wanted, found = [np.loadtxt(
+        str(folder / "eval_history.tsv"), delimiter="\t", skiprows=1, ndmin=2)
+                     for folder in (one, other)]
+    assert len(wanted) == evaluations
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.both
-def test_pretraining(folder):
-  args = ["run_pretraining.py", "--num_train_steps=4", "--num_warmup_steps=1",
-          "--input_file=%s/a.tfrecord" % folder, "--eval_batch_size=4",
-          "--eval_input_file=%s/heldout.tfrecord" % folder, "--optimizer=lamb",
-          "--max_seq_length=%d" % SEQ, "--max_predictions_per_seq=4"]
-  one = run(folder, "one", 0, 0, *args)
-  for (hosts, cores), slices in zip(TOPOLOGIES, (1, 4)):
-    assert_same_training(one, run(
-        folder, "%d hosts" % hosts, hosts, cores, *args,
-        "--gradient_accumulation_steps=%d" % slices))
+@pytest.mark.slow
+@pytest.mark.parametrize("topology, slices, evaluations", [
+    ((1, 2), 1, 0), full((2, 1), 2, 2)])
+def test_pretraining(topology, slices, evaluations, tmp_path):
+  # All records are in each batch, so it does not matter which core reads which.
+  args = ["run_pretraining.py", *write_pretraining(tmp_path, 8),
+          "--train_batch_size=8", "--num_train_steps=2", "--num_warmup_steps=0",
+          "--log_steps=1"]
+  if evaluations:
+    (tmp_path / "heldout.tfrecord").write_bytes(
+        (tmp_path / "train.tfrecord").read_bytes())
+    args += ["--eval_input_file=%s" % (tmp_path / "heldout.tfrecord"),
+             "--eval_batch_size=4", "--save_checkpoints_steps=1"]
+  one, two = run(tmp_path, "one", None, *args), run(
+      tmp_path, "two", topology, *args,
+      "--gradient_accumulation_steps=%d" % slices)
+  assert_same_training(one, two, evaluations)
+  wanted, found = [plot_curves.read_scalars(str(folder))
+                   for folder in (one, two)]
+  for name in ("loss", "masked_lm_accuracy", "learning_rate"):
+    assert found[name] == pytest.approx(wanted[name], rel=1e-4)
+    assert list(found[name]) == [1, 2]
 
 
-@pytest.mark.parametrize("script, predicted, args", [
-    ("run_classifier.py", "test_results.tsv", [
-        "--task_name=lcqmc", "--data_dir=pairs"]),
-    ("run_ner.py", "file_predict.json", [
-        "--task_name=file", "--crf", "--data_dir=entities"]),
-    ("run_squad.py", "nbest_predictions.json", [
-        "--task_name=cmrc2018", "--head=beam"] + [
-            "--%s_file=squad.json" % name for name in (
-                "train", "dev", "predict")]),
-    ("run_race.py", "c311_predict.json", [
-        "--task_name=c3", "--data_dir=c3"])])
-def test_fine_tuning(script, predicted, args, folder, monkeypatch):
-  monkeypatch.chdir(folder)
-  args = [script, "--do_eval", "--do_predict", "--num_train_epochs=4", VOCAB,
-          "--max_seq_length=%d" % SEQ, "--eval_batch_size=6", *args]
-  one = run(folder, "one", 0, 0, *args)
-  for hosts, cores in TOPOLOGIES:
-    other = run(folder, "%d hosts" % hosts, hosts, cores, *args)
-    assert_same_training(one, other, SHIFTS[script])
-    wanted, found = [(model / predicted).read_text(encoding="utf-8")
-                     for model in (one, other)]
-    number = r"\d\.\d+(?:e-\d+)?"
-    assert re.sub(number, "", found) == re.sub(number, "", wanted)
-    np.testing.assert_allclose(*[[float(x) for x in re.findall(number, text)]
-                                 for text in (found, wanted)], atol=1e-4)
+@pytest.mark.full
+@pytest.mark.parametrize("name, topology, predicted, shifts", [
+    ("labels", (1, 2), "test_results.tsv", "key/bias"),
+    ("crf", (2, 1), "file_predict.json", "key/bias"),
+    ("beam", (1, 2), "nbest_predictions.json",
+     "key/bias|start_logits/.*bias|end_logits/.*(beta|_1/bias)"),
+    ("choices", (2, 1), "c311_predict.json", "key/bias|output_bias")])
+def test_fine_tuning(name, topology, predicted, shifts, tmp_path):
+  kind, (_, data) = KINDS[name], write_files(tmp_path, name)
+  one, two = [run(
+      tmp_path, name, topology, kind.script, "--task_name=" + kind.task,
+      scripting.VOCAB, *data, *kind.flags, "--do_eval", "--do_predict",
+      "--bert_config_file=%s" % (tmp_path / "small.json"),
+      "--max_seq_length=32", "--max_train_examples=2", "--train_batch_size=2",
+      "--num_train_epochs=2", "--save_checkpoints_steps=1",
+      "--eval_batch_size=6") for name, topology in (
+          ("one", None), ("two", topology))]
+  assert_same_training(one, two, 2, shifts)
+  wanted, found = [(model / predicted).read_text(encoding="utf-8")
+                   for model in (one, two)]
+  number = r"\d\.\d+(?:e-\d+)?"
+  assert re.sub(number, "", found) == re.sub(number, "", wanted)
+  np.testing.assert_allclose(*[[float(x) for x in re.findall(number, text)]
+                               for text in (found, wanted)], atol=1e-4)

@@ -1,0 +1,163 @@
+"""export_model.py as a command: what it writes, and what it refuses."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import small_models
+from scripting import fail, succeed
+from small_models import TOKENS
+
+import export_model
+from albert.errors import InputError
+from albert.files import checkpoints
+
+pytestmark = pytest.mark.slow
+CONFIG = dict(small_models.CONFIGS["google_relu"], max_position_embeddings=16)
+TASK = {"labels": ["0", "1"], "max_seq_length": 16, "do_lower_case": False}
+TOP = {"output_weights": np.ones([2, 24]), "output_bias": np.zeros([2])}
+DATA = "model.ckpt-7.data-00000-of-00001"
+
+
+@pytest.fixture
+def model(tmp_path):
+  """A folder as fine-tuning leaves it, optimizer slots and all."""
+  folder = tmp_path / "model"
+  weights = small_models.write_folder(folder, CONFIG, TOKENS, TOP, TASK)
+  weights.update({name + slot: 0 * x for name, x in list(weights.items())
+                  for slot in ("/adam_m", "/adam_v")})
+  checkpoints.write_checkpoint(str(folder), "model.ckpt-7", dict(
+      {name: x.astype(np.float32) for name, x in weights.items()},
+      global_step=np.array(7)))
+  return folder
+
+
+def export(model, *args, name="exported"):
+  target = model.parent / name
+  succeed("export_model.py", "--init_checkpoint=file://%s" % model,
+          "--output_dir=file://%s" % target, *args)
+  assert {path.name for path in model.parent.iterdir()} == {model.name, name}
+  return target
+
+
+def names(folder):
+  return sorted(os.listdir(str(folder)))
+
+
+@pytest.mark.parametrize("flags, inside, files", [
+    (["--saved_model"], "assets", []),
+    (["--tflite", "--signature=encode", "--max_seq_length=8"], "",
+     ["model.tflite"]),
+    (["--onnx", "--signature=classify"], "", ["classify.onnx"])])
+def test_what_is_written(flags, inside, files, model):
+  target = export(model, *flags) / inside
+  assert names(target) == sorted(
+      ["config.json", "task.json", "vocab.txt"] + files)
+  for name, content in (("config.json", CONFIG), ("task.json", TASK)):
+    assert json.loads((target / name).read_text()).items() >= content.items()
+  assert (target / "vocab.txt").read_text().split("\n") == TOKENS
+
+
+def test_strip(model):
+  # What has the name of an unfinished folder is not touched.
+  other = model.with_name("slim.tmp")
+  model.rename(other)
+  model, target = other, export(other, "--strip", name="slim")
+  assert names(target) == ["checkpoint", "config.json", DATA,
+                           "model.ckpt-7.index", "task.json", "vocab.txt"]
+  old, new = [checkpoints.read_weights(str(folder / "model.ckpt-7"))
+              for folder in (model, target)]
+  assert set(old) == set(new)
+  for name, value in old.items():
+    np.testing.assert_array_equal(new[name], value)
+  assert (target / DATA).stat().st_size * 2.9 < (model / DATA).stat().st_size
+
+
+def test_positions_are_repeated(model):
+  name = "bert/embeddings/position_embeddings"
+  target = export(model, "--strip", "--extend_positions=20",
+                  "--repeat_positions=6")
+  assert json.loads((target / "config.json").read_text())[
+      "max_position_embeddings"] == 20
+  old, new = [checkpoints.read_weights(str(folder / "model.ckpt-7"))[name]
+              for folder in (model, target)]
+  np.testing.assert_array_equal(new, old[[i % 6 for i in range(20)]])
+  weights = {name: old}
+  export_model.repeat_positions(weights, count=18)
+  np.testing.assert_array_equal(weights[name], old[[*range(16), 0, 1]])
+  for lengths in ({"length": 17}, {"count": 15}):
+    with pytest.raises(InputError, match="16 positions"):
+      export_model.repeat_positions({name: old}, **lengths)
+
+
+def test_inspect_a_folder_that_was_moved(model):
+  (model / "checkpoint").write_text('model_checkpoint_path: "/gone/model-1"\n')
+  out, _ = succeed("export_model.py", "--inspect",
+                   "--init_checkpoint=%s" % model)
+  assert "checkpoint: %s" % (model / "model.ckpt-7") in out.splitlines()
+  assert out.endswith("does not fit the configuration: nothing\n")
+
+
+def test_bad_input(model, tmp_path):
+  target = tmp_path / "exported"
+
+  def fails(message, *args, out=target):
+    fail(message, "export_model.py", "--init_checkpoint=%s" % model,
+         "--output_dir=%s" % out, *args)
+    assert not target.exists() and not list(tmp_path.glob("*.tmp"))
+
+  for message, *flags in (
+      ("--batch_size=0", "--tflite", "--batch_size=0"),
+      ("--inspect, --strip, ", "--strip", "--tflite"),
+      ("--extend_positions .*--strip", "--onnx", "--repeat_positions=5"),
+      ("--int8 .*--tflite", "--saved_model", "--int8"),
+      ("--signature .*--tflite", "--saved_model", "--signature=encode"),
+      ("--with_code .* --onnx", "--saved_model", "--with_code"),
+      ("--max_seq_length 17", "--tflite", "--max_seq_length=17"),
+      ("masked_lm.* classify, encode, sentence_vector", "--onnx",
+       "--signature=masked_lm"),
+      ("--standard_ops .* --int8", "--onnx", "--int8", "--standard_ops")):
+    fails(message, *flags)
+  fails(str(tmp_path), "--strip", out=tmp_path)
+  fails("config.json/sub", "--strip", out=model / "config.json" / "sub")
+  for config, message in (
+      (dict(CONFIG, intermediate_size=41), r"\[24, 40\] .*\[24, 41\]"),
+      (dict(CONFIG, vocab_size=49), "50 .*49|49.*50")):
+    (tmp_path / "other.json").write_text(json.dumps(config))
+    fails(message, "--saved_model",
+          "--bert_config_file=%s" % (tmp_path / "other.json"))
+  (model / "vocab.txt").write_text("\n".join(TOKENS[:5]))
+  fails("vocab.txt has 5 .* 50", "--saved_model")
+  (model / "vocab.txt").unlink()
+  fails("--vocab_file", "--saved_model")
+  # Part of an encoder.
+  weights = checkpoints.read_weights(str(model / "model.ckpt-7"))
+  checkpoints.write_checkpoint(str(model), "model.ckpt-8", dict(weights, **{
+      name.replace("group_0/inner", "group_1/inner"): x
+      for name, x in weights.items() if "group_0/inner" in name}))
+  fails("model.ckpt-8 has .* bert/encoder.*group_1", "--strip")
+
+
+def test_damaged_checkpoint(model):
+  target = model.parent / "out"
+  for name in (DATA, "model.ckpt-7.index", "checkpoint"):
+    (model / name).write_bytes((model / name).read_bytes()[:-1000])
+    fail("model.ckpt-7 .*damaged", "export_model.py", "--strip",
+         "--init_checkpoint=%s" % model, "--output_dir=%s" % target)
+  assert not target.exists()
+  fail("nowhere", "export_model.py", "--inspect",
+       "--init_checkpoint=%s" % (target / "nowhere"))
+
+
+@pytest.mark.full
+def test_tflite_has_each_weight_once(tmp_path):
+  """TFLite's converter copies a layer that is multiplied by a constant."""
+  model = tmp_path / "model"
+  small_models.write_folder(model, small_models.albert_zh_config(
+      hidden_size=240, intermediate_size=960), TOKENS)
+  target = export(model, "--tflite", "--signature=masked_lm",
+                  "--max_seq_length=9")
+  count = sum(value.size for name, value in checkpoints.read_weights(
+      str(model / "model.ckpt-7")).items() if "seq_relationship" not in name)
+  assert (target / "model.tflite").stat().st_size <= 1.1 * 4 * count

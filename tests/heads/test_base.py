@@ -1,0 +1,79 @@
+"""What all heads share, and which of them a checkpoint has."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from small_models import evaluate
+
+from albert import heads
+from albert.errors import InputError
+from albert.heads import base
+from albert.model_folder import ModelFolder
+
+ENCODER = {"bert/pooler/dense/kernel": [8, 8]}
+
+
+def test_a_loss_for_each_example():
+  losses = tf.constant([1.0, 2.0, 4.0])
+  output = base.example_losses(losses, {"logits": losses},
+                               tf.constant([2.0, 0.0, 1.0]), accuracy=losses)
+  assert output.predictions == {"logits": losses}
+  each, total, shown = evaluate(
+      [output.each, output.losses, output.metrics])
+  assert each.tolist() == [2, 0, 4] and total == {"example_loss": 6.0}
+  for name in ("example_loss", "accuracy"):  # not weighted
+    assert np.array(shown.pop(name)).tolist() == [[1, 2, 4], [1, 1, 1]]
+  assert not shown
+  assert evaluate(base.example_losses(losses, {}).losses) == {
+      "example_loss": 7.0}
+
+
+def test_hits_totals_and_the_first_token():
+  inputs = {"input_ids": tf.constant([[5, 6, 7], [8, 9, 0]])}
+  logits = tf.constant([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]])
+  hits, totals, first = evaluate([
+      base.hits(logits, tf.constant([1, 1, 0])), base.Head().totals(inputs),
+      base.first_token(inputs)])
+  assert hits.tolist() == [1, 0, 0] and totals == {"example_loss": 2.0}
+  assert first.tolist() == [[0], [0]]
+
+
+@pytest.mark.parametrize("saved, task, expected", [
+    ({}, {}, {}),
+    ({"output_weights": [3, 8]}, {}, {"classify": heads.Classifier}),
+    ({"output_weights": [3, 8]}, {"head": "multi_label", "labels": list("abc")},
+     {"classify": heads.MultiLabel}),
+    ({"output_weights": [1, 8]}, {}, {"classify": heads.Regression}),
+    ({"output_weights": [1, 8]}, {"head": "choices"},
+     {"classify": heads.Choices}),
+    ({"output_weights": [3, 8]}, {"head": "token_labels"},
+     {"label_tokens": heads.TokenLabels}),
+    ({"cls/squad/output_weights": [2, 8]}, {}, {"spans": heads.Spans}),
+    ({"start_logits/dense/kernel": [8, 1]}, {}, {"spans": heads.BeamSpans}),
+    ({"cls/predictions/output_bias": [50],
+      "cls/seq_relationship/output_bias": [2]}, {"head": "classifier"},
+     {"masked_lm": heads.MaskedLm, "sentence_order": heads.SentenceOrder})])
+def test_heads_of_a_checkpoint(saved, task, expected):
+  found = heads.restore({**ENCODER, **saved}, ModelFolder(None, None, **task))
+  assert {name: type(head) for name, head in found.items()} == dict(
+      expected, encode=heads.Encode, sentence_vector=heads.SentenceVector)
+  if "classify" in expected:  # the first is the default of an export
+    assert next(iter(found)) == "classify"
+
+
+def test_what_the_folder_and_the_variables_say_of_a_head():
+  def restored(name, saved, **task):
+    return heads.restore({**ENCODER, **saved}, ModelFolder(
+        None, None, path="folder", **task))[name]
+
+  weights = {"output_weights": [3, 8]}
+  assert restored("classify", weights).num_labels == 3
+  labelled = {"head": "token_labels", "labels": ["O", "B-a", "I-a"]}
+  assert not restored("label_tokens", weights, **labelled).use_crf
+  assert restored("label_tokens", {**weights, "crf/transitions": [3, 3]},
+                  **labelled).use_crf
+  vector = restored("sentence_vector", {},
+                    more={"pooling": "cls", "layer": 1})
+  assert (vector.pooling, vector.layer) == ("cls", 1)
+  with pytest.raises(InputError, match="folder .* 2 .* 3"):
+    restored("classify", weights, labels=["a", "b"])

@@ -1,0 +1,80 @@
+"""Losses and outputs of labels, numbers and choices, on given vectors."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from reference_albert import softmax
+from small_models import PooledModel, evaluate, run_head
+
+from albert import heads
+
+POOLED = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
+THREE = {"output_weights": np.array([[1.0, 0], [0, 1], [1, 1]]),
+         "output_bias": np.array([0, 0, 0.5])}
+LOGITS = np.array([[1, 0, 1.5], [0, 2, 2.5], [-1, 1, 0.5]])
+ONE = {"output_weights": np.array([[1.0, -1]]), "output_bias": np.array([0.5])}
+SCORES = np.array([1.5, -1.5, -1.5])
+
+
+def close(found, expected):
+  np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+LABELS, SEVERAL = [0, 2, 1], np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
+SIGMOIDS = 1 / (1 + np.exp(-LOGITS))
+ENTROPIES = -np.log(softmax(LOGITS)[range(3), LABELS])
+
+
+@pytest.mark.parametrize("head, labels, weights, logits, losses, factors", [
+    (heads.Classifier(3), LABELS, THREE, LOGITS, ENTROPIES, 1),
+    (heads.Classifier(3, [2.0, 1.0, 4.0]), LABELS, THREE, LOGITS, ENTROPIES,
+     np.array([2, 4, 1])),
+    (heads.MultiLabel(3), SEVERAL, THREE, LOGITS, -np.log(np.where(
+        SEVERAL, SIGMOIDS, 1 - SIGMOIDS)).mean(1), 1),
+    (heads.Regression(), [1.5, 0, -2.5], ONE, SCORES[:, np.newaxis],
+     np.array([0, 2.25, 1]), 1)])
+def test_loss(head, labels, weights, logits, losses, factors):
+  found = run_head(head, {"label_ids": np.array(labels)}, weights, POOLED)
+  close(found.predictions["logits"], logits)
+  close(found.each, losses * factors)
+  close(found.losses["example_loss"], (losses * factors).sum())
+  close(found.metrics["example_loss"][0], losses)
+  if labels is LABELS:
+    close(found.metrics["accuracy"][0], [0, 1, 1])
+
+
+def test_choices():
+  """The second question has one answer; what stands for another is none."""
+  found = run_head(heads.Choices(2), {
+      "num_choices": [2, 1], "label": [1, 0]}, ONE,
+                   np.array([[0.0, 1], [0, 2], [1, 0], [9, 0]]))
+  close(found.predictions["log_probabilities"][0],
+        np.log(softmax(np.array([-0.5, -1.5]))))
+  close(found.predictions["log_probabilities"][1, 0], 0)
+  assert found.predictions["log_probabilities"][1, 1] < -1e8
+  close(found.each, [np.log(1 + np.e), 0])
+  close(found.metrics["accuracy"][0], [0, 1])
+
+
+@pytest.mark.parametrize("head", [heads.Classifier, heads.MultiLabel])
+def test_logits_of_windows_are_averaged(head):
+  found = run_head(head(3, num_windows=2), {"num_windows": [2, 1]}, THREE,
+                   POOLED[[0, 1, 2, 0]])
+  close(found.predictions["logits"], [LOGITS[:2].mean(0), LOGITS[2]])
+  assert not found.losses  # without labels
+
+
+@pytest.mark.parametrize("head, weights, expected", [
+    (heads.Classifier(3), THREE, {
+        "logits": LOGITS, "probabilities": softmax(LOGITS)}),
+    (heads.MultiLabel(3), THREE, {
+        "logits": LOGITS, "probabilities": SIGMOIDS}),
+    (heads.Regression(), ONE, {"score": SCORES}),
+    (heads.Choices(4), ONE, {"score": SCORES})])
+def test_what_is_exported(head, weights, expected):
+  found = evaluate(head.outputs(PooledModel(POOLED), {}), weights)
+  assert set(found) == set(expected)
+  for name, x in expected.items():
+    close(found[name], x)
+  ids = {"input_ids": tf.zeros([3, 5], tf.int32)}
+  assert head.positions(ids).shape.as_list() == [3, 1]

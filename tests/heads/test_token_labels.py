@@ -1,0 +1,71 @@
+"""Labels of tokens, on given scores."""
+
+import itertools
+
+import numpy as np
+import pytest
+from reference_albert import softmax
+from small_models import PooledModel, evaluate, run_head
+
+from albert.errors import InputError
+from albert.heads import TokenLabels
+
+LABELS = ["O", "B-a", "I-a"]
+# A text of two tokens, one of three tokens; [CLS], [SEP] and padding besides.
+SCORES = np.array([[[0, 0, 9], [0, 1, 5], [0, 2, 3], [0, 9, 0], [0, 9, 0]],
+                   [[0, 9, 0], [2, 0, 0], [0, 1, 3], [0, 0, 4], [0, 9, 0]]],
+                  float)
+MASK = [[1, 1, 1, 1, 0], [1] * 5]
+INSIDE = np.array([[0, 1, 1, 0, 0], [0, 1, 1, 1, 0]])
+IDS = np.array([[0, 1, 2, 0, 0], [0, 0, 1, 2, 0]])
+WEIGHTS = {"output_weights": np.eye(3), "output_bias": np.zeros(3)}
+MOVES = np.array([[0.0, 1, 0], [0, 0, -2], [3, 0, 0]])
+
+
+def test_what_is_exported():
+  """"I-" only after "B-" or "I-"; no label at [CLS], [SEP] and padding."""
+  found = evaluate(TokenLabels(LABELS, False).outputs(
+      PooledModel(None, SCORES, mask=MASK), {}), WEIGHTS)
+  np.testing.assert_allclose(found["scores"], SCORES)
+  assert found["labels"].tolist() == [[0, 1, 2, 0, 0], [0, 0, 1, 2, 0]]
+  np.testing.assert_allclose(found["transitions"], -1e4 * np.eye(3)[[2, 0, 0]]
+                             * [[1], [0], [0]])
+
+
+def test_transitions_of_a_crf_count():
+  found = evaluate(TokenLabels(LABELS, True).outputs(
+      PooledModel(None, SCORES, mask=MASK), {}),
+                   {**WEIGHTS, "crf/transitions": MOVES})
+  assert found["transitions"][2, 0] == 3 and found["transitions"][0, 2] == -1e4
+  # From B-a to I-a is dear, from O to B-a cheap.
+  assert found["labels"].tolist() == [[0, 0, 1, 0, 0], [0, 0, 1, 2, 0]]
+
+
+@pytest.mark.parametrize("use_crf", [False, True])
+def test_loss(use_crf):
+  """The mean over the tokens; nothing where there are none."""
+  weights = dict(WEIGHTS, **{"crf/transitions": MOVES} if use_crf else {})
+  found = run_head(TokenLabels(LABELS, use_crf), {
+      "label_ids": np.concatenate([IDS, IDS[:1]]),
+      "label_mask": np.concatenate([INSIDE, 0 * INSIDE[:1]])}, weights, None,
+                   np.concatenate([SCORES, SCORES[:1]]))
+  for row, loss in enumerate(found.each[:2]):
+    places = np.flatnonzero(INSIDE[row])
+    rows, labels = SCORES[row, places], IDS[row, places]
+    if use_crf:
+      totals = {y: rows[range(len(y)), y].sum() + sum(
+          MOVES[pair] for pair in zip(y, y[1:]))
+                for y in itertools.product(range(3), repeat=len(rows))
+                if (0, 2) not in zip(y, y[1:])}
+      total = np.log(sum(map(np.exp, totals.values()))) - totals[tuple(labels)]
+    else:
+      total = -np.log(softmax(rows)[range(len(rows)), labels]).sum()
+    assert loss == pytest.approx(total / len(places), rel=1e-5)
+  assert found.each[2] == 0
+  np.testing.assert_array_equal(found.predictions["loss"], found.each)
+
+
+def test_labels_of_another_scheme():
+  with pytest.raises(InputError, match="'S-a'"):
+    TokenLabels(["O", "B-a", "S-a"], False).outputs(
+        PooledModel(None, SCORES, mask=MASK), {})

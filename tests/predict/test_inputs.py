@@ -1,0 +1,82 @@
+"""What is to be predicted, in arguments, files and pipes."""
+
+import pytest
+from scripting import streams
+
+from albert.errors import InputError
+from albert.predict import inputs
+
+TEXT = ("text",)
+PAIR = ("text_a", "text_b")
+ASKED = ("question", "passage")
+CHOSEN = ("passage", "question", "choices")
+IDIOM = ("text", "choices")
+
+
+def test_arguments():
+  assert inputs.from_arguments(["甲", "乙"], TEXT) == ["甲", "乙"]
+  assert inputs.from_arguments(["甲", "乙"], PAIR) == [("甲", "乙")]
+  for fields, message in ((PAIR, "text_a, text_b: "), (ASKED, "--question"),
+                          (CHOSEN, "--question"), (IDIOM, "--choices")):
+    with pytest.raises(InputError, match=message):
+      inputs.from_arguments(["甲", "乙", "丙"], fields)
+
+
+def test_what_texts_have_in_common():
+  assert inputs.with_given(["甲", "乙"], {"question": "丙"}, ASKED) == [
+      ("丙", "甲"), ("丙", "乙")]
+  both = {"choices": ["丙", "丁"], "question": "乙"}
+  assert inputs.with_given(["甲"], both, CHOSEN) == [("甲", "乙", ["丙", "丁"])]
+  for given, fields, message in (
+      (both, TEXT, "takes text, .*no --choices"),
+      (both, ASKED, "takes question, passage, .*no --choices"),
+      ({"question": "乙"}, CHOSEN, "passage, question, choices: .*--choices"),
+      ({"choices": ["丙"]}, CHOSEN, "--question")):
+    with pytest.raises(InputError, match=message):
+      inputs.with_given(["甲"], given, fields)
+
+
+JSON = '{"text_b": "乙", "text_a": "甲", "id": 3}\n\n'
+FILES = [
+    ("a.txt", "{甲\n\n乙\n", TEXT, ["{甲", "", "乙"]),  # a line, an answer
+    ("a.txt", "甲\t乙\n\n", PAIR, [("甲", "乙")]),
+    ("a.txt", "甲\t乙\t丙\t丁\n", CHOSEN, [("甲", "乙", ["丙", "丁"])]),
+    ("a.tsv", "id\ttext_b\ttext_a\n1\t乙\t甲\n", PAIR, [("甲", "乙")]),
+    ("a.tsv", "text_a\n甲\n", TEXT, ["甲"]),
+    ("a.json", JSON, PAIR, [("甲", "乙")]),
+    ("a.jsonl", JSON, TEXT, ["甲"]),
+    ("a.jsonl", '{"text": "甲", "choices": ["乙", "丙"]}', IDIOM,
+     [("甲", ["乙", "丙"])]),
+    (None, JSON, PAIR, [("甲", "乙")]),
+    (None, "甲\n", TEXT, ["甲"])]
+BAD_FILES = [
+    ("a.txt", "甲\t乙\n\n甲\n", PAIR, ":3: expected text_a, text_b .*found 1"),
+    ("a.txt", "甲\t乙\t丙\n", PAIR, ":1: .*found 3"),
+    ("a.txt", "甲\t乙\t丙\n", CHOSEN, ":1: .*found 3"),
+    ("a.txt", "\n", PAIR, ": has no texts"),
+    ("a.tsv", "", TEXT, ":1: .*no field text, only"),
+    ("a.tsv", "a\ttext_a\tb\n", PAIR, ":1: .*no field text_b, only a, text_a"),
+    ("a.tsv", "text_b\ttext_a\n甲\t乙\n甲\n", PAIR, ":3: expected 2 .*found 1"),
+    ("a.tsv", "text\tchoices\n", IDIOM, ": .*JSON"),
+    ("a.jsonl", JSON + "[]\n", PAIR, ":3: not a JSON object"),
+    ("a.jsonl", JSON + "{}\n", PAIR, ":3: no field text_a, only"),
+    ("a.jsonl", "{\n", PAIR, ":1: "),
+    (None, "甲\n", PAIR, "standard input:1: ")]
+
+
+def read(folder, name, text, fields):
+  if name:
+    (folder / name).write_text(text, encoding="utf-8")
+  with streams(text.encode()):
+    return inputs.read(name and str(folder / name), fields)
+
+
+@pytest.mark.parametrize("name, text, fields, found", FILES)
+def test_files(name, text, fields, found, tmp_path):
+  assert read(tmp_path, name, text, fields) == found
+
+
+@pytest.mark.parametrize("name, text, fields, message", BAD_FILES)
+def test_bad_files(name, text, fields, message, tmp_path):
+  with pytest.raises(InputError, match=(name or "") + message):
+    read(tmp_path, name, text, fields)

@@ -1,0 +1,103 @@
+"""create_pretraining_data.py: workers, kills, what it refuses."""
+
+import gzip
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from scripting import ROOT, VOCAB, command, fail, succeed
+
+SCRIPT = "create_pretraining_data.py"
+
+
+def flags(output_dir, *args):
+  return [VOCAB, "--max_seq_length=32", "--max_predictions_per_seq=5",
+          "--input_file=%s" % (ROOT / "data" / "text_*.txt"),
+          "--output_dir=%s" % output_dir, "--num_output_shards=3",
+          "--shard_characters=1500", "--dupe_factor=10", *args]
+
+
+def content(folder):
+  return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+  """A folder that one worker filled."""
+  folder = tmp_path_factory.mktemp("records") / "made"
+  succeed(SCRIPT, *flags(folder, "--num_workers=1"))
+  return folder
+
+
+@pytest.mark.slow
+def test_workers_do_not_change_the_records(made, tmp_path):
+  parts = ["part-0000%d-of-00003.tfrecord" % i for i in range(3)]
+  assert sorted(content(made)) == parts + ["records.json", "vocab.txt"]
+  succeed(SCRIPT, *flags(tmp_path / "two", "--num_workers=2"))
+  assert content(tmp_path / "two") == content(made)
+  sizes = [len(content(made)[name]) for name in parts]
+  assert max(sizes) < 1.1 * min(sizes)
+
+
+@pytest.mark.full
+def test_a_killed_run_keeps_its_finished_shards(made, tmp_path):
+  folder = tmp_path / "killed"
+  process = subprocess.Popen(
+      command(SCRIPT, *flags(folder, "--num_workers=2")),
+      stderr=subprocess.DEVNULL, start_new_session=True)
+  deadline = time.time() + 120
+  while len(list(folder.glob("unfinished-*/*.json"))) < 3:
+    assert process.poll() is None and time.time() < deadline
+    time.sleep(0.01)
+  os.killpg(process.pid, signal.SIGKILL)
+  process.wait()
+  assert not list(folder.glob("part*"))
+  _, log = succeed(SCRIPT, *flags(folder, "--num_workers=2"))
+  assert 3 <= int(re.search(r"kept (\d+) finished shards", log).group(1))
+  assert content(folder) == content(made)
+
+
+@pytest.mark.slow
+def test_a_folder_has_the_records_of_one_run(tmp_path):
+  folder = tmp_path / "again"
+  args = flags(folder, "--dupe_factor=1")
+  succeed(SCRIPT, *args)
+  before = content(folder)
+  fail("%s .*part-00000-of-00003.tfrecord" % folder, SCRIPT, *args,
+       "--num_output_shards=2")
+  assert content(folder) == before
+  succeed(SCRIPT, *args, "--random_seed=2")
+  after = content(folder)
+  assert after.keys() == before.keys() and after != before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args, message", [
+    (["--input_file=blank.txt"], "^--input_file .*blank.txt"),
+    (["--input_file=absent"], "^--input_file: .*absent"),
+    (["--input_file=cut.txt.gz"], "^cut.txt.gz: damaged"),
+    (["--input_file=pipe"], "^pipe: "),
+    (["--do_whole_word_mask", "--masking=ngram"],
+     "--do_whole_word_mask=True .*--masking=ngram"),
+    (["--user_dict=latin.txt"], "user_dict .*latin.txt: .*utf"),
+    (["--output_dir=none"], "--output_file or --output_dir"),
+    (["--beam_runner=DirectRunner"], "--beam_runner .*--output_dir"),
+    (["--output_file=../{}/blank.txt", "--input_file=blank.txt"],
+     "blank.txt .* --input_file")])
+def test_bad_input(args, message, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "blank.txt").write_text("\n \n")
+  (tmp_path / "latin.txt").write_bytes(b"\xe9\n")
+  (tmp_path / "cut.txt.gz").write_bytes(
+      gzip.compress(os.urandom(10000))[:-2000])
+  os.mkfifo("pipe")
+  writer = os.open("pipe", os.O_RDWR)
+  fail(message, SCRIPT, VOCAB, "--output_file=none.tfrecord",
+       "--input_file=%s" % (ROOT / "data" / "text_heldout.txt"),
+       *[arg.format(tmp_path.name) for arg in args])
+  os.close(writer)
+  assert (tmp_path / "blank.txt").read_text() == "\n \n"
+  assert not list(tmp_path.glob("none*"))

@@ -1,0 +1,160 @@
+"""Documents: their flags are known, their links lead somewhere, and the Chinese
+ones have the blocks, tables and figures of the English ones."""
+
+import importlib
+import re
+import types
+
+import pytest
+from absl import flags
+from scripting import ROOT, call_main
+
+from albert import download
+
+pytestmark = pytest.mark.platform_independent("documents")
+
+DOCUMENTS = ["README.md", "albert_tiny_starter/MODEL_CARD.md", *(
+    "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md")))]
+# English, Chinese.
+PAIRS = [(path.replace("docs/README_zh", "README").replace("_zh", ""), path)
+         for path in DOCUMENTS if path.endswith("_zh.md")]
+BLOCK = re.compile(r"^((?:<!-- ([^\n]*) -->\n)?```(\w*)\n)(.*?)^```$",
+                   re.M | re.S)
+# The scripts that shell scripts hand their flags on to.
+STARTED = {"run_pretraining.sh": "run_pretraining.py",
+           "create_pretrain_data.sh": "create_pretraining_data.py",
+           "run_classifier_lcqmc.sh": "run_classifier.py",
+           "run_classifier_clue.sh": "run_classifier.py",
+           "run_classifier_clue.sh cluener": "run_ner.py",
+           "quickstart.sh": None, "run_tests.sh": None}
+
+
+def read(path):
+  return (ROOT / path).read_text(encoding="utf-8")
+
+
+def prose(path):
+  """Returns what is outside blocks."""
+  return BLOCK.sub("", read(path))
+
+
+def calls(path):
+  """Yields the script and the words of each command line in a document.
+
+  A variable or function of the shell stands for the script that it calls.
+  """
+  known = {}
+  for _, _, language, text in BLOCK.findall(read(path)):
+    if language != "bash":
+      continue
+    text = re.sub(r"(?<!\S)#.*|\\\n|\$\([^()]*\)", " ", text)
+    text = re.sub(r'"[^"]*"', lambda found: found.group().replace("\n", " "),
+                  text)
+    name = None
+    for line in re.split(r"[\n|;&]+", text):
+      begun = re.match(r'(\w+)(\(\) {|=")|}', line)
+      name = begun.group(1) if begun else name
+      call = re.search(r"(?:python|bash) (?:-m )?(\w[\w/]*[.]\w+)(.*)", line)
+      if call:
+        known[name or ""] = call.group(1)
+        yield call.groups()
+      call = re.match(r"\s*(?:\w+=\S+ )*[$]?(\w+) (.*)", line)
+      if call and call.group(1) in known:
+        yield known[call.group(1)], call.group(2)
+
+
+def parse(script, words):
+  """Parses a command line as the script does; where it has $, names alone."""
+  def check(known):
+    assert {word[2:].split("=")[0] for word in words} <= set(known)
+
+  name = re.sub("[.]py$", "", script).replace("/", ".")
+  defined = re.findall(r'DEFINE_\w+\("(\w+)"', read(
+      name.replace(".", "/") + ".py"))
+  if defined:
+    check(defined)
+    return
+  module = importlib.import_module(name)
+  call_main(types.SimpleNamespace(
+      __name__=script, main=lambda: check(flags.FLAGS),
+      SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,)),
+      DEFAULTS=getattr(module, "DEFAULTS", {})), *[
+          word for word in words if "$" not in word])
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_flags_of_commands(path, monkeypatch):
+  monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+  for script, words in calls(path):
+    if "cluener" in words:
+      script = STARTED.get(script + " cluener", script)
+    script = STARTED.get(script, script)
+    if script:
+      parse(script, [word for word in re.sub("""["']""", "", words).split()
+                     if word.startswith("--")])
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_blocks_and_links(path):
+  for _, comment, language, text in BLOCK.findall(read(path)):
+    assert language in ("", "bash", "python")
+    assert re.match("$|not run: |needs ", comment), comment
+    assert language or not comment
+    assert language or not re.search("^(bash|python|source) ", text, re.M)
+  for name, anchor in links(path):
+    target = (ROOT / path).parent / name if name else ROOT / path
+    assert target.exists(), name
+    assert not anchor or anchor in anchors(target), (name, anchor)
+
+
+def links(path):
+  """Returns [(name of a file, anchor in it)]."""
+  return re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", prose(path))
+
+
+def headings(path):
+  return re.findall("^(#+) (.*)", prose(path), re.M)
+
+
+def anchors(path):
+  """Returns the names that GitHub gives to headings."""
+  return {re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-")
+          for _, text in headings(path)}
+
+
+def figures(text):
+  """Returns the numbers of two digits or more, such as 16, 0.25 and 1e-4."""
+  return [number for number in re.findall(
+      "[0-9]+(?:[.,][0-9]+)*(?:e-[0-9]+)?", text)
+      if len(re.findall("[0-9]", number)) > 1]
+
+
+def tables(path):
+  """Returns [[(number of bars, figures) of each row] of each table]."""
+  return [[(row.count("|"), sorted(figures(row))) for row in table.splitlines()]
+          for table in re.findall(r"(?:^\|.*\n)+", prose(path), re.M)]
+
+
+def code(path):
+  """Returns [(what is before a block, its text)]; comments are translated."""
+  return [(head, re.sub(" *# .*", "", text) if language else text)
+          for head, _, language, text in BLOCK.findall(read(path))]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_pair_agrees(pair):
+  for part in (code, tables, lambda path: set(figures(prose(path))),
+               lambda path: [level for level, _ in headings(path)]):
+    assert part(pair[0]) == part(pair[1])
+  # The first link is that to the other language.
+  for path, other in (pair, pair[::-1]):
+    assert ((ROOT / path).parent / links(path)[0][0]).resolve() == ROOT / other
+
+
+def test_the_readme():
+  """It stays short, and names all released models."""
+  text = read("README.md")
+  assert len(text.splitlines()) <= 300
+  table = text[text.index("## Released models"):text.index("## (a)")]
+  assert set(re.findall("`(albert_[a-z0-9_]+)`", table)) == {
+      name for name in download.ITEMS if name.startswith("albert_")}

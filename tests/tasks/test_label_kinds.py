@@ -1,0 +1,80 @@
+"""What labels are: what is learnt, said and scored of each kind, by hand."""
+
+import numpy as np
+import pytest
+
+from albert.tasks import label_kinds
+from albert.tasks.classification import InputExample
+
+
+def examples(*labels):
+  return [InputExample(0, "甲", None, label) for label in labels]
+
+
+def test_numbers():
+  kind = label_kinds.Numbers()
+  assert (kind.labels, kind.result, kind.feature) == ([], "score", ("float", 0))
+  assert kind.targets(examples("4.5", None)) == [4.5, 0.0]
+  logits = np.array([[1.0], [2.0], [4.0]], np.float32)
+  assert kind.values(logits) is logits
+  assert kind.answers(logits) == [1.0, 2.0, 4.0]
+  results, report = kind.score(logits, np.array([1, 2, 2]))
+  assert report is None
+  # Less their means: -4, -1, 5 and -2, 1, 1, in thirds.
+  assert results == pytest.approx({
+      "loss": 4 / 3, "mse": 4 / 3, "pearson": 12 / (42 * 6) ** 0.5,
+      "spearman": 0.75 ** 0.5})
+
+
+def test_one_label():
+  kind = label_kinds.OneLabel(["a", "b", "c"])
+  assert (kind.result, kind.feature) == ("label", ("int", 0))
+  assert kind.targets(examples("c", None, "b")) == [2, 0, 1]
+  probabilities = [[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.8, 0.1, 0.1]]
+  logits = (np.log(probabilities) + 3).astype(np.float32)
+  np.testing.assert_allclose(kind.values(logits), probabilities, rtol=1e-6)
+  assert kind.answers(probabilities) == ["a", "c", "a"]
+  results, report = kind.score(logits, np.array([0, 1, 1]))
+  assert results["accuracy"] == pytest.approx(1 / 3)
+  assert results["macro_f1"] == pytest.approx(2 / 3 / 3)
+  assert results["loss"] == pytest.approx(-np.log(0.5 * 0.2 * 0.1) / 3)
+  assert report.split("\n")[-3].split() == ["b", "1", "0", "1"]
+
+
+def test_great_logits_do_not_overflow():
+  logits = np.array([[1e4, -1e4], [3e38, 0]], np.float32)
+  found = label_kinds.log_softmax(logits)
+  np.testing.assert_array_equal(np.exp(found), [[1, 0]] * 2)
+  np.testing.assert_array_equal(found[0], [0, -2e4])
+  assert logits[0, 0] == 1e4  # the caller's are left alone
+  kind = label_kinds.SeveralLabels(["a", "b"])
+  np.testing.assert_array_equal(kind.values(logits), [[1, 0], [1, 0.5]])
+  assert kind.score(logits[:1], np.array([[0, 1]]))[0]["loss"] == 1e4
+
+
+def test_several_labels():
+  kind = label_kinds.SeveralLabels(["a", "b", "c"])
+  assert (kind.result, kind.feature) == ("labels", ("int", 3))
+  assert kind.targets(examples(("c", "a"), None, ())) == [
+      [1, 0, 1], [0, 0, 0], [0, 0, 0]]
+  logits = np.log([[3.0, 1 / 3, 1.0], [1.0, 4.0, 9.0]]).astype(np.float32)
+  probabilities = np.array([[0.75, 0.25, 0.5], [0.5, 0.8, 0.9]])
+  np.testing.assert_allclose(kind.values(logits), probabilities, rtol=1e-6)
+  # What is just the threshold does not exceed it.
+  assert kind.answers(probabilities) == ["a", "b|c"]
+  truth = np.array([[1, 1, 0], [0, 1, 1]])
+  results, report = kind.score(logits, truth)
+  assert [line.split() for line in report.splitlines()[:3]] == [
+      ["label", "precision", "recall", "f1", "examples"],
+      ["a", "1.0000", "1.0000", "1.0000", "1"],
+      ["b", "1.0000", "0.5000", "0.6667", "2"]]
+  assert results == pytest.approx({
+      "micro_f1": 2 * 3 / (3 + 4), "exact": 0.5,
+      "macro_f1": (1 + 2 / 3 + 1) / 3,
+      "loss": -np.log(0.75 * 0.25 * 0.5 * 0.5 * 0.8 * 0.9) / 6}, rel=1e-6)
+  kind.choose_thresholds(logits, truth, "each")
+  assert kind.thresholds == pytest.approx({"a": 0.625, "b": 0.125, "c": 0.7})
+  assert kind.answers(probabilities) == ["a|b", "b|c"]
+  assert kind.score(logits, truth)[0]["exact"] == 1
+  assert label_kinds.SeveralLabels(["a", "b"], {"a": 0.2, "b": 0.9}).answers(
+      [[0.3, 0.8]]) == ["a"]

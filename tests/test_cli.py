@@ -1,0 +1,90 @@
+"""How a script starts and ends: a process of one that needs no TensorFlow."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+from scripting import ROOT
+
+from albert import cli
+from albert.errors import InputError
+
+SCRIPT = '''"""Does what --code says."""
+import dataclasses
+import sys
+sys.path.insert(0, %r)
+from absl import flags, logging
+from albert import cli, errors, settings
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  number: int = settings.setting(3, "A number.", settings.NEEDED, least=1)
+  code: str = settings.setting("", "What to do.")
+
+def main(words=None):
+  logging.info("it begins")
+  print(flags.FLAGS.number, words)
+  exec(flags.FLAGS.code)
+
+cli.run(main, [Settings], %%r, code=("", "Another help."))
+''' % str(ROOT)
+FULL = "--code=raise OSError(28, 'No space')"
+
+
+@pytest.mark.parametrize("args, status, out, last", [
+    (["--number=2"], 0, "2 None\n", r"\d\d:\d\d:\d\d it begins"),
+    (["--number=2", "--verbosity=-1"], 0, "2 None\n", ""),
+    (["word"], 1, "", "ERROR: unexpected argument 'word': .*"),
+    (["--code=raise errors.InputError('a.txt:3: bad')"], 1, "3 None\n",
+     "ERROR: a.txt:3: bad"),
+    (["--code=open('no_such_file')"], 1, "3 None\n",
+     "ERROR: .*no_such_file'"),
+    ([FULL], 1, "3 None\n", r"OSError: \[Errno 28\] No space"),
+    (["--nmber=2"], 1, "", "ERROR: .*'nmber'.*: number .*; see --help"),
+    (["--number=0"], 1, "", "ERROR: flag --number=0: .*; see --help"),
+    (["a", "--number=2", "b"], 0, "2 ['a', 'b']\n", None),
+    (["--number=2", "--help", "b"], 0, "Does what --code says.\n\nneeded:\n"
+     "  --number  A number. (3)\n\nadvanced:\n  --code  Another help.\n", None),
+])
+def test_how_it_ends(args, status, out, last, tmp_path):
+  """Where `last` is None, there may be arguments that are not flags."""
+  (tmp_path / "script.py").write_text(SCRIPT % (last is None))
+  done = subprocess.run([sys.executable, "script.py", *args],
+                        cwd=str(tmp_path), capture_output=True, text=True)
+  assert (done.returncode, done.stdout) == (status, out), done.stderr
+  log = done.stderr.splitlines()
+  if last is not None:
+    assert re.fullmatch(last, log[-1] if log else ""), log
+  # What a user can mend is said in one line.
+  assert ("Traceback" in done.stderr) == (FULL in args)
+
+
+@pytest.fixture
+def values():
+  """Flags, of which `steps`, `zero` and `tpu` were given."""
+  found = flags.FlagValues()
+  for name in ("steps", "zero", "tpu", "other"):
+    flags.DEFINE_integer(name, 5, "", flag_values=found)
+  found(["script", "--steps=5", "--zero=0", "--tpu=1"])
+  return found
+
+
+def test_flags_that_are_required(values):
+  cli.require_flags(values, "steps", "other")
+  with pytest.raises(InputError, match="--zero is required"):
+    cli.require_flags(values, "steps", "zero", "other")
+
+
+def test_idle_flags(values, caplog):
+  cli.warn_of_idle_flags(
+      values, (["steps", "zero", "tpu", "other"], True, "--x"),
+      (["zero", "other"], False, "--y", True),  # neither was asked for
+      (["tpu", "steps", "other", "zero"], False, "--do_train"))
+  assert caplog.messages == [
+      "without --do_train, there is no effect of --tpu, --steps"]
+  caplog.clear()
+  with pytest.raises(InputError, match="without --use_tpu, .* of --tpu$"):
+    cli.warn_of_idle_flags(values, (["tpu"], False, "--use_tpu", True))
+  assert not caplog.messages

@@ -1,0 +1,170 @@
+"""A small fine-tuned model of every kind, and what it was trained on.
+
+The fixture `trained` of conftest.py makes each once for all tests.
+"""
+
+import json
+import pathlib
+import re
+from typing import Callable, List, NamedTuple
+
+from scripting import SIZES, VOCAB, succeed
+
+CITIES = ["北京", "上海", "西安"]
+NAMES = "甲乙丙丁戊己庚辛壬"
+LENGTH = 24  # max_seq_length
+# Of questions and passages.
+LIMITS = {"max_query_length": 8, "doc_stride": 4}
+
+
+class Kind(NamedTuple):
+  """How a model is made.
+
+  Attributes:
+    script, task: str.
+    file: str, name of a split's file, where {} is the split.
+    make: function that returns (inputs as `predict` takes them, the text of
+      the file with their labels); all splits have the same.
+    flags: list of str, further flags.
+  """
+  script: str
+  task: str
+  file: str
+  make: Callable
+  flags: List[str] = []
+
+
+class Trained(NamedTuple):
+  """A model that was trained, evaluated, and has predicted its test file.
+
+  Attributes:
+    folder: pathlib.Path, with the files of the task and `small.json`.
+    out: pathlib.Path, --output_dir.
+    inputs: list, the rows of the test file as `predict` takes them.
+  """
+  folder: pathlib.Path
+  out: pathlib.Path
+  inputs: list
+
+  @property
+  def best(self):
+    """pathlib.Path, the folder of the best checkpoint."""
+    return self.out / "best"
+
+
+def columns(*names):
+  """Makes TSV of rows, with a header."""
+  return lambda rows: "".join("\t".join(row) + "\n" for row in [names] + rows)
+
+
+def labels():
+  inputs = ["第%d天在%s，很好" % (i, CITIES[i % 3]) for i in range(9)]
+  return inputs, columns("text_a", "label")(
+      [(text, CITIES[i % 3]) for i, text in enumerate(inputs)])
+
+
+def several():
+  inputs, _ = labels()
+  return inputs, columns("text_a", "label")(
+      [(text, "|".join(CITIES[:i % 3])) for i, text in enumerate(inputs)])
+
+
+def pairs():
+  inputs = [("他在%s" % CITIES[i % 3], "%s在第%d天" % (CITIES[i % 2], i))
+            for i in range(9)]
+  return inputs, columns("text_a", "text_b", "label")(
+      [pair + (str(i % 2),) for i, pair in enumerate(inputs)])
+
+
+def numbers():
+  inputs, _ = labels()
+  return inputs, columns("text_a", "score")(
+      [(text, str(i % 3)) for i, text in enumerate(inputs)])
+
+
+def entities():
+  inputs = ["他在%s，她在%s" % (CITIES[i % 3], CITIES[i % 2]) * (1 + i)
+            for i in range(9)]  # longer than a window, too
+  return inputs, "".join(json.dumps({"text": text, "label": {"city": {
+      city: [[x.start(), x.end() - 1] for x in re.finditer(city, text)]
+      for city in CITIES if city in text}}}) + "\n" for text in inputs)
+
+
+def answers():
+  inputs = [
+      ("谁在第%d天？" % i, "第%d天是%s的%s。" % (i, name, CITIES[i % 3]) * (
+          1 + i % 4)) for i, name in enumerate(NAMES)]
+  return inputs, json.dumps({"data": [{"paragraphs": [{
+      "context": passage, "qas": [{
+          "id": str(i), "question": question, "is_impossible": i % 3 == 0,
+          "answers": [{"text": NAMES[i], "answer_start": 4}] * bool(i % 3)}]}
+                                      for i, (question, passage) in enumerate(
+                                          inputs)]}]})
+
+
+def choices():
+  inputs = [("甲：第%d天去%s。" % (i, CITIES[i % 3]), "去哪里？",
+             CITIES[:2 + i % 2]) for i in range(9)]
+  return inputs, json.dumps([[[passage], [{
+      "question": question, "choice": options, "answer": options[i % 2]}],
+                              str(i)] for i, (passage, question, options)
+                             in enumerate(inputs)])
+
+
+def idioms():
+  inputs = [("第%d天他#idiom%d1#，她#idiom%d2#。" % (i, i, i),
+             ["画蛇添足", "雪中送炭", "一心一意"]) for i in range(9)]
+  return inputs, "".join(
+      json.dumps({"content": [text], "candidates": options}) + "\n"
+      for text, options in inputs)
+
+
+_TSV = ("run_classifier.py", "tsv", "{}.tsv")
+KINDS = {
+    "labels": Kind(*_TSV, labels),
+    "several": Kind(*_TSV, several, ["--multi_label"]),
+    "windows": Kind(*_TSV, labels, ["--long_text=windows", "--max_windows=2"]),
+    "pairs": Kind(*_TSV, pairs),
+    "cosines": Kind("run_sentence_vectors.py", "tsv", "{}.tsv", pairs),
+    "numbers": Kind(*_TSV, numbers, ["--regression"]),
+    "entities": Kind("run_ner.py", "file", "{}.json", entities),
+    "crf": Kind("run_ner.py", "file", "{}.json", entities, ["--crf"]),
+    "spans": Kind("run_squad.py", "squad2", "{}.json", answers),
+    "beam": Kind("run_squad.py", "squad2", "{}.json", answers,
+                 ["--head=beam"]),
+    "choices": Kind("run_race.py", "c3", "d-{}.json", choices),
+    "idioms": Kind("run_race.py", "chid", "{}.json", idioms)}
+
+
+def write_files(folder, name):
+  """Writes what a model is trained on; returns (inputs, flags of the data)."""
+  kind = KINDS[name]
+  inputs, content = kind.make()
+  (folder / "small.json").write_text(json.dumps(dict(
+      SIZES, num_hidden_layers=1, max_position_embeddings=32)))
+  files = {split: folder / kind.file.format(split)
+           for split in ("train", "dev", "test")}
+  for path in files.values():
+    path.write_text(content, encoding="utf-8")
+    if kind.task == "chid":
+      path.with_name(path.stem + "_answer.json").write_text(json.dumps(
+          {"#idiom%d%d#" % (i, j): (i + j) % 3
+           for i in range(9) for j in (1, 2)}))
+    elif kind.task == "c3":
+      (folder / path.name.replace("d-", "m-")).write_text(content)
+  if kind.script != "run_squad.py":
+    return inputs, ["--data_dir=%s" % folder]
+  return inputs, [*("--%s_file=%s" % item for item in files.items()),
+                  *("--%s=%d" % item for item in LIMITS.items())]
+
+
+def train(folder, name):
+  """Trains, evaluates and predicts, in this process."""
+  kind = KINDS[name]
+  _, data = write_files(folder, name)
+  succeed(kind.script, "--task_name=" + kind.task, VOCAB, *data, "--do_train",
+          "--do_eval", "--do_predict", "--max_seq_length=%d" % LENGTH,
+          "--bert_config_file=%s" % (folder / "small.json"),
+          "--train_batch_size=4", "--num_train_epochs=2",
+          "--learning_rate=3e-3", "--save_checkpoints_steps=200", *kind.flags,
+          "--output_dir=%s" % (folder / "out"))
