@@ -38,8 +38,8 @@ class VectorSettings:
   pooling: str = setting(
       None, "Mean of the tokens' vectors, [CLS] and [SEP] included; the "
       "vector of [CLS]; the model's pooled output; or each token's vector. "
-      "Default: as vectors of texts were trained, or else the mean.",
-      USUAL, choices=["mean", "cls", "pooled", "tokens"])
+      "Default: tokens with --layers, or as vectors of texts were trained, or "
+      "else the mean.", USUAL, choices=["mean", "cls", "pooled", "tokens"])
   layer: int = setting(
       None, "Which layer: 1 for the first; 0 for the embeddings, -1 for "
       "the last. Default: as vectors of texts were trained, or else the last.",
@@ -50,12 +50,13 @@ class VectorSettings:
   max_seq_length: int = setting(
       None, "Maximum tokens of a text; longer ones are truncated. Default: as "
       "the model was trained.")
+  batch_size: int = setting(64, "Texts per call of the model.", least=1)
 
 
 SETTINGS = (VectorSettings, ModelSettings, engines.EngineSettings)
 
 
-def token_vectors(model, texts, layers, max_seq_length=None):
+def token_vectors(model, texts, layers, max_seq_length=None, batch_size=64):
   """Computes the vectors of the tokens of texts.
 
   Args:
@@ -63,6 +64,7 @@ def token_vectors(model, texts, layers, max_seq_length=None):
     texts: list of str; what is longer than the model reads is cut off.
     layers: list of int, 1 for the first, 0 for the embeddings, -1 for the last.
     max_seq_length: int, or None for the model's.
+    batch_size: int, texts per call of the model.
 
   Returns:
     list of (tokens, spans, float [layers, tokens, H]), of each text: list of
@@ -73,7 +75,8 @@ def token_vectors(model, texts, layers, max_seq_length=None):
   """
   names = ["layer_%d" % engines.number_of_layer(model, layer)
            for layer in layers]
-  predictor = model.predictor("encode", *names, max_seq_length=max_seq_length)
+  predictor = model.predictor("encode", *names, max_seq_length=max_seq_length,
+                              batch_size=batch_size)
   tokenizer, room = model.tokenizer, model.folder.length(max_seq_length) - 2
   found = [[part[:room] for part in tokenizer.tokenize_with_offsets(text)]
            for text in texts]
@@ -110,7 +113,8 @@ def layers_of(own):
 def main():
   cli.require_flags(flags.FLAGS, "init_checkpoint", "input_file", "output_file")
   own = from_flags(VectorSettings, flags.FLAGS)
-  if own.layers and own.pooling != "tokens":
+  pooling = own.pooling or ("tokens" if own.layers else None)
+  if own.layers and pooling != "tokens":
     raise InputError("without --pooling=tokens, there is no effect of --layers")
   texts = filesystem.read_lines(own.input_file)
   if not texts:
@@ -119,17 +123,18 @@ def main():
       from_flags(engines.EngineSettings, flags.FLAGS),
       flags.FLAGS.init_checkpoint,
       from_flags(FolderSettings, flags.FLAGS))
-  if own.pooling == "tokens":
+  if pooling == "tokens":
     layers = layers_of(own)
     filesystem.write_text(own.output_file, "".join(
         token_line(text, layers, *found) + "\n" for text, found in zip(
-            texts, token_vectors(model, texts, layers, own.max_seq_length))))
+            texts, token_vectors(model, texts, layers, own.max_seq_length,
+                                 own.batch_size))))
     logging.info("%s: the vectors of the tokens of %d texts", own.output_file,
                  len(texts))
     return
   vectors = engines.sentence_vectors(
-      model, own.pooling, own.layer, max_seq_length=own.max_seq_length).predict(
-          [(text, None) for text in texts])
+      model, pooling, own.layer, max_seq_length=own.max_seq_length,
+      batch_size=own.batch_size).predict([(text, None) for text in texts])
   content = io.BytesIO()
   np.save(content, vectors)
   filesystem.write_bytes(own.output_file, content.getvalue())

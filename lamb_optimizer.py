@@ -2,7 +2,7 @@
 
 import tensorflow.compat.v1 as tf
 
-from optimization import AdamW
+from optimization import AdamW, AdamWeightDecayOptimizer
 
 
 class LAMB(AdamW):
@@ -23,3 +23,10 @@ class LAMB(AdamW):
         weight_norm / tf.where(usable, update_norm, tf.ones_like(update_norm)),
         tf.ones_like(weight_norm))
     return ratio * update
+
+
+class LAMBOptimizer(LAMB, AdamWeightDecayOptimizer):
+  """LAMB that leaves the global step to its caller, as albert_zh's does."""
+
+  def __init__(self, learning_rate, weight_decay_rate=0.01, *args, **kwargs):
+    super().__init__(learning_rate, weight_decay_rate, *args, **kwargs)

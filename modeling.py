@@ -81,16 +81,22 @@ class Kernels(NamedTuple):
 PLAIN = Kernels()
 
 
-def get_shape_list(tensor, expected_rank, name):
+def get_shape_list(tensor, expected_rank=None, name=None):
   """Returns the shape as a list: ints where static, scalar tensors elsewhere.
+
+  Args:
+    tensor: tensor.
+    expected_rank: int, or list of int; None for any.
+    name: str, what to call the tensor in the error; by default, its own name.
 
   Raises:
     ValueError: the tensor has a different rank.
   """
   static = tensor.shape.as_list()
-  if len(static) != expected_rank:
-    raise ValueError("%s must have rank %d, but its shape is %s" % (
-        name, expected_rank, tensor.shape))
+  ranks = [expected_rank] if isinstance(expected_rank, int) else expected_rank
+  if ranks and len(static) not in ranks:
+    raise ValueError("%s must have rank %s, but its shape is %s" % (
+        name or tensor.name, " or ".join(map(str, ranks)), tensor.shape))
   dynamic = tf.shape(tensor)
   return [dynamic[i] if size is None else size
           for i, size in enumerate(static)]
@@ -159,18 +165,20 @@ def row_logits(x, num_rows, config, scope):
     return tf.nn.bias_add(tf.matmul(x, weights, transpose_b=True), bias)
 
 
-def layer_norm(x, scope):
+def layer_norm(x, scope=None):
   """Layer normalization over the last axis (arXiv:1607.06450), epsilon 1e-12.
 
   Args:
     x: float [..., K].
-    scope: str, variable scope of `beta` and `gamma`, both [K].
+    scope: str, variable scope of `beta` and `gamma`, both [K]; by default a new
+      one, LayerNorm, LayerNorm_1 and so on.
 
   Returns:
     float tensor of the shape of `x`.
   """
   width = x.shape.as_list()[-1]
-  with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
+  with tf.variable_scope(scope, "LayerNorm",
+                         reuse=tf.AUTO_REUSE if scope else None):
     beta = tf.get_variable("beta", [width], initializer=tf.zeros_initializer())
     gamma = tf.get_variable("gamma", [width], initializer=tf.ones_initializer())
     mean, variance = tf.nn.moments(x, axes=[-1], keep_dims=True)
@@ -195,15 +203,23 @@ class BlockScopes(NamedTuple):
 
 
 class AlbertModel:
-  """The encoder in albert_zh's variable layout, with its pretraining heads.
+  """The encoder with its pretraining heads.
+
+  The configuration decides whose variable layout it has: this class has
+  albert_zh's, the one that is made for Google's is a subclass of it.
 
   Attributes:
     config: AlbertConfig.
     input_mask: int [B, S], 1 for tokens and 0 for padding.
   """
 
+  def __new__(cls, config, *args, **kwargs):
+    from modeling_google import GoogleAlbertModel  # it imports this module
+    is_google = cls is AlbertModel and config.layout == "google"
+    return super().__new__(GoogleAlbertModel if is_google else cls)
+
   def __init__(self, config, is_training, input_ids, input_mask=None,
-               token_type_ids=None, use_one_hot_embeddings=False,
+               token_type_ids=None, use_one_hot_embeddings=False, scope=None,
                kernels=PLAIN, output_positions=None):
     """Builds the encoder.
 
@@ -215,6 +231,8 @@ class AlbertModel:
       token_type_ids: int [B, S], segment of each token; None for all 0.
       use_one_hot_embeddings: bool, look embeddings up by a matrix product,
         which is faster on a TPU.
+      scope: str, variable scope of all variables; None for "bert", which
+        checkpoints have.
       kernels: Kernels, what computes attention and the like.
       output_positions: int [B, T], the tokens that are needed of the last
         layer, so that it computes no others; None for all, where T is S.
@@ -244,7 +262,7 @@ class AlbertModel:
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
 
-    with tf.variable_scope("bert", reuse=tf.AUTO_REUSE):
+    with tf.variable_scope(scope or "bert", reuse=tf.AUTO_REUSE):
       x = self._embed(input_ids, token_type_ids)  # [B*S, H]
       self._embedding_output = x
       mask_bias = tf.reshape(
@@ -266,6 +284,11 @@ class AlbertModel:
       self._pooled_output = self._dense(
           first_tokens, config.hidden_size, scope="pooler/dense",
           activation="tanh")
+
+  @property
+  def all_encoder_layers(self):
+    """The same as `get_all_encoder_layers()`."""
+    return self.get_all_encoder_layers()
 
   def get_embedding_table(self):
     """Returns the word embeddings, float [V, E]."""
@@ -484,3 +507,45 @@ class AlbertModel:
 
   def _to_3d(self, x, length):
     return tf.reshape(x, [self._batch, length, x.shape.as_list()[-1]])
+
+
+# Further names that programs written for BERT and ALBERT use.
+BertConfig = AlbertConfig
+BertModel = AlbertModel
+
+
+def create_initializer(initializer_range=0.02):
+  """Returns an initializer: normal, truncated at two standard deviations."""
+  return tf.truncated_normal_initializer(stddev=initializer_range)
+
+
+def get_activation(name):
+  """Returns a function by its name; None for "linear"; a function as it is."""
+  if not isinstance(name, str):
+    return name
+  return None if name == "linear" else functools.partial(
+      activate, activation=name)
+
+
+def dropout(input_tensor, dropout_prob):
+  """Sets a share of the values to 0; None or 0 for none."""
+  return tf.nn.dropout(input_tensor, rate=dropout_prob) if (
+      dropout_prob) else input_tensor
+
+
+def layer_norm_and_dropout(input_tensor, dropout_prob, name=None):
+  return dropout(layer_norm(input_tensor, name), dropout_prob)
+
+
+def get_assignment_map_from_checkpoint(tvars, init_checkpoint):
+  """Finds the variables of a list that a checkpoint has too.
+
+  Returns:
+    (dict, name -> name, for `tf.train.init_from_checkpoint`; dict, name with
+    and without ":0" -> 1).
+  """
+  names = {variable.op.name for variable in tvars}
+  found = [name for name, _ in tf.train.list_variables(init_checkpoint)
+           if name in names]
+  return dict(zip(found, found)), dict.fromkeys(
+      found + [name + ":0" for name in found], 1)

@@ -2,6 +2,8 @@
 
 import tensorflow.compat.v1 as tf
 
+# Programs import from here what `modeling` has.
+from modeling import *  # noqa: F403
 from modeling import AlbertModel, BlockScopes
 
 

@@ -134,3 +134,35 @@ def densify(gradient, variable):
     return gradient
   return tf.unsorted_segment_sum(gradient.values, gradient.indices,
                                  variable.shape.as_list()[0])
+
+
+# Names that programs written for BERT and ALBERT use.
+class AdamWeightDecayOptimizer(AdamW):
+  """AdamW that leaves the global step to its caller, as BERT's does."""
+
+  def __init__(self, learning_rate, weight_decay_rate=0.0, beta_1=0.9,
+               beta_2=0.999, epsilon=1e-6, exclude_from_weight_decay=None,
+               name="AdamWeightDecayOptimizer"):
+    super().__init__(learning_rate, weight_decay_rate, beta_1, beta_2, epsilon,
+                     exclude_from_weight_decay or (), name)
+
+  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+    return super().apply_gradients(grads_and_vars, name=name)
+
+
+def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
+                     optimizer="adamw", poly_power=1.0):
+  """Returns the op of a training step, which advances the global step."""
+  from lamb_optimizer import LAMB  # it imports this module
+  step = tf.train.get_or_create_global_step()
+  made = {"adamw": AdamW, "lamb": LAMB}[optimizer](create_learning_rate(
+      init_lr, num_train_steps, num_warmup_steps, step, poly_power))
+  gradients, variables = zip(*[
+      (densify(gradient, variable), variable)
+      for gradient, variable in made.compute_gradients(loss)
+      if gradient is not None])
+  if use_tpu:  # reduced first, then clipped
+    cores = tf.tpu.cross_replica_sum(tf.ones([]))
+    gradients = [tf.tpu.cross_replica_sum(x) / cores for x in gradients]
+  clipped, _ = tf.clip_by_global_norm(gradients, 1.0)
+  return made.apply_gradients(zip(clipped, variables), step)

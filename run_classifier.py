@@ -74,6 +74,7 @@ class TextSettings(teachers.DistillationSettings):
 
 
 SETTINGS = (TextSettings, *FINE_TUNING)
+OLDER_FLAGS = ("cached_dir",)
 
 
 def feature_maker(make_sequences, num_windows=None):
@@ -377,7 +378,8 @@ def main():
         kind.values(logits), kind, texts.plain_results)
     outputs.write_test_scores(
         runner.output_dir, name, [example.label for example in examples[name]],
-        lambda rows: score(kind, logits[rows], np.array(targets[name])[rows]))
+        lambda rows: score(kind, logits[rows], np.array(targets[name])[rows]),
+        checkpoint)
 
   runner.run(evaluate, "eval_" + metric, write_test,
              ["eval_report.txt"] * bool(labels) +
@@ -387,4 +389,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, older_flags=OLDER_FLAGS)

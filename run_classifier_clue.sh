@@ -5,12 +5,13 @@
 #   bash run_classifier_clue.sh tnews csl           these
 #   SIZE=base bash run_classifier_clue.sh cluener   with a larger model
 # The board: afqmc tnews iflytek ocnli cmnli wsc (or cluewsc2020) csl cmrc2018
-# chid c3. One more task: cluener. What is not there is downloaded;
-# albert_tiny_starter stands in for a model that cannot be. Flags of the scripts
-# may follow and override, as --flag=value: run_classifier.py, run_squad.py for
-# cmrc2018, run_race.py for chid and c3, run_ner.py for cluener.
+# chid c3. One more task: cluener. What is not there is downloaded; without SIZE
+# and MODEL, if albert_tiny cannot be, albert_tiny_starter is used, and the output
+# says so. Flags of the scripts may follow and override, as --flag=value:
+# run_classifier.py, run_squad.py for cmrc2018, run_race.py for chid and c3,
+# run_ner.py for cluener.
 #   SIZE       tiny (default), small, base, large, xlarge or xxlarge
-#   MODEL_DIR  folder of a checkpoint, instead of the released one of that size
+#   MODEL      folder or released model, instead of the released one of that size
 #   CLUE_DATA  folder with a folder for each task (default data/clue); with a
 #              folder diagnostics, ocnli and cmnli predict test.json in there
 #   OUTPUT     folder for a folder of each task (default output/clue for tiny,
@@ -34,21 +35,10 @@ declare -A recipes=( # length, batch, epochs, rate of tiny
   [chid]="64 24 3 2e-5"
   [c3]="512 24 8 2e-5"
   [cluener]="64 32 10/4 1e-4")
-declare -A sizes=( # model, maximum batch, rate
-  [tiny]="albert_tiny 64"
-  [small]="albert_small_zh_google 64 1e-4"
-  [base]="albert_base_zh 32 3e-5"
-  [large]="albert_large_zh 24 2e-5"
-  [xlarge]="albert_xlarge_zh_183k 24 2e-5"
-  [xxlarge]="albert_xxlarge_zh_google 16 1e-5")
-
 names=${!recipes[*]}
 source requirements/usage.sh
 usage "${names// /|}|cluewsc2020|-.*" "$@"
-size=${SIZE:-tiny}
-[[ -n ${sizes[$size]-} ]] || refuse "SIZE=$size" \
-  "it can be tiny, small, base, large, xlarge or xxlarge"
-read -r name max_batch size_rate <<<"${sizes[$size]}"
+read_size
 tasks=() flags=(--do_train --do_eval)
 for word in "$@"; do
   case $word in
@@ -60,11 +50,10 @@ done
   tasks=(afqmc tnews iflytek ocnli cmnli wsc csl cmrc2018 chid c3)
 
 source ./env.sh
-data=${CLUE_DATA:-data/clue} out=output/clue model=${MODEL_DIR-}
+data=${CLUE_DATA:-data/clue} out=output/clue
 [[ $size == tiny ]] || out+=_$size
 out=${OUTPUT:-$out}
-[[ -n $model ]] || model=$("$PYTHON" -m albert.download --or_starter \
-  --item="$name" --target="$name")
+find_model
 for task in "${tasks[@]}"; do
   "$PYTHON" -m albert.download --item="$task" --target="$data/$task"
 done
@@ -105,11 +94,16 @@ if [[ ${#submissions[@]} -gt 0 ]]; then
   mv "$archive.tmp" "$archive"
   echo "$archive has ${!submissions[*]}"
 fi
+[[ -z $notice ]] || echo "$notice"
 echo "dev results of the best checkpoints:"
 for task in "${tasks[@]}"; do
-  metric="eval_(accuracy|exact)"
-  [[ $task != cluener ]] || metric=eval_f1
-  printf '%-10s%s  %s\n' "$task" \
-    "$(grep -E "^$metric " "$out/$task/best/eval_results.txt")" \
+  results=$out/$task/best/eval_results.txt metric=eval_accuracy
+  case $task in
+    cmrc2018) metric=eval_exact ;;
+    cluener) metric=eval_f1 ;;
+  esac
+  printf '%-10s%s = %s  %s, %s parameters, %s steps  %s\n' "$task" $metric \
+    "$(result $metric "$results")" "$(result init_checkpoint "$results")" \
+    "$(result parameters "$results")" "$(result global_step "$results")" \
     "$(echo "$out/$task"/*_predict.json)"
 done

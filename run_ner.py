@@ -198,7 +198,7 @@ def main():
     # All texts have labels, or none has.
     outputs.write_test_scores(
         runner.output_dir, name, [example.entities for example in examples],
-        lambda _: score(texts[name], *predictions))
+        lambda _: score(texts[name], *predictions), checkpoint)
 
   runner.run(evaluate, "eval_f1", write_test, ["eval_report.txt"], own)
 

@@ -66,6 +66,7 @@ class PretrainingSettings:
 
 SETTINGS = (PretrainingSettings, *train_settings.PRETRAINING)
 _MOST_PASSES = 40  # over the records, without a warning
+_TRAINED_BATCHES = 100  # to evaluate of the training records
 DEFAULTS = dict(optimizer="lamb", learning_rate=(
     1.56e-4, "Peak learning rate. The default is that of LAMB for the default "
     "batch: the 0.00176 published for 4096 examples, times sqrt(32 / 4096)."))
@@ -137,9 +138,14 @@ def find_records(own, settings):
   """
   run = settings.run
   # BERT's script evaluates --input_file; ours too where nothing is held out.
-  eval_flag = ("eval_input_file" if own.eval_input_file or run.do_train
-               else "input_file")
+  eval_flag = "eval_input_file" if own.eval_input_file else "input_file"
   evaluates = run.do_eval or (run.do_train and own.eval_input_file)
+  if run.do_train and run.do_eval and not own.eval_input_file:
+    logging.warning(
+        "the end of the training is evaluated on training records, at most %d "
+        "batches, which chooses no best checkpoint: hold out some text and "
+        "give its records as --eval_input_file",
+        own.max_eval_steps or _TRAINED_BATCHES)
   wanted = ["input_file"] * run.do_train + [eval_flag] * bool(evaluates)
   if not wanted:
     raise InputError("nothing to do: give --do_train or --do_eval")
@@ -153,7 +159,10 @@ def find_records(own, settings):
       raise InputError("--eval_input_file: %s is a training file" % path)
 
   all_paths = sum(paths.values(), [])
-  folder = model_folder.load(settings.model, settings.model.init_checkpoint)
+  folder = model_folder.begun_with(
+      model_folder.load(settings.model, settings.model.init_checkpoint),
+      checkpoints.newest_or_best(run.output_dir),
+      settings.model.init_checkpoint)
   made_with = record_files.check_descriptions(all_paths, {
       "vocab_size": folder.config.vocab_size,
       "vocab_file_sha256": None, "spm_model_file_sha256": None,
@@ -175,11 +184,14 @@ def find_records(own, settings):
 
 def count_eval_steps(own, settings, files):
   """Returns how many batches to evaluate, None for all there are."""
+  most = own.max_eval_steps
+  if settings.run.do_train and not own.eval_input_file:
+    most = most or _TRAINED_BATCHES
   if not settings.device.use_tpu:
-    return own.max_eval_steps
+    return most
   # A TPU must know, and all its batches are full.
   batches = record_files.count_batches(files, settings.batch.eval_batch_size)
-  return min(batches, own.max_eval_steps or batches)
+  return min(batches, most or batches)
 
 
 def report_passes(own, settings, num_records, num_processes):
@@ -268,13 +280,16 @@ def main():
         first_step=stages[-2][1] + 1 if len(stages) > 1 else 0)
     evaluator = outputs.Evaluator(
         run.output_dir, evaluate, rule, list(contents),
-        run.early_stop_evals) if made.heldout else None
+        run.early_stop_evals) if own.eval_input_file else None
     loop.train_and_evaluate(settings, workers, stages, train_input_fn_at,
                             evaluator)
     if own.export_dir and not workers.rank:
       loop.export_saved_model(stages[-1][0], own.export_dir)
-  elif not workers.rank:
-    outputs.evaluate_and_write(run.output_dir, evaluate)
+  if made.heldout and not (run.do_train and own.eval_input_file) and (
+      not workers.rank):
+    outputs.evaluate_and_write(
+        run.output_dir, evaluate, None if run.do_train else
+        checkpoints.named_in(run.output_dir, settings.model.init_checkpoint))
 
 
 if __name__ == "__main__":

@@ -47,14 +47,16 @@ TASKS = {
 @dataclasses.dataclass(frozen=True)
 class ChoiceSettings:
   """Which data set."""
-  task_name: str = setting(None, "Data set.", NEEDED, choices=sorted(TASKS))
+  task_name: str = setting("race", "Data set.", NEEDED, choices=sorted(TASKS))
   data_dir: str = setting(None, "Folder with its files.", NEEDED)
   max_query_length: int = setting(
       race.MAX_QUERY_LENGTH, "Maximum tokens of question and choice; longer "
-      "ones keep their end. The passage is truncated first.")
+      "ones keep their end. The passage is truncated first.",
+      alias="max_qa_length")
 
 
 SETTINGS = (ChoiceSettings, *FINE_TUNING)
+OLDER_FLAGS = ("train_file", "eval_file")
 
 
 def score(examples, chosen, log_probabilities):
@@ -84,7 +86,7 @@ def write_predictions(output_dir, task, name, examples, chosen,
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "task_name", "data_dir", "output_dir")
+  cli.require_flags(flags.FLAGS, "data_dir", "output_dir")
   own = from_flags(ChoiceSettings, flags.FLAGS)
   task = TASKS[own.task_name]
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=512)
@@ -133,10 +135,11 @@ def main():
     outputs.write_test_scores(
         runner.output_dir, name, [example.answer for example in rows],
         lambda labelled: (score([rows[i] for i in labelled], chosen[labelled],
-                                log_probabilities[labelled]), None))
+                                log_probabilities[labelled]), None),
+        checkpoint)
 
   runner.run(evaluate, "eval_accuracy", write_test, task_settings=own)
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, older_flags=OLDER_FLAGS)

@@ -58,11 +58,12 @@ class VectorSettings:
   label_field: str = setting(
       None, "Column or JSON key of the score, where it is not the task's own.")
   pooling: str = setting(
-      "mean", "The vector of a text: the mean of its tokens' vectors, [CLS] "
-      "and [SEP] included, or the vector of [CLS].", USUAL,
-      choices=["mean", "cls"])
+      None, "The vector of a text: the mean of its tokens' vectors, [CLS] "
+      "and [SEP] included, or the vector of [CLS]. Default: as the model was "
+      "trained, or else the mean.", USUAL, choices=["mean", "cls"])
   layer: int = setting(
-      -1, "Of which layer: 1 for the first, -1 for the last.")
+      None, "Of which layer: 1 for the first, -1 for the last. Default: as the "
+      "model was trained, or else the last.")
   scale: float = setting(
       20.0, "What cosines are multiplied by in the loss: 1 / temperature.")
   positive_score: float = setting(
@@ -269,6 +270,7 @@ def with_dropout(config, own):
 
 
 def main():
+  cli.require_flags(flags.FLAGS, "task_name")
   own = from_flags(VectorSettings, flags.FLAGS)
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=64)
   trains, evaluates = settings.run.do_train, settings.run.do_eval
@@ -281,6 +283,10 @@ def main():
       (["metric_for_best"], trains and evaluates, "--do_train and --do_eval"))
   if not own.texts_file or evaluates or settings.data.do_predict:
     cli.require_flags(flags.FLAGS, "data_dir")
+  pooling, layer = folder.vector or ("mean", -1)
+  own = dataclasses.replace(
+      own, pooling=own.pooling or pooling,
+      layer=layer if own.layer is None else own.layer)
   last = folder.config.num_hidden_layers
   if not -last <= own.layer <= last or own.layer == 0:
     raise InputError("--layer=%d: the model has layers 1 to %d" % (
@@ -330,7 +336,7 @@ def main():
     outputs.write_test_scores(
         runner.output_dir, name, [x.label for x in examples[name]],
         lambda rows: (score(scores_of([examples[name][i] for i in rows]),
-                            cosines[rows], threshold), None))
+                            cosines[rows], threshold), None), checkpoint)
 
   runner.run(evaluate, "eval_" + own.metric_for_best, write_test,
              task_settings=own)

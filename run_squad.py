@@ -38,7 +38,14 @@ TASKS = {"squad": Task("squad", False), "squad2": Task("squad", True),
 @dataclasses.dataclass(frozen=True)
 class AnswerSettings(squad.Limits):
   """Which data, which head, how answers are chosen."""
-  task_name: str = setting(None, "Data set.", NEEDED, choices=sorted(TASKS))
+  task_name: str = setting(
+      None, "Data set; default: squad, or squad2 with "
+      "--version_2_with_negative.", NEEDED, choices=sorted(TASKS))
+  version_2_with_negative: bool = setting(
+      False, "The same as --task_name=squad2.")
+  null_score_diff_threshold: float = setting(
+      None, "What the score of no answer must exceed that of the best by. "
+      "Default: as chosen on dev, or else 0.")
   train_file: str = setting(None, "JSON file, for --do_train.", NEEDED)
   dev_file: str = setting(None, "JSON file, for --do_eval.", NEEDED)
   test_file: str = setting(None, "JSON file, for --do_predict.", NEEDED,
@@ -54,6 +61,8 @@ class AnswerSettings(squad.Limits):
 
 
 SETTINGS = (AnswerSettings, *FINE_TUNING)
+OLDER_FLAGS = ("train_feature_file", "predict_feature_file",
+               "predict_feature_left_file")
 
 
 def make_features(passages, window):
@@ -93,7 +102,7 @@ def score(task, questions, predictions):
 
 def with_nulls(predictions, null_odds, threshold):
   """Returns the predictions, empty where the odds are above a threshold."""
-  return {key: "" if null_odds[key] > threshold else text
+  return {key: "" if null_odds[key] > threshold + squad.ROUNDING else text
           for key, text in predictions.items()}
 
 
@@ -140,9 +149,22 @@ def read_passages(own, data, name, tokenizer):
   return passages
 
 
+def find_task(own):
+  """Returns the settings with the task's name."""
+  if own.task_name and own.version_2_with_negative and (
+      own.task_name != "squad2"):
+    raise InputError("--version_2_with_negative contradicts --task_name=%s" %
+                     own.task_name)
+  name = own.task_name or (
+      "squad2" if own.version_2_with_negative else "squad")
+  if not own.task_name:
+    logging.info("no --task_name: %s", name)
+  return dataclasses.replace(own, task_name=name)
+
+
 def main():
-  cli.require_flags(flags.FLAGS, "task_name", "output_dir")
-  own = from_flags(AnswerSettings, flags.FLAGS)
+  cli.require_flags(flags.FLAGS, "output_dir")
+  own = find_task(from_flags(AnswerSettings, flags.FLAGS))
   task = TASKS[own.task_name]
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=384)
   run = settings.run
@@ -151,7 +173,10 @@ def main():
       (["dev_file"], run.do_eval, "--do_eval"),
       (["test_file"], settings.data.do_predict, "--do_predict"),
       (["start_n_top", "end_n_top"], own.head == BeamSpans.name,
-       "--head=beam"))
+       "--head=beam"),
+      (["null_score_diff_threshold"],
+       task.has_unanswerable and settings.data.do_predict,
+       "--task_name=squad2 and --do_predict"))
   tokenizer = folder.create_tokenizer()
   passages = {name: read_passages(own, settings.data, name, tokenizer)
               for name in finetuning.wanted_splits(settings, workers)}
@@ -189,8 +214,10 @@ def main():
     best, null_odds = predict(name, checkpoint)
     predictions = {key: found[0].text for key, found in best.items()}
     if task.has_unanswerable:
-      predictions = with_nulls(predictions, null_odds, null_threshold(
-          checkpoint, settings))
+      threshold = own.null_score_diff_threshold
+      predictions = with_nulls(
+          predictions, null_odds, null_threshold(checkpoint, settings)
+          if threshold is None else threshold)
     write_answers(runner.output_dir, "", predictions, best, null_odds)
     questions = passages[name].questions
     filesystem.write_text(
@@ -199,7 +226,7 @@ def main():
     outputs.write_test_scores(
         runner.output_dir, name, [q.answers for q in questions],
         lambda rows: (score(task, [questions[i] for i in rows], predictions),
-                      None))
+                      None), checkpoint)
 
   runner.run(evaluate, "eval_f1", write_test, task_settings=own)
 
@@ -213,4 +240,4 @@ def null_threshold(checkpoint, settings):
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, older_flags=OLDER_FLAGS)

@@ -34,6 +34,18 @@ def count(variables):
   return sum(int(np.prod(v.shape.as_list())) for v in variables)
 
 
+def show(claim, *rows):
+  """Prints what was counted and checked: rows of (text, number or text)."""
+  print("\n" + claim)
+  for text, value in rows:
+    print("  {:52s}{:>16s}".format(
+        text, "{:,}".format(value) if isinstance(value, int) else value))
+
+
+def factor(before, after):
+  return "%.1f times" % (before / after)
+
+
 def config_of(name, **changes):
   path = os.path.join(_ROOT, "albert_config", name)
   values = AlbertConfig.from_json_file(path).to_dict()
@@ -48,16 +60,19 @@ def test_factorized_embedding():
   tables = [v for v in variables if "word_embeddings" in v.op.name]
   shapes = sorted(v.shape.as_list() for v in tables)
   assert shapes == [[128, 4096], [30000, 128]], shapes
-  assert count(tables) == 30000 * 128 + 128 * 4096
+  factorized = count(tables)
+  assert factorized == 30000 * 128 + 128 * 4096
 
   plain = config_of("albert_config_xxlarge.json", vocab_size=30000,
                     num_hidden_layers=1, embedding_size=None)
   _, _, variables = build(plain)
   tables = [v for v in variables if "word_embeddings" in v.op.name]
   assert [v.shape.as_list() for v in tables] == [[30000, 4096]]
-  print("word embeddings of xxlarge: 30000 x 4096 = {:,} parameters become "
-        "30000 x 128 + 128 x 4096 = {:,}".format(
-            30000 * 4096, 30000 * 128 + 128 * 4096))
+  show("1. Factorized embedding: a table and a projection, V x E + E x H, "
+       "instead of V x H",
+       ("word embeddings like BERT's, 30000 x 4096", count(tables)),
+       ("xxlarge, 30000 x 128 + 128 x 4096", factorized),
+       ("fewer parameters", factor(count(tables), factorized)))
 
 
 # Size: encoder and pooler, the same with both pretraining heads, the paper's
@@ -71,8 +86,8 @@ _COUNTS = [
 
 
 def test_parameter_counts():
-  print("\nparameters, Google's layout, V = 30,000\n"
-        "size     encoder+pooler     with heads   paper")
+  print("\nBoth together: parameters in Google's layout, V = 30,000\n"
+        "  size   encoder+pooler     with heads   paper")
   for size, encoder, with_heads, paper in _COUNTS:
     config = config_of("albert_config_%s_google.json" % size, vocab_size=30000)
     model, _, variables = build(config)
@@ -81,25 +96,29 @@ def test_parameter_counts():
     model.sentence_order_logits()
     total = count(tf.trainable_variables())
     assert total == with_heads, (size, total)
-    print("{:8s} {:14,} {:14,} {:>7s}".format(size, encoder, total, paper))
-  print("The paper rounds. Only its 235M differs by more than rounding: the "
-        "sizes it states (H 4096,\nFFN 16384, E 128, one set of layer "
-        "variables) make the figure above.")
+    print("  {:8s}{:13,} {:14,} {:>7s}".format(size, encoder, total, paper))
+  print("  (rounded in the paper; its 235M is more than its own sizes make)")
 
 
 def test_cross_layer_sharing():
   sizes = {"hidden_size": 1024, "intermediate_size": 3072, "vocab_size": 100,
            "num_hidden_layers": 12, "num_attention_heads": 16}
   totals = {}
-  for sharing in ("none", "all"):
+  for sharing in ("none", "attention", "ffn", "all"):
     config = config_of("albert_config_tiny.json", parameter_sharing=sharing,
                        **sizes)
     _, _, variables = build(config)
     totals[sharing] = count(
         [v for v in variables if v.op.name.startswith("bert/encoder/")])
-  assert totals == {"none": 125976576, "all": 10498048}, totals
-  print("\n12 layers, hidden 1024, FFN 3072: {none:,} parameters unshared, "
-        "{all:,} shared".format(**totals))
+  assert totals == {"none": 125976576, "attention": 79771648,
+                    "ffn": 56702976, "all": 10498048}, totals
+  show("2. Cross-layer sharing: 12 layers (hidden 1024, FFN 3072) of fewer "
+       "variables",
+       ("nothing shared, like BERT", totals["none"]),
+       ("attention shared", totals["attention"]),
+       ("feed-forward network shared", totals["ffn"]),
+       ("all shared, ALBERT", totals["all"]),
+       ("fewer parameters", factor(totals["none"], totals["all"])))
 
 
 def test_shared_layers_compute_with_one_set_of_variables():
@@ -121,8 +140,8 @@ def test_shared_layers_compute_with_one_set_of_variables():
   changes = [np.abs(x - y).max() for x, y in zip(before[1:], before[:-1])]
   assert min(changes) > 1e-3, changes
   assert all(np.array_equal(layer, after[0]) for layer in after[1:])
-  print("silencing the one set of layer variables silences all %d layers"
-        % config.num_hidden_layers)
+  show("   The layers do compute with one set: its outputs set to 0 silence",
+       ("layers of tiny", "all %d" % config.num_hidden_layers))
 
 
 def test_sentence_order():
@@ -152,9 +171,10 @@ def test_sentence_order():
   share = np.mean(swapped)
   # Five standard deviations of a fair coin.
   assert abs(share - 0.5) < 2.5 / np.sqrt(len(swapped)), share
-  print("\n{} sentence-order pairs: both halves come from one document and are "
-        "consecutive; {:.1%} are swapped, and those have label 1".format(
-            len(swapped), share))
+  show("3. Sentence order: a pair is two consecutive parts of one document",
+       ("label 0: in the order of the text", swapped.count(0)),
+       ("label 1: swapped", swapped.count(1)),
+       ("found in the text, in the order that the label says", len(swapped)))
 
 
 def unmask_halves(record, tokenizer):
@@ -182,4 +202,4 @@ if __name__ == "__main__":
                test_shared_layers_compute_with_one_set_of_variables,
                test_sentence_order):
     test()
-  print("\nall claims hold")
+  print("\nAll three claims hold.")

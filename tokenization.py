@@ -99,6 +99,75 @@ class _Tokenizer:
     raise NotImplementedError
 
 
+class BasicTokenizer:
+  """Splits at white space, punctuation and around each Chinese character.
+
+  Args:
+    do_lower_case: bool, whether to lower-case and strip accents.
+  """
+
+  def __init__(self, do_lower_case=True):
+    self.do_lower_case = do_lower_case
+    self._clean = characters.Table(characters.clean)
+    self._isolate = characters.Table(
+        characters.isolate_and_strip_accent if do_lower_case else
+        characters.isolate)
+
+  def clean(self, text):
+    """Drops control characters and makes every kind of space a space."""
+    return text.translate(self._clean)
+
+  def normalize(self, text):
+    """Returns the text with spaces between its tokens."""
+    text = self.clean(text)
+    if self.do_lower_case:
+      text = unicodedata.normalize("NFD", text.lower())
+    return text.translate(self._isolate)
+
+  def tokenize(self, text):
+    """Returns a list of basic tokens."""
+    return self.normalize(convert_to_unicode(text)).split()
+
+
+class WordpieceTokenizer:
+  """Splits basic tokens into the longest pieces of a vocabulary, greedily.
+
+  Args:
+    vocab: dict, piece -> id.
+    unk_token: str, for a token that has other pieces or is too long.
+    max_input_chars_per_word: int.
+  """
+
+  def __init__(self, vocab, unk_token="[UNK]", max_input_chars_per_word=100):
+    self.vocab = vocab
+    self._unk_token = unk_token
+    self._longest = max_input_chars_per_word
+
+  def tokenize(self, text):
+    """Returns the pieces of basic tokens separated by spaces."""
+    return [piece for word in convert_to_unicode(text).split()
+            for piece in self.split(word)]
+
+  def split(self, word):
+    """Returns the pieces of one basic token."""
+    if word in self.vocab:
+      return [word]
+    if len(word) > self._longest:
+      return [self._unk_token]
+    pieces, start = [], 0
+    while start < len(word):
+      prefix = "##" if start else ""
+      for end in range(len(word), start, -1):
+        piece = prefix + word[start:end]
+        if piece in self.vocab:
+          break
+      else:
+        return [self._unk_token]
+      pieces.append(piece)
+      start = end
+    return pieces
+
+
 class WordPieceTokenizer(_Tokenizer):
   """BERT's tokenization: basic tokens, then longest pieces, greedily.
 
@@ -117,8 +186,6 @@ class WordPieceTokenizer(_Tokenizer):
     words: dict, normalized word -> its entry: those that stay whole.
   """
 
-  MAX_CHARS_PER_WORD = 100
-
   def __init__(self, vocab_file, do_lower_case=True):
     self.vocab = load_vocab(vocab_file)
     self.vocab_size = len(self.vocab)
@@ -130,41 +197,27 @@ class WordPieceTokenizer(_Tokenizer):
     self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
         self.vocab[token] for token in SPECIAL_TOKENS)
     self.do_lower_case = do_lower_case
-    self._clean = characters.Table(characters.clean)
-    self._isolate = characters.Table(
-        characters.isolate_and_strip_accent if do_lower_case else
-        characters.isolate)
+    self._basic = BasicTokenizer(do_lower_case)
+    self.clean = self._basic.clean
+    self.wordpiece = WordpieceTokenizer(self.vocab).split
     self.words = {}
     self._lengths = {}  # of the words with a first basic token, longest first
     for token in self.vocab:
       if len(token) > 1 and not token.startswith("##") and any(
           map(characters.is_chinese, token)):
-        word = self._normalize(token).strip()
+        word = self._basic.normalize(token).strip()
         if " " in word:
           self.words[word] = token
           self._lengths.setdefault(word.split(" ")[0], set()).add(len(word))
     self._lengths = {first: sorted(lengths, reverse=True)
                      for first, lengths in self._lengths.items()}
 
-  def clean(self, text):
-    """Drops control characters and makes every kind of space a space."""
-    return text.translate(self._clean)
-
   def basic_tokenize(self, text):
-    """Splits at white space, punctuation and around each Chinese character.
-
-    Words of the vocabulary stay whole.
-    """
-    text = self._normalize(text)
+    """Like `BasicTokenizer.tokenize`; words of the vocabulary stay whole."""
+    text = self._basic.normalize(text)
     if not self.words:
       return text.split()
     return [token for token, _, _ in self._find_tokens(text)]
-
-  def _normalize(self, text):
-    text = self.clean(text)
-    if self.do_lower_case:
-      text = unicodedata.normalize("NFD", text.lower())
-    return text.translate(self._isolate)
 
   def _find_tokens(self, text):
     """Yields (basic token or word, start, end) in a normalized text."""
@@ -182,25 +235,6 @@ class WordPieceTokenizer(_Tokenizer):
           break
       yield token, start, end
 
-  def wordpiece(self, word):
-    """Splits a basic token into the longest pieces in the vocabulary."""
-    if word in self.vocab:
-      return [word]
-    if len(word) > self.MAX_CHARS_PER_WORD:
-      return ["[UNK]"]
-    pieces, start = [], 0
-    while start < len(word):
-      prefix = "##" if start else ""
-      for end in range(len(word), start, -1):
-        piece = prefix + word[start:end]
-        if piece in self.vocab:
-          break
-      else:
-        return ["[UNK]"]
-      pieces.append(piece)
-      start = end
-    return pieces
-
   def tokenize_plain(self, text):
     return [piece for word in self.basic_tokenize(text)
             for piece in self.wordpiece(word)]
@@ -209,9 +243,9 @@ class WordPieceTokenizer(_Tokenizer):
     # What a character becomes depends on that character alone, but for the
     # spelling of a final sigma, which is as long.
     origins = [index for index, char in enumerate(text)
-               for _ in self._normalize(char)]
+               for _ in self._basic.normalize(char)]
     tokens, spans = [], []
-    for word, start, word_end in self._find_tokens(self._normalize(text)):
+    for word, start, word_end in self._find_tokens(self._basic.normalize(text)):
       pieces = self.wordpiece(word)
       for number, piece in enumerate(pieces):
         end = word_end if number + 1 == len(pieces) else (
@@ -410,3 +444,49 @@ def encode_texts(tokenizer, text_a, text_b, max_seq_length):
       None if text is None else tokenizer.convert_tokens_to_ids(
           tokenizer.tokenize(text)) for text in (text_a, text_b)]
   return pack_pair(tokenizer, ids_a, ids_b, max_seq_length)
+
+
+# Further names that programs written for BERT and ALBERT use.
+class FullTokenizer:
+  """A tokenizer of this module; `vocab`, `inv_vocab`: token -> id and back."""
+
+  def __init__(self, vocab_file, do_lower_case=True, spm_model_file=None):
+    tokenizer = create_tokenizer(vocab_file, spm_model_file, do_lower_case)
+    self._tokenize = tokenizer.tokenize_plain
+    self.inv_vocab = dict(enumerate(tokenizer.convert_ids_to_tokens(
+        range(tokenizer.vocab_size))))
+    self.vocab = {token: i for i, token in self.inv_vocab.items()}
+
+  def tokenize(self, text):
+    return self._tokenize(convert_to_unicode(text))
+
+  def convert_tokens_to_ids(self, tokens):
+    return convert_tokens_to_ids(self.vocab, tokens)
+
+  def convert_ids_to_tokens(self, ids):
+    return convert_ids_to_tokens(self.inv_vocab, ids)
+
+
+def convert_tokens_to_ids(vocab, tokens):
+  return [vocab[token] for token in tokens]
+
+
+def convert_ids_to_tokens(inv_vocab, ids):
+  return [inv_vocab[i] for i in ids]
+
+
+def convert_to_unicode(text):
+  """Returns text as str, given that or bytes of UTF-8."""
+  return text.decode("utf-8", "ignore") if isinstance(text, bytes) else text
+
+
+printable_text = convert_to_unicode
+
+
+def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
+  """Raises a ValueError where the name of a released BERT says otherwise."""
+  name = re.search(r"(un|multilingual|chinese|)(cased)?_L-\d+_H-\d+_A-\d+"
+                   "/bert_model.ckpt", init_checkpoint or "")
+  if name and bool(do_lower_case) != bool(name.group(1)):
+    raise ValueError("do_lower_case=%s contradicts %s" % (
+        do_lower_case, init_checkpoint))

@@ -11,13 +11,14 @@ from albert import settings
 from albert.errors import InputError
 
 
-def run(main, classes, takes_arguments=False, **changes):
+def run(main, classes, takes_arguments=False, older_flags=(), **changes):
   """Runs `main` as a script; bad input ends it with one line and exit 1.
 
   Args:
     main: function of nothing, or of the list of arguments that are not flags.
     classes: list of settings classes, whose fields are the script's flags.
     takes_arguments: bool, whether there may be such arguments.
+    older_flags: see `without_older_flags`.
     **changes: see `settings.define_flags`.
   """
 
@@ -45,7 +46,8 @@ def run(main, classes, takes_arguments=False, **changes):
   if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
     print(help_text(sys.modules["__main__"].__doc__))
     sys.exit(0)
-  app.run(guarded_main, flags_parser=_parse)
+  app.run(guarded_main, flags_parser=lambda argv: _parse(
+      without_older_flags(argv, older_flags)))
 
 
 def _parse(argv):
@@ -54,6 +56,25 @@ def _parse(argv):
     return flags.FLAGS(argv)
   except flags.Error as error:
     sys.exit("ERROR: %s; see --help" % str(error).replace("\n", " "))
+
+
+def without_older_flags(argv, names):
+  """Returns a command line without flags that are not needed here any more.
+
+  Args:
+    argv: list of str.
+    names: list of str, flags of older versions of the script that only said
+      where to keep features, which are made anew at each run.
+  """
+  kept = []
+  for word in argv:
+    found = re.match(r"--(\w+)=", word)
+    if found and found.group(1) in names:
+      logging.warning("--%s has no effect: features are made at each run, in "
+                      "--output_dir", found.group(1))
+    else:
+      kept.append(word)
+  return kept
 
 
 def help_text(description):

@@ -43,8 +43,6 @@ class DownloadSettings:
       "downloaded, the starter's.", NEEDED)
 
 
-
-
 class Item(NamedTuple):
   """Something to download.
 
@@ -143,7 +141,8 @@ def fetch(item, target):
       "%s cannot be downloaded (%s): put %s into %s, or set %s to an address "
       "that has them%s" % (
           item.name, "; ".join(failures), ", ".join(missing), target,
-          item.variable, "; %s comes with this project" % STARTER if (
+          item.variable, "; or take the small model that comes with this "
+          "project, MODEL=%s for the shell scripts" % STARTER if (
               item.variable == MODEL_URL) else ""))
 
 
@@ -266,8 +265,7 @@ def main():
   except InputError as error:
     if not own.or_starter:
       raise
-    logging.warning("%s; %s, a small model made with this project, stands in "
-                    "for it", error, STARTER)
+    logging.warning("%s", error)
     print(STARTER)
     return
   logging.info("%s has %s", own.target, ", ".join(ITEMS[own.item].files))

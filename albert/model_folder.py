@@ -47,7 +47,7 @@ class ModelSettings(FolderSettings):
 
 # Keys of task.json, other than a head's own.
 _KEYS = ("task_name", "head", "labels", "pairs", "max_seq_length",
-         "do_lower_case")
+         "do_lower_case", "init_checkpoint")
 _TOKENIZERS = ("vocab.txt", "spm.model")
 
 
@@ -67,6 +67,8 @@ class ModelFolder:
       known or not trained for one.
     labels: list of str; None where a task has none, empty for numbers.
     pairs: bool, whether the texts are pairs; None where it is not known.
+    init_checkpoint: str, what its training began with; None where it is not
+      known.
     more: dict, what else task.json has: a head's own.
   """
   config: AlbertConfig
@@ -78,6 +80,7 @@ class ModelFolder:
   head: Optional[str] = None
   labels: Optional[List[str]] = None
   pairs: Optional[bool] = None
+  init_checkpoint: Optional[str] = None
   more: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
@@ -198,6 +201,19 @@ def load(given, path):
       more=dict(task, **_thresholds(path)), **values)
 
 
+def begun_with(folder, begun, init_checkpoint):
+  """Returns the folder of a model with what its training began with.
+
+  Args:
+    folder: ModelFolder.
+    begun: str, checkpoint of --output_dir to go on from, or None.
+    init_checkpoint: str, what --init_checkpoint says, or None.
+  """
+  return dataclasses.replace(
+      folder, init_checkpoint=read_task(begun).get("init_checkpoint") if begun
+      else init_checkpoint or "random weights")
+
+
 def for_records(folder, given, made_with, paths, max_seq_length):
   """Returns the folder of a model that is pretrained on records.
 
@@ -235,7 +251,8 @@ def for_records(folder, given, made_with, paths, max_seq_length):
                      (paths[0], do_lower_case, folder.do_lower_case))
   return ModelFolder(
       config=folder.config, path=folder.path, tokenizer_file=tokenizer_file,
-      do_lower_case=do_lower_case, max_seq_length=max_seq_length)
+      do_lower_case=do_lower_case, max_seq_length=max_seq_length,
+      init_checkpoint=folder.init_checkpoint)
 
 
 def read_task(path):

@@ -18,7 +18,7 @@ import tempfile
 import fork_server
 from absl import flags, logging
 
-from albert import settings
+from albert import cli, settings
 from albert.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -30,27 +30,38 @@ SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
          "initializer_range": 0.3}  # so that no two texts score the same
 
 
-def call_main(script, *args):
-  """Calls a script's `main` in this process, where its flags are gone after it.
+@contextlib.contextmanager
+def parsed(script, *args):
+  """Has a command line in the flags; they are gone at the end.
 
   Args:
     script: module, or str such as "predict.py".
     *args: command line.
+
+  Yields:
+    (module, list of the arguments that are no flags).
   """
   if isinstance(script, str):
     script = importlib.import_module(script[:-len(".py")].replace("/", "."))
   others = set(flags.FLAGS)
   settings.define_flags(*script.SETTINGS, **getattr(script, "DEFAULTS", {}))
   try:
-    words = flags.FLAGS([script.__name__, *map(str, args)])[1:]
-    if inspect.signature(script.main).parameters:
-      script.main(words)
-    else:
-      assert not words, words
-      script.main()
+    yield script, flags.FLAGS(cli.without_older_flags(
+        [script.__name__, *map(str, args)],
+        getattr(script, "OLDER_FLAGS", ())))[1:]
   finally:
     for name in set(flags.FLAGS) - others:
       delattr(flags.FLAGS, name)
+
+
+def call_main(script, *args):
+  """Calls a script's `main` in this process."""
+  with parsed(script, *args) as (module, words):
+    if inspect.signature(module.main).parameters:
+      module.main(words)
+    else:
+      assert not words, words
+      module.main()
 
 
 @contextlib.contextmanager
@@ -130,4 +141,5 @@ def run(script, *args, python=sys.executable, **kwargs):
 def results(folder, name="eval_results.txt"):
   lines = (pathlib.Path(str(folder)) / name).read_text().splitlines()
   return {key: float(value) for key, value in
-          (line.split(" = ") for line in lines)}
+          (line.split(" = ") for line in lines)
+          if key not in ("init_checkpoint", "parameters")}

@@ -220,7 +220,8 @@ def from_pytorch(theirs, state):
       weights[name] = _turn(name, state[parameter]).astype(np.float32)
       if list(weights[name].shape) != shape:
         raise InputError("%s is %s, where the configuration asks for %s" % (
-            parameter, list(state[parameter].shape), shape))
+            parameter, list(state[parameter].shape),
+            list(_turn(name, np.empty(shape)).shape)))
     elif name.startswith("bert/e"):  # embeddings, encoder
       raise InputError("it lacks %s" % parameter)
     elif name.startswith(_POOLER) and not reads_pooler:

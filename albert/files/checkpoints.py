@@ -125,6 +125,11 @@ def saved_shapes(checkpoint):
             if not _OPTIMIZER.search(name)}
 
 
+def count_weights(checkpoint):
+  """Returns how many parameters a checkpoint has, without the optimizer's."""
+  return sum(int(np.prod(shape)) for shape in saved_shapes(checkpoint).values())
+
+
 def read_weights(checkpoint):
   """Returns a checkpoint's weights, without the optimizer's: name -> array."""
   names = saved_shapes(checkpoint)
@@ -251,6 +256,17 @@ def latest_checkpoint(folder, pattern="*-[0-9]*"):
     state = None
   named = state and os.path.basename(state.model_checkpoint_path)
   return os.path.join(folder, named if named in names else names[-1])
+
+
+def named_in(output_dir, init_checkpoint):
+  """Returns `init_checkpoint` if it is a checkpoint of `output_dir`, else None.
+
+  Who names one of several wants its results, not those of the newest.
+  """
+  if not init_checkpoint or not tf.io.gfile.exists(init_checkpoint + ".index"):
+    return None
+  return init_checkpoint if filesystem.is_same(
+      os.path.dirname(init_checkpoint) or ".", output_dir) else None
 
 
 def newest_or_best(output_dir):

@@ -212,21 +212,24 @@ def write_summary(output_dir, step, values):
   writer.flush()
 
 
-def evaluate_and_write(output_dir, evaluate_fn):
-  """Evaluates the newest checkpoint and writes `eval_results.txt`.
+def evaluate_and_write(output_dir, evaluate_fn, checkpoint=None):
+  """Evaluates a checkpoint and writes `eval_results.txt`.
 
   Args:
-    output_dir: str; where it has no checkpoint, its best one is evaluated or,
-      without one, the model as `--init_checkpoint` makes it.
+    output_dir: str.
     evaluate_fn: function of a checkpoint path, or None, that returns results.
+    checkpoint: str; by default the newest one of the folder, or else its best
+      one, or else the model as `--init_checkpoint` makes it.
 
   Returns:
     dict of results.
   """
-  results = evaluate_fn(checkpoints.newest_or_best(output_dir))
-  write_results(os.path.join(output_dir, "eval_results.txt"), results)
-  logging.info("evaluation at step %d | %s", results["global_step"],
-               _shown(results))
+  checkpoint = checkpoint or checkpoints.newest_or_best(output_dir)
+  results = evaluate_fn(checkpoint)
+  write_results(os.path.join(output_dir, "eval_results.txt"), results,
+                checkpoint)
+  logging.info("evaluation at step %d%s | %s", results["global_step"],
+               " of " + checkpoint if checkpoint else "", _shown(results))
   return results
 
 
@@ -239,7 +242,7 @@ def _shown(results):
                     for name in sorted(set(results) - hidden))
 
 
-def write_test_scores(output_dir, name, labels, score):
+def write_test_scores(output_dir, name, labels, score, checkpoint=None):
   """Scores what was predicted for a file, as far as it has labels.
 
   Writes `NAME_results.txt` and, where there is a report, `NAME_report.txt`.
@@ -250,6 +253,7 @@ def write_test_scores(output_dir, name, labels, score):
     labels: list, None for an example without one.
     score: function of the indices of the labelled examples, int [N], that
       returns (dict of results, report or None).
+    checkpoint: str, what predicted; None for --init_checkpoint.
   """
   path, report_path = (os.path.join(output_dir, name + ending)
                        for ending in ("_results.txt", "_report.txt"))
@@ -259,7 +263,7 @@ def write_test_scores(output_dir, name, labels, score):
   if not len(labelled):
     return
   results, report = score(labelled)
-  write_results(path, results)
+  write_results(path, results, checkpoint)
   if report:
     filesystem.write_text(report_path, report)
   logging.info("%s: %s", path, _shown(results))
@@ -286,7 +290,7 @@ def keep_best(best, checkpoint, results, files=()):
     tf.io.gfile.copy(os.path.join(folder, part), os.path.join(best, part),
                      overwrite=True)
   checkpoints.name_newest(best, name)
-  write_results(os.path.join(best, "eval_results.txt"), results)
+  write_results(os.path.join(best, "eval_results.txt"), results, checkpoint)
   for part in tf.io.gfile.listdir(best):
     if part.startswith("model.ckpt-") and not part.startswith(name + "."):
       tf.io.gfile.remove(os.path.join(best, part))
@@ -297,17 +301,35 @@ def short(value):
   return "%.4f" % value if abs(value) >= 0.01 or not value else "%.2e" % value
 
 
-def write_results(path, results):
-  """Writes `key = value` lines, sorted by key."""
-  filesystem.write_text(path, "".join("%s = %s\n" % (name, results[name])
-                           for name in sorted(results)))
+def write_results(path, results, checkpoint=None):
+  """Writes `key = value` lines, sorted by key, and what model they are of.
+
+  That is `init_checkpoint`, what its training began with, as `task.json` of the
+  folder has it, and the number of `parameters`.
+
+  Args:
+    path: str.
+    results: dict, name -> number.
+    checkpoint: str, the one that has them; None for `init_checkpoint`.
+  """
+  folder = os.path.dirname(path)
+  task = filesystem.find_beside(folder, ["task.json"])
+  begun = filesystem.read_json(task).get("init_checkpoint") if task else None
+  values = dict(results)
+  if begun:
+    values["init_checkpoint"] = begun
+  if checkpoint or begun:
+    values["parameters"] = checkpoints.count_weights(
+        checkpoint or checkpoints.find_checkpoint(begun))
+  filesystem.write_text(path, "".join(
+      "%s = %s\n" % (name, values[name]) for name in sorted(values)))
 
 
 def read_results(path):
   """Reads `key = value` lines: a dict of numbers; empty without a file."""
   if not tf.io.gfile.exists(path):
     return {}
-  lines = filesystem.read_text(path).splitlines()
-  pairs = [line.split(" = ") for line in lines]
+  pairs = [line.split(" = ", 1)
+           for line in filesystem.read_text(path).splitlines()]
   return {name: int(value) if value.isdigit() else float(value)
-          for name, value in pairs}
+          for name, value in pairs if name != "init_checkpoint"}

@@ -133,7 +133,8 @@ class BeamScores:
         self._x, 3, "sequence output")
     self.start = _only(self._mask, self._score(
         self._x, "start_logits/dense", [self._batch, self._sequence]))
-    likely = tf.einsum("bs,bsh->bh", tf.nn.softmax(self.start), self._x)
+    likely = tf.reduce_sum(  # TFLite has no einsum
+        tf.expand_dims(tf.nn.softmax(self.start), -1) * self._x, 1)
     y = modeling.dense(tf.concat([likely, self._x[:, 0]], -1), self._hidden,
                        config, "answer_class/dense_0", "tanh")
     y = model.dropout(y, 0.1, salt=-3)

@@ -18,10 +18,6 @@ from albert.predict.tagger import Tagger
 from albert.settings import setting
 from albert.tasks import chid, label_sets, long_texts, race, squad
 
-# The threshold is the odds of one of the questions that it was chosen on, which
-# others compute a little differently.
-_ROUNDING = 1e-4
-
 
 @dataclasses.dataclass(frozen=True)
 class PredictSettings:
@@ -299,7 +295,8 @@ class Answers(Predictor):
     best, null_odds = candidates[0], None
     if self._folder.more.get("has_unanswerable"):
       null_odds = found.null_odds
-      if null_odds > self._folder.more.get("null_threshold", 0.0) + _ROUNDING:
+      if null_odds > self._folder.more.get(
+          "null_threshold", 0.0) + squad.ROUNDING:
         best = results.AnswerCandidate("", 0.0, 0, 0)
     return results.AnswerResult(best.text, best.start, best.end,
                                 best.probability, candidates[:top_k], null_odds)

@@ -12,6 +12,10 @@ from albert.files import filesystem
 from albert.settings import setting
 from albert.tasks import windows
 
+# The threshold of no answer is the odds of one of the questions that it was
+# chosen on, which another batch size computes a little differently.
+ROUNDING = 1e-4
+
 
 @dataclasses.dataclass(frozen=True)
 class Limits:

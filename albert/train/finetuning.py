@@ -59,7 +59,7 @@ def start(values, default_length):
   Raises:
     InputError: a flag is missing, or does not fit the others.
   """
-  cli.require_flags(values, "task_name", "output_dir")
+  cli.require_flags(values, "output_dir")
   settings = train_settings.read(values)
   run, data = settings.run, settings.data
   if not (run.do_train or run.do_eval or data.do_predict):
@@ -69,8 +69,9 @@ def start(values, default_length):
   loop.warn_of_idle_flags(values)
   cli.warn_of_idle_flags(
       values,
-      (["num_train_epochs", "max_train_examples", "warmup_proportion",
-        "adversarial"], run.do_train, "--do_train"),
+      (["num_train_epochs", "num_train_steps", "max_train_examples",
+        "warmup_proportion", "num_warmup_steps", "adversarial"], run.do_train,
+       "--do_train"),
       (["adversarial_epsilon"], data.adversarial, "--adversarial"),
       (["early_stop_evals"], run.do_train and run.do_eval,
        "--do_train and --do_eval", True),
@@ -83,8 +84,9 @@ def start(values, default_length):
   if begun and settings.model.init_checkpoint and (
       not settings.model.bert_config_file):
     model_folder.require_same_model(settings.model.init_checkpoint, begun)
-  folder = model_folder.load(
-      settings.model, begun or settings.model.init_checkpoint)
+  folder = model_folder.begun_with(model_folder.load(
+      settings.model, begun or settings.model.init_checkpoint), begun,
+                                   settings.model.init_checkpoint)
   length = data.max_seq_length or default_length
   if not (run.do_train or data.max_seq_length):
     length = folder.max_seq_length or default_length
@@ -173,8 +175,9 @@ class Runner:
   def _count_steps(self):
     examples = self._train_split.examples
     batch_size = self._settings.batch.train_batch_size * self._workers.size
-    steps = int(len(examples) * self._settings.data.num_train_epochs /
-                batch_size)
+    data = self._settings.data
+    steps = data.num_train_steps or int(
+        len(examples) * data.num_train_epochs / batch_size)
     if not steps or len(examples) < self._workers.size:
       raise InputError(
           "%d training examples are less than one batch of %d" % (
@@ -190,7 +193,8 @@ class Runner:
     data = settings.data
     schedule = train_settings.Schedule(
         self._num_train_steps,
-        int(self._num_train_steps * data.warmup_proportion),
+        int(self._num_train_steps * data.warmup_proportion)
+        if data.num_warmup_steps is None else data.num_warmup_steps,
         data.adversarial_epsilon if data.adversarial else 0.0)
     self._estimator = loop.create_estimator(
         settings, self._workers, step.model_fn_builder(
@@ -234,11 +238,13 @@ class Runner:
       loop.train_and_evaluate(
           settings, self._workers, [(self._estimator, self._num_train_steps)],
           self._train_input_fn_at, evaluator)
-    elif run.do_eval and self._leads:
-      outputs.evaluate_and_write(run.output_dir, evaluate)
+    asked = None if run.do_train else checkpoints.named_in(
+        run.output_dir, settings.model.init_checkpoint)
+    if run.do_eval and not run.do_train and self._leads:
+      outputs.evaluate_and_write(run.output_dir, evaluate, asked)
     if data.do_predict and self._leads:
       best = os.path.join(run.output_dir, "best")
-      checkpoint = (checkpoints.latest_checkpoint(best) or
+      checkpoint = (asked or checkpoints.latest_checkpoint(best) or
                     checkpoints.latest_checkpoint(run.output_dir))
       logging.info("predicting with %s",
                    checkpoint or settings.model.init_checkpoint)

@@ -144,8 +144,14 @@ class DataSettings:
       "what the model was fine-tuned with.", USUAL, least=1)
   num_train_epochs: float = setting(
       3.0, "Passes over the training set.", USUAL)
+  num_train_steps: int = setting(
+      None, "Steps of the training, instead of --num_train_epochs.", least=1,
+      alias="train_step")
   warmup_proportion: float = setting(
       0.1, "Share of the steps that are warm-up.")
+  num_warmup_steps: int = setting(
+      None, "Steps of warm-up, instead of --warmup_proportion.", least=0,
+      alias="warmup_step")
   max_train_examples: int = setting(
       None, "Use only this many training examples, or questions: the first of "
       "the files.")

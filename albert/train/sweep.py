@@ -30,7 +30,9 @@ def check_flags(values):
     values: absl.flags.FlagValues.
   """
   for one, other in (("learning_rate", "learning_rates"),
-                     ("random_seed", "seeds"), ("num_seeds", "seeds")):
+                     ("random_seed", "seeds"), ("num_seeds", "seeds"),
+                     ("num_train_epochs", "num_train_steps"),
+                     ("warmup_proportion", "num_warmup_steps")):
     if values[one].present and values[other].present:
       raise InputError("give --%s or --%s, not both" % (one, other))
 

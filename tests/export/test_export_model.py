@@ -47,9 +47,10 @@ def names(folder):
 
 @pytest.mark.parametrize("flags, inside, files", [
     (["--saved_model"], "assets", []),
-    (["--tflite", "--signature=encode", "--max_seq_length=8"], "",
-     ["model.tflite"]),
-    (["--onnx", "--signature=classify"], "", ["classify.onnx"])])
+    pytest.param(["--tflite", "--signature=encode", "--max_seq_length=8"], "",
+                 ["model.tflite"], marks=pytest.mark.full),
+    pytest.param(["--onnx", "--signature=classify"], "", ["classify.onnx"],
+                 marks=pytest.mark.full)])
 def test_what_is_written(flags, inside, files, model):
   target = export(model, *flags) / inside
   assert names(target) == sorted(

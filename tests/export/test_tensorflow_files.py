@@ -59,10 +59,7 @@ def at_tokens(outputs, mask):
 
 @pytest.mark.parametrize("name, rows, int8", [
     ("google", 6, False), full("google_relu", 6, True), full("bert", 6, False),
-    pytest.param("albert_zh_preln", 1, False, marks=[
-        pytest.mark.full, pytest.mark.xfail(
-            tf.__version__.startswith("2."), strict=True,
-            reason="the converter fails at BeamSpans's einsum of one text")])])
+    full("albert_zh_preln", 1, False)])
 def test_tflite(name, rows, int8, tmp_path):
   config, checkpoint = everything.write(tmp_path, name)
   head = everything.Everything()

@@ -53,7 +53,7 @@ def test_what_is_written_is_read(tmp_path):
       config=CONFIG, tokenizer_file=write_vocabulary(tmp_path / "a"),
       do_lower_case=False, path=str(tmp_path), max_seq_length=99,
       task_name="lcqmc", head="classifier", labels=["no", "是"], pairs=True,
-      more={"crf": True, "doc_stride": 64})
+      init_checkpoint="albert_tiny", more={"crf": True, "doc_stride": 64})
   for field in dataclasses.fields(ModelFolder):
     if field.default is not dataclasses.MISSING:
       assert getattr(written, field.name) != field.default, field.name

@@ -76,7 +76,7 @@ def test_the_best_checkpoint_is_kept(tmp_path, higher, best, monkeypatch):
   assert found == str(folder / "best" / name)
   assert tf.train.load_variable(found, "x") == best
   assert (tmp_path / "best" / "eval_results.txt").read_text() == (
-      "global_step = %d\nscore = %s\n" % (best, scores[best]))
+      "global_step = %d\nparameters = 1\nscore = %s\n" % (best, scores[best]))
   history = (tmp_path / "eval_history.tsv").read_text().splitlines()
   assert history[0] == "global_step\tscore" and len(history) == 6
 

@@ -226,7 +226,7 @@ def test_readers_share_the_records_without_overlap(tmp_path):
       files[:1], 4, 3, is_training=True, pad_to_max=True, shuffle_buffer=1))))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_session_may_end_while_files_are_read(tmp_path):
   """TF 1.15 must not crash."""
   specs = [FeatureSpec("input_ids", "int", 64)]

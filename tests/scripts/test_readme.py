@@ -58,7 +58,7 @@ ENDS = {
     "run_classifier.py": ([], "--task_name"),
     "run_ner.py": ([], "--task_name"),
     "run_pretraining.py": (["--do_train"], "--output_dir"),
-    "run_race.py": ([], "--task_name"),
+    "run_race.py": ([], "--data_dir"),
     "run_sentence_vectors.py": (["--loss=mse"], "--loss=mse.*cosent"),
     "run_squad.py": (["--do_train", "cmrc2018"], "'cmrc2018'"),
     "serve.py": (["--model_dir=no_such", "--port=0"], "no_such"),

@@ -1,4 +1,4 @@
-"""All of CLUE in one command: what it starts, and what it packs."""
+"""LCQMC, and all of CLUE, in one command: what is started, packed and said."""
 
 import os
 import shutil
@@ -13,16 +13,20 @@ pytestmark = [pytest.mark.slow,
               pytest.mark.platform_independent("a shell script")]
 
 # In place of Python: writes down each command, and what a script would write.
+# With OFFLINE, no model can be downloaded.
 PYTHON = """#!/usr/bin/env bash
 if [[ $2 == zipfile ]]; then exec %s "$@"; fi
 echo "$*" >>commands.txt
-if [[ $3 == --or_starter ]]; then echo "${5#*=}"; fi
+[[ ! $OFFLINE$3 == 1--item=albert* ]] || exit 1
+if [[ $OFFLINE$3 == 1--or_starter ]]; then echo starter
+elif [[ $3 == --or_starter ]]; then echo "${5#*=}"; fi
 for arg; do
+  if [[ $arg == --init_checkpoint=* ]]; then model=${arg#*=}; fi
   if [[ $arg == --output_dir=* ]]; then
     out=${arg#*=} task=${out##*/}
     mkdir -p "$out/best"
-    echo -e "eval_accuracy = 0.5\\neval_f1 = 0.4" \\
-      >"$out/best/eval_results.txt"
+    echo -e "eval_accuracy = 0.5\\neval_f1 = 0.4\\ninit_checkpoint = $model
+parameters = 9\\nglobal_step = 7" >"$out/best/eval_results.txt"
     echo "$task" >"$out/${task}_predict.json"
   fi
 done
@@ -36,22 +40,23 @@ BOARD = ["afqmc", "tnews", "iflytek", "ocnli", "cmnli", "wsc", "csl",
 
 @pytest.fixture
 def clue(tmp_path):
-  """Runs run_classifier_clue.sh; returns (what it did, commands of training).
+  """Runs a shell script; returns (what it did, commands of training).
 
   A command is a dict: flag -> value, and "script".
   """
   (tmp_path / "requirements").mkdir()
-  for name in ("run_classifier_clue.sh", "requirements/usage.sh"):
+  for name in ("run_classifier_clue.sh", "run_classifier_lcqmc.sh",
+               "requirements/usage.sh"):
     shutil.copy(str(ROOT / name), str(tmp_path / name))
   (tmp_path / "env.sh").write_text("PYTHON=./python\n")
   (tmp_path / "python").write_text(PYTHON % shutil.which("python3"))
   (tmp_path / "python").chmod(0o755)
 
-  def run(*args, **variables):
+  def run(*args, script="run_classifier_clue.sh", **variables):
     written = tmp_path / "commands.txt"
     written.write_text("")
     done = subprocess.run(
-        ["bash", "run_classifier_clue.sh", *args], cwd=str(tmp_path),
+        ["bash", script, *args], cwd=str(tmp_path),
         env=dict(os.environ, CLUE_DATA="data", **variables),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done, [
@@ -114,14 +119,30 @@ def test_settings(clue, args, size, settings):
 
 def test_several_tasks(clue):
   done, (ocnli, cluener) = clue("ocnli", "--crf", "cluener", SIZE="base",
-                                MODEL_DIR="mine")
+                                MODEL="mine")
   assert cluener["script"] == "run_ner.py" and "--skip_bad_rows" in cluener
   assert "--crf" in ocnli and "--crf" in cluener
   assert ocnli["--init_checkpoint"] == cluener["--init_checkpoint"] == "mine"
   assert cluener["--output_dir"] == "output/clue_base/cluener"
   assert done.stdout.splitlines()[-1].split() == [
-      "cluener", "eval_f1", "=", "0.4",
-      "output/clue_base/cluener/cluener_predict.json"]
+      "cluener", "eval_f1", "=", "0.4", "mine,", "9", "parameters,", "7",
+      "steps", "output/clue_base/cluener/cluener_predict.json"]
   done, commands = clue("tnews", "drcd")
   assert done.returncode == 2 and not commands
   assert done.stdout.startswith("ERROR: drcd: ")
+
+
+@pytest.mark.parametrize("script, args", [
+    ("run_classifier_clue.sh", ["tnews"]), ("run_classifier_lcqmc.sh", [])])
+def test_results_are_never_of_another_model_unsaid(clue, script, args):
+  """Only where no model was named, another takes its place, said twice."""
+  for variables in ({"SIZE": "tiny"}, {"MODEL": "albert_tiny"}):
+    done, commands = clue(*args, script=script, OFFLINE="1", **variables)
+    assert done.returncode and not commands
+  done, (command,) = clue(*args, script=script, OFFLINE="1")
+  assert command["--init_checkpoint"] == "starter"
+  said = "albert_tiny cannot be downloaded. These are the results of starter"
+  assert done.stdout.count(said) == 2
+  assert done.stdout.index("eval_accuracy") > done.stdout.rindex(said)
+  (command,) = clue(*args, script=script, OFFLINE="1", MODEL="requirements")[1]
+  assert command["--init_checkpoint"] == "requirements"

@@ -48,7 +48,8 @@ def test_files_and_the_warm_model(name, trained):
   assert json.loads((model.best / "task.json").read_text()) == {
       "task_name": "file", "head": "token_labels", "do_lower_case": True,
       "labels": ["O", "B-city", "I-city"], "max_seq_length": LENGTH,
-      "crf": name == "crf", "by_character": False}
+      "crf": name == "crf", "by_character": False,
+      "init_checkpoint": "random weights"}
   warm = tagger.EntityTagger("file://%s" % model.best, batch_size=7)
   assert warm.predict(model.inputs) == expected
   out, _ = succeed("run_ner.py", "--mark", "--init_checkpoint=%s" % model.best,

@@ -1,5 +1,6 @@
 """run_pretraining.py: what it keeps, kills, growth, TPUs, bad input."""
 
+import functools
 import json
 import logging
 import math
@@ -74,25 +75,28 @@ def losses_of(log):
 
 
 # Each batch is the same one, in whatever order records are read.
-GROWING = ["--do_train", "--bert_config_file=deep.json",
-           "--input_file=same.tfrecord", "--optimizer=adamw",
-           "--eval_input_file=same_heldout.tfrecord", "--learning_rate=0.01",
-           "--num_train_steps=6", "--grow_layers=1:3",
-           "--save_checkpoints_steps=3"]
+TRAINING = ["--do_train", "--bert_config_file=deep.json",
+            "--input_file=same.tfrecord", "--optimizer=adamw",
+            "--eval_input_file=same_heldout.tfrecord", "--learning_rate=0.01",
+            "--num_train_steps=6", "--save_checkpoints_steps=3"]
+GROWTH = "--grow_layers=1:3"
 
 
 @pytest.fixture(scope="module")
-def grown(work):
-  """The folder of a model that grew, and the losses of its steps."""
-  with pytest.MonkeyPatch.context() as patch:
-    patch.chdir(work)
-    return work / "grown", losses_of(pretrain(
-        "grown", *GROWING))
+def whole(work):
+  """A function of flags: (folder, losses) of a training that nothing stops."""
+
+  @functools.lru_cache(maxsize=None)
+  def train(*args):
+    name = "whole%d" % len(args)
+    return work / name, losses_of(pretrain(name, *TRAINING, *args))
+
+  return train
 
 
 @pytest.mark.slow
-def test_what_training_leaves(work, grown):
-  folder, losses = grown
+def test_what_training_leaves(whole):
+  folder, losses = whole()
   assert sorted(losses) == list(range(1, 7))
   found = results(folder)
   assert set(found) == {
@@ -111,15 +115,16 @@ def test_what_training_leaves(work, grown):
           "eval/masked_lm_loss"} <= tags
 
 
-@pytest.mark.slow
-def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work, grown):
-  folder, losses = grown
+@pytest.mark.full
+def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work, whole):
+  folder, losses = whole(GROWTH)
   history = history_of(folder)
   assert sorted(history) == [3, 6]
   assert abs(losses[4] - history[3]) > 0.001
   # The configuration is found next to the checkpoint.
   pretrain("deeper", "--do_eval", "--bert_config_file=",
-           "--input_file=same.tfrecord", "--init_checkpoint=grown/model.ckpt-3")
+           "--input_file=same.tfrecord", "--init_checkpoint=%s" % (
+               folder / "model.ckpt-3"))
   found = results(work / "deeper")
   assert losses[4] == pytest.approx(found["loss"], abs=2e-4)
   assert found["global_step"] == 0
@@ -144,17 +149,20 @@ def kill_at(step, *args, later=0):
   return log
 
 
-@pytest.mark.slow
-def test_training_goes_on_after_a_kill(work, grown):
-  args = flags("killed", *GROWING)
+@pytest.mark.parametrize("growth", [
+    pytest.param([], marks=pytest.mark.slow),
+    pytest.param([GROWTH], marks=pytest.mark.full)])
+def test_training_goes_on_after_a_kill(growth, work, whole):
+  name = "killed%d" % len(growth)
+  args, (folder, losses) = flags(name, *TRAINING, *growth), whole(*growth)
   kill_at(4, *args)
   log = succeed(SCRIPT, *args)[1]
   assert "resuming from step 3 " in log
   assert losses_of(log) == pytest.approx(
-      {step: grown[1][step] for step in range(4, 7)}, abs=2e-4)
-  whole, history = history_of(grown[0]), history_of(work / "killed")
+      {step: losses[step] for step in range(4, 7)}, abs=2e-4)
+  wanted, history = history_of(folder), history_of(work / name)
   assert 6 in history
-  assert history == pytest.approx({step: whole[step] for step in history},
+  assert history == pytest.approx({step: wanted[step] for step in history},
                                   abs=2e-4)
 
 
@@ -182,25 +190,25 @@ def test_training_goes_on_after_kills(work):
     ["--do_train", "--check_records"], *(
         pytest.param([flag], marks=pytest.mark.full)
         for flag in ("--do_train", "--do_eval"))])
-def test_a_damaged_file_is_named_when_it_is_met(args, work, grown, tmp_path):
+def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
   path = tmp_path / "damaged.tfrecord"
   data = bytearray((work / "heldout.tfrecord").read_bytes())
   data[len(data) // 2] ^= 1
   path.write_bytes(data)
   fail("^%s: .*after 10 records" % path, SCRIPT, *flags(
       tmp_path / "out", "--bert_config_file=", "--input_file=%s" % path,
-      "--num_train_steps=20", "--shuffle_buffer=1", "--init_checkpoint=grown",
-      *args))
+      "--num_train_steps=20", "--shuffle_buffer=1",
+      "--init_checkpoint=%s" % whole()[0], *args))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("args, message", [
     (["--init_checkpoint=cut"], "damaged or not whole"),
-    (["--output_dir=grown", "--num_train_steps=10", "--precision=fp16"],
+    (["--output_dir=whole0", "--num_train_steps=10", "--precision=fp16"],
      "lacks .*loss_scale.*--precision")])
-def test_a_checkpoint_that_cannot_be_used(args, message, work, grown):
+def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
   (work / "cut").mkdir(exist_ok=True)
-  for path in grown[0].glob("model.ckpt-6.*"):
+  for path in whole()[0].glob("model.ckpt-6.*"):
     (work / "cut" / path.name).write_bytes(path.read_bytes()[:500])
   fail(message, SCRIPT, *flags(
       "unused", "--do_train", "--bert_config_file=deep.json", *args))
@@ -323,7 +331,7 @@ def test_training_leaves_a_tpu_only_to_evaluate(calls, tmp_path):
 
 @pytest.mark.usefixtures("calls")
 def test_the_best_is_never_of_a_shallower_model(tmp_path):
-  pretrain(tmp_path, *GROWING, *TPU, "--grow_layers=1:5",
+  pretrain(tmp_path, *TRAINING, *TPU, "--grow_layers=1:5",
            "--num_train_steps=9")
   assert history_of(tmp_path, "masked_lm_loss") == {
       step: LOSSES[step] for step in (3, 5, 8, 9)}

@@ -47,7 +47,8 @@ def test_cosines_of_pairs_with_labels(trained):
   assert results(model.out, "test_results.txt") == pytest.approx(found)
   assert json.loads((model.best / "task.json").read_text()) == {
       "task_name": "tsv", "head": "sentence_vector", "do_lower_case": True,
-      "max_seq_length": LENGTH, "pooling": "mean", "layer": -1}
+      "max_seq_length": LENGTH, "pooling": "mean", "layer": -1,
+      "init_checkpoint": "random weights"}
 
 
 @pytest.mark.full
@@ -69,8 +70,7 @@ def test_in_batch(script, tmp_path):
   assert scored["eval_accuracy"] == pytest.approx(1 - dev["eval_accuracy"])
   succeed("run_sentence_vectors.py", "--data_dir=%s" % tmp_path,
           "--init_checkpoint=%s" % (tmp_path / "out" / "best"),
-          "--do_predict", "--pooling=cls", "--layer=1",
-          "--output_dir=%s" % (tmp_path / "elsewhere"))
+          "--do_predict", "--output_dir=%s" % (tmp_path / "elsewhere"))
   assert results(tmp_path / "elsewhere", "test_results.txt") == scored
 
 

@@ -53,7 +53,8 @@ def test_files_of_answers(head, trained):
       if key in ("eval_exact", "eval_f1", "eval_total") or "Ans_" in key})
   assert json.loads((model.best / "task.json").read_text()) == {
       "task_name": "squad2", "max_seq_length": LENGTH, "do_lower_case": True,
-      "head": HEADS[head], "has_unanswerable": True}
+      "head": HEADS[head], "has_unanswerable": True,
+      "init_checkpoint": "random weights"}
 
 
 @BOTH

@@ -51,9 +51,10 @@ def model(tmp_path):
 
 
 @pytest.mark.parametrize("config, engine", [
-    (albert_zh_config, []), (google_config, ["--engine=onnx"]),
-    pytest.param(google_config, [], marks=pytest.mark.full),
-    pytest.param(albert_zh_config, ["--engine=onnx"], marks=pytest.mark.full)])
+    (albert_zh_config, []), *(
+        pytest.param(*case, marks=pytest.mark.full) for case in (
+            (google_config, []), (google_config, ["--engine=onnx"]),
+            (albert_zh_config, ["--engine=onnx"])))])
 def test_vectors_of_tokens(config, engine, model, tmp_path):
   args, wanted = model(config, *engine)
   succeed(*args, "--pooling=tokens", "--layers=-1,0,1")
@@ -85,6 +86,7 @@ def test_bad_input(model, tmp_path):
   for message, flags in (
       ("--layer=3: .* 0 to 2", ["--pooling=tokens", "--layers=3"]),
       ("--layers=a: ", ["--pooling=tokens", "--layers=a"]),
-      ("--pooling=tokens, .*--layers", ["--layers=1"])):
+      ("--pooling=tokens, .*--layers", [
+          "--pooling=mean", "--layers=1"])):
     fail(message, *args, *flags)
   assert not (tmp_path / "out").exists()

@@ -1,0 +1,217 @@
+"""Programs written against the older modules, with these in their place.
+
+sentiment.py, tagger.py and features.py next to this file are in the style of
+public programs for BERT and ALBERT.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import reference_albert as reference
+import tensorflow.compat.v1 as tf
+from given_settings import make_settings
+from scripting import ROOT
+from small_models import albert_zh_config, google_config
+
+import modeling
+import modeling_google
+import optimization
+import tokenization
+from albert.files import checkpoints
+from albert.heads import Classifier
+from albert.model.config import AlbertConfig
+from albert.train import distribution, step
+from albert.train.settings import Schedule
+from lamb_optimizer import LAMB, LAMBOptimizer
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "bank", "##er", "a",
+          "##s", *"今天气很好我们去公园散步他昨没有来上班"]
+TEXTS = {text: list(text) for text in (
+    "今天天气很好", "我们去公园散步", "他昨天没有来上班")}
+TEXTS["Banker as 好"] = ["bank", "##er", "a", "##s", "好"]
+STEPS = 20
+CONFIGS = {make.__name__: make(vocab_size=len(TOKENS),
+                               max_position_embeddings=16)
+           for make in (albert_zh_config, google_config)}
+
+
+@pytest.fixture(params=sorted(CONFIGS))
+def model(request, tmp_path):
+  """(folder of what programs read, configuration, weights)."""
+  config = CONFIGS[request.param]
+  rng = np.random.RandomState(3)
+  weights = dict(reference.random_weights(config),
+                 output_weights=rng.normal(size=[2, 24]),
+                 output_bias=rng.normal(size=[2]))
+  weights = {name: x.astype(np.float32) for name, x in weights.items()}
+  checkpoints.write_checkpoint(str(tmp_path), "model.ckpt", weights)
+  (tmp_path / "config.json").write_text(json.dumps(config))
+  (tmp_path / "vocab.txt").write_text("\n".join(TOKENS), encoding="utf-8")
+  (tmp_path / "texts.tsv").write_text("".join(
+      "%s\t%d\n" % (text, i % 2) for i, text in enumerate(TEXTS)),
+                                      encoding="utf-8")
+  return tmp_path, config, weights
+
+
+def start(program, *args):
+  """Runs a program; returns the lines that it prints, split at spaces."""
+  done = subprocess.run(
+      [sys.executable, os.path.join(os.path.dirname(__file__), program),
+       *map(str, args)], stdout=subprocess.PIPE, check=True, timeout=300,
+      env=dict(os.environ, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="3"))
+  return [line.split(" ") for line in done.stdout.decode().splitlines()]
+
+
+def own_losses(config, weights, optimizer):
+  """Returns the losses of this project's step for the same batch."""
+  ids = np.zeros([len(TEXTS), 16], int)
+  for row, tokens in zip(ids, TEXTS.values()):
+    tokens = ["[CLS]", *tokens, "[SEP]"]
+    row[:len(tokens)] = list(map(TOKENS.index, tokens))
+  features = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids,
+              "label_ids": np.arange(len(TEXTS)) % 2}
+  with tf.Graph().as_default(), tf.Session() as session:
+    spec = step.model_fn_builder(
+        AlbertConfig.from_dict(config), Classifier(2),
+        make_settings(learning_rate=1e-3, optimizer=optimizer),
+        Schedule(100, 10), distribution.get_workers())(
+            {name: tf.constant(x, tf.int32) for name, x in features.items()},
+            None, tf.estimator.ModeKeys.TRAIN, {})
+    session.run(tf.global_variables_initializer(), {
+        v.initial_value: weights[v.op.name] for v in tf.trainable_variables()})
+    return [session.run([spec.loss, spec.train_op])[0] for _ in range(STEPS)]
+
+
+@pytest.mark.slow
+def test_a_classifier_with_placeholders(model, monkeypatch):
+  """The same tokens, and the losses of this project's own step."""
+  folder, config, weights = model
+  monkeypatch.setattr(modeling.AlbertModel, "dropout",
+                      lambda model, x, *args, **kwargs: x)
+  for optimizer in ("adamw", "lamb"):
+    *losses, predicted = start("sentiment.py", folder, STEPS, optimizer)
+    found = [float(loss) for loss, in losses]
+    np.testing.assert_allclose(found, own_losses(config, weights, optimizer),
+                               rtol=1e-5, atol=1e-5)
+    assert found[-1] < 0.8 * found[0]
+    assert len(predicted) == len(TEXTS) and set(predicted) <= {"0", "1"}
+
+
+@pytest.mark.slow
+def test_a_tagger_with_an_estimator(model, tmp_path):
+  lines = start("tagger.py", model[0], 60, tmp_path / "out")
+  for run in (lines[:61], lines[61:]):
+    losses = [float(loss) for loss, in run[:-1]]
+    assert losses[-1] < 0.6 * losses[0]
+    # Labels are the parities of the tokens' lengths: [CLS] has 5 characters.
+    assert run[-1][:8] == ["1"] * 8
+  assert lines[10] != lines[71]
+
+
+@pytest.mark.slow
+def test_vectors_of_tokens(model):
+  folder, config, weights = model
+  tokens, *layers = start("features.py", folder)
+  text = next(iter(TEXTS))
+  assert tokens == ["[CLS]", *text, "[SEP]"]
+  ids = [list(map(TOKENS.index, tokens))]
+  wanted = reference.forward(weights, config, ids, np.ones_like(ids),
+                             np.zeros_like(ids))
+  for found, x in zip(layers, [wanted["embedding_output"],
+                               *wanted["all_layers"]]):
+    np.testing.assert_allclose(np.array(found, float), x[0, 0, :3], atol=1e-5)
+  assert len(layers) == 1 + config["num_hidden_layers"]
+
+
+def test_the_layout_is_that_of_the_configuration():
+  for name, config in CONFIGS.items():
+    config = modeling.BertConfig.from_dict(config)
+    ids = tf.zeros([1, 3], tf.int32)
+    for module in (modeling, modeling_google):
+      tf.reset_default_graph()
+      ids = tf.zeros([1, 3], tf.int32)
+      made = module.AlbertModel(config, False, ids, scope="bert")
+      assert isinstance(made, modeling_google.GoogleAlbertModel) == (
+          name == "google_config")
+  tf.reset_default_graph()
+  modeling.BertModel(config=config, is_training=False,
+                     input_ids=tf.zeros([1, 3], tf.int32), scope="other/bert")
+  assert all(v.op.name.startswith("other/bert/")
+             for v in tf.trainable_variables())
+
+
+def test_small_functions():
+  x = tf.constant([[1.0, 3.0], [2.0, 2.0]])
+  assert modeling.get_shape_list(x) == modeling.get_shape_list(x, [2, 3]) == [
+      2, 2]
+  with pytest.raises(ValueError, match="rank 3"):
+    modeling.get_shape_list(x, expected_rank=3)
+  assert modeling.get_activation("linear") is None
+  assert modeling.get_activation(tf.tanh) is tf.tanh
+  relu = modeling.get_activation("relu")(x - 2)
+  for _ in range(2):  # each with variables of its own
+    normal = modeling.layer_norm_and_dropout(x, None)
+  assert [v.op.name for v in tf.global_variables()] == [
+      "LayerNorm/beta", "LayerNorm/gamma", "LayerNorm_1/beta",
+      "LayerNorm_1/gamma"]
+  dropped = modeling.dropout(tf.ones([1000]), 0.25)
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    np.testing.assert_allclose(session.run(normal), [[-1, 1], [0, 0]],
+                               atol=1e-5)
+    np.testing.assert_array_equal(session.run(relu), [[0, 1], [0, 0]])
+    values = session.run(dropped)
+  assert set(np.round(values, 4)) == {0, np.float32(1.3333)}
+  assert 650 < np.count_nonzero(values) < 850
+
+
+@pytest.mark.parametrize("theirs, own, settings", [
+    (optimization.AdamWeightDecayOptimizer, optimization.AdamW, (0.1, 0.01)),
+    (LAMBOptimizer, LAMB, (0.1, 0.01, 0.8, 0.99, 1e-5))])
+def test_optimizers_leave_the_global_step(theirs, own, settings):
+  values = []
+  for make in (theirs, own):
+    with tf.Graph().as_default(), tf.Session() as session:
+      x = tf.get_variable("x", initializer=[1.0, -2.0])
+      step = tf.train.get_or_create_global_step()
+      train = make(*settings, exclude_from_weight_decay=["bias"]).minimize(
+          tf.reduce_sum(x * x), step)
+      session.run(tf.global_variables_initializer())
+      for _ in range(3):
+        session.run(train)
+      values.append(session.run([x, step]))
+  np.testing.assert_allclose(values[0][0], values[1][0], rtol=1e-6)
+  assert [step for _, step in values] == [0, 3]
+
+
+def test_a_tokenizer_knows_its_vocabulary(tmp_path):
+  (tmp_path / "vocab.txt").write_text("\n".join(TOKENS), encoding="utf-8")
+  tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+  assert tokenizer.vocab == {token: i for i, token in enumerate(TOKENS)}
+  assert tokenizer.inv_vocab[3] == "[SEP]"
+  text = "我Banker[MASK]"
+  # As in BERT, what looks like a special token is text.
+  assert tokenizer.tokenize(text.encode()) == [
+      "我", "bank", "##er", "[UNK]", "[UNK]", "[UNK]"]
+  with pytest.raises(KeyError):
+    tokenizer.convert_tokens_to_ids(["unheard"])
+  assert tokenization.BasicTokenizer(do_lower_case=False).tokenize(
+      "我 Banker, ok") == ["我", "Banker", ",", "ok"]
+  assert tokenization.WordpieceTokenizer(tokenizer.vocab).tokenize(
+      "as x") == ["a", "##s", "[UNK]"]
+
+
+@pytest.mark.parametrize("name, is_lower", [
+    ("uncased_L-12_H-768_A-12", True), ("cased_L-12_H-768_A-12", False),
+    ("multi_cased_L-12_H-768_A-12", False), ("chinese_L-12_H-768_A-12", True),
+    ("multilingual_L-12_H-768_A-12", True)])
+def test_the_case_of_released_models(name, is_lower):
+  path = "/models/%s/bert_model.ckpt" % name
+  tokenization.validate_case_matches_checkpoint(is_lower, path)
+  with pytest.raises(ValueError, match=name):
+    tokenization.validate_case_matches_checkpoint(not is_lower, path)
+  tokenization.validate_case_matches_checkpoint(not is_lower, "albert_tiny")

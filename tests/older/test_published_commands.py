@@ -1,0 +1,108 @@
+"""Published commands, word for word, with small models and few steps."""
+
+import json
+import os
+import pathlib
+import shlex
+import shutil
+
+import pytest
+from absl import flags
+from scripting import ROOT, SIZES, parsed, results, succeed
+
+from albert.files import checkpoints
+
+# Appended: the later one of two equal flags counts.
+SMALL = {
+    "run_pretraining.py": [
+        "--train_batch_size=8", "--eval_batch_size=8", "--num_train_steps=2",
+        "--num_warmup_steps=1", "--max_seq_length=32",
+        "--max_predictions_per_seq=5"],
+    "run_classifier.py": [
+        "--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=1",
+        "--max_train_examples=64", "--save_checkpoints_steps=4"],
+    "create_pretraining_data.py": [
+        "--max_seq_length=32", "--max_predictions_per_seq=5",
+        "--dupe_factor=1"],
+    "extract_features.py": ["--max_seq_length=16"]}
+
+
+def read_commands():
+  """Returns [(what its comment says, script, list of flags)]."""
+  found, about = [], ""
+  path = pathlib.Path(__file__).parent / "published_commands.txt"
+  for line in path.read_text(encoding="utf-8").splitlines():
+    if line.startswith("#"):
+      about = line[2:]
+    elif line:
+      _, script, *words = shlex.split(line)
+      found.append((about, script, words))
+  return found
+
+
+COMMANDS = read_commands()
+
+
+@pytest.mark.parametrize("script, words", [
+    command[1:] for command in COMMANDS])
+def test_a_command_is_understood(script, words):
+  with parsed(script, *words):
+    for word in words:
+      name = word.lstrip("-").split("=")[0]
+      # Others have no effect, and a warning.
+      assert name not in flags.FLAGS or flags.FLAGS[name].present
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+  """A folder with what the commands read, the current one."""
+  monkeypatch.chdir(tmp_path)
+  model = tmp_path / "albert_tiny_zh"
+  for name, value in (("BERT_BASE_DIR", model),
+                      ("TEXT_DIR", ROOT / "tests" / "pairs")):
+    monkeypatch.setenv(name, str(value))
+  shutil.copytree(str(ROOT / "albert_config"), str(model))
+  for path in model.glob("*.json"):
+    config = dict(json.loads(path.read_text()), **SIZES)
+    if path.name.startswith("bert"):
+      del config["embedding_size"]
+    path.write_text(json.dumps(config))
+  (tmp_path / "albert_config").symlink_to(model)
+  shutil.copytree(str(ROOT / "data"), str(tmp_path / "data"))
+  (tmp_path / "tmp").mkdir()
+  succeed("create_pretraining_data.py", "--input_file=data/text_heldout.txt",
+          "--output_file=data/tf1.tfrecord", "--dupe_factor=1",
+          "--vocab_file=albert_config/vocab.txt", "--max_seq_length=32",
+          "--max_predictions_per_seq=5")
+  succeed("run_pretraining.py", "--do_train", "--num_train_steps=1",
+          "--input_file=data/tf1.tfrecord", "--output_dir=pretrained",
+          "--bert_config_file=albert_config/albert_config_tiny.json")
+  checkpoints.write_checkpoint(
+      str(model), "albert_model.ckpt", checkpoints.read_weights(
+          checkpoints.latest_checkpoint("pretrained")))
+  return tmp_path
+
+
+@pytest.mark.full
+def test_they_run(site):
+  logs = {}
+  for about, script, words in COMMANDS:
+    if about.startswith("run: "):
+      _, log = succeed(script, *map(os.path.expandvars, words), *SMALL[script])
+      logs[about[len("run: "):].split(" (")[0]] = log
+      print("%s: %s" % (about, log.splitlines()[-1]))
+  log = logs["albert_zh, pretraining of tiny"]
+  assert log.count("training records") == 1 and "--eval_input_file" in log
+  folder = site / "my_new_model_path"
+  assert results(folder)["global_step"] == 2
+  assert not (folder / "best").exists()
+  assert list((site / "my_new_model_path_export").glob("*/saved_model.pb"))
+  for name in ("albert_lcqmc_checkpoints", "albert_lcqmc_google",
+               "albert_large_lcqmc_checkpoints"):
+    assert results(site / name / "best")["eval_accuracy"] > 0
+  # The checkpoint that was named, not the newest one.
+  assert results(site / "lcqmc_output")["global_step"] == 4
+  assert (site / "lcqmc_output" / "test_results.tsv").exists()
+  row = json.loads((site / "tmp" / "output.jsonl").read_text(
+      encoding="utf-8").splitlines()[0])
+  assert len(next(iter(row["tokens"][0]["layers"].values()))) == 16
