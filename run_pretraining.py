@@ -271,7 +271,7 @@ def main():
     def train_input_fn_at(start):
       return records.input_fn_builder(
           made.train, made.specs, is_training=True, drop_remainder=True,
-          seed=run.random_seed + start, shuffle_buffer=own.shuffle_buffer,
+          seed=run.random_seed, start=start, shuffle_buffer=own.shuffle_buffer,
           shard=(workers.size, workers.rank),
           skip_corrupt=own.skip_corrupt_records)
 

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import fork_server
 from absl import flags, logging
@@ -136,6 +137,25 @@ def run(script, *args, python=sys.executable, **kwargs):
       [python] + command(script, *args)[1:], capture_output=True, timeout=300,
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
   return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def kill_at(step, script, *args, later=0):
+  """Kills a training when it logs a step, or seconds later; returns its log."""
+  process = subprocess.Popen(
+      command(script, *args), stderr=subprocess.PIPE, text=True)
+  log = ""
+  for line in process.stderr:
+    log += line
+    going_on = re.search(r"resuming from step (\d+)", line)
+    if going_on:
+      step += int(going_on.group(1))
+    if "step %d/" % step in line:
+      break
+  time.sleep(later)
+  assert process.poll() is None, log
+  process.kill()
+  process.wait()
+  return log
 
 
 def results(folder, name="eval_results.txt"):

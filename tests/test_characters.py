@@ -14,10 +14,7 @@ def test_the_blocks_of_ideographs(first, last):
   codes = first - 1, first, last, last + 1
   assert [characters.is_chinese(chr(code)) for code in codes] == [
       False, True, True, False]
-
-
-def test_what_is_no_ideograph():
-  """Ideographic zero, kana, bopomofo, hangul, full-width forms, letters."""
+  # Ideographic zero, kana, bopomofo, hangul, full-width forms, letters.
   assert not any(map(characters.is_chinese, "〇あアㄅ가０Ａa1,"))
 
 
@@ -25,15 +22,12 @@ def test_what_is_no_ideograph():
     (" \t\n\r\u00a0\u1680\u2003\u2009\u202f\u205f\u3000", " "),
     # Control and format characters, private use, what is not assigned.
     ("\x00\x07\x0b\x0c\x1b\x1c\x1f\x7f\x85\u00ad\u200b\u200d\u200e\u2060\ufeff"
-     "\ufffd\uffff\ue000\U000f0000\U000e0041", "")])
+     "\ufffd\uffff\ue000\U000f0000\U000e0041", ""),
+    # Kept; the last two end lines, and split later.
+    ("a中é,$\u0301\u2028\u2029", None)])
 def test_white_space_and_what_is_dropped(chars, cleaned):
-  assert {char: characters.clean(char) for char in chars} == dict.fromkeys(
-      chars, cleaned)
-
-
-def test_what_is_kept():
-  chars = "a中é,$\u0301\u2028\u2029"  # the last two end lines, and split later
-  assert "".join(map(characters.clean, chars)) == chars
+  assert {char: characters.clean(char) for char in chars} == {
+      char: char if cleaned is None else cleaned for char in chars}
 
 
 def test_punctuation():

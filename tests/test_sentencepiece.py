@@ -1,10 +1,10 @@
 """Facts about the SentencePiece tokenizer, worked by hand."""
 
-import random
 import re
 
 import pytest
 import sentencepiece
+from random_texts import random_texts
 from vocabularies import VOCAB_FILE
 
 import tokenization
@@ -104,20 +104,11 @@ def test_a_released_model(real_data):
     assert text[first:last] == "서울특별시"
 
 
-def random_text(rng):
-  return "".join(chr(rng.choice([
-      32, rng.randrange(32, 0x250), rng.randrange(0x300, 0x400),
-      rng.randrange(0x2000, 0x3100), rng.randrange(0x4E00, 0x4F00),
-      rng.randrange(0xFF00, 0xFFEF)])) for _ in range(rng.randrange(40)))
-
-
 @pytest.mark.parametrize("kind", ["WordPiece", "SentencePiece"])
 def test_tokens_stand_one_after_the_other(kind, tiny):
   tokenizer = tiny if kind == "SentencePiece" else (
       tokenization.WordPieceTokenizer(VOCAB_FILE))
-  rng = random.Random(0)
-  for _ in range(300):
-    text = random_text(rng)
+  for text in random_texts(300, 0):
     tokens, spans = tokenizer.tokenize_with_offsets(text)
     assert tokens == tokenizer.tokenize_plain(text)
     assert len(spans) == len(tokens)

@@ -169,9 +169,7 @@ def test_pairs_are_cut_one_item_after_another():
     ([7, 8], [9], 3, [2, 3, 3], [0, 0, 1]),
     ([], [9], 4, [2, 3, 9, 3], [0, 0, 1, 1]),
     ([7, 8], None, 4, [2, 7, 8, 3], [0, 0, 0, 0]),
-    ([7, 8], None, 3, [2, 7, 3], [0, 0, 0]),
-    ([], None, 2, [2, 3], [0, 0]),
-])
+    ([7, 8], None, 3, [2, 7, 3], [0, 0, 0]), ([], None, 2, [2, 3], [0, 0])])
 def test_pack_pair(tmp_path, a, b, length, input_ids, segment_ids):
   tokenizer = small_tokenizer(tmp_path, ["a", "b"])  # [CLS] is 2, [SEP] is 3
   assert tokenization.pack_pair(tokenizer, a, b, length) == (

@@ -4,13 +4,16 @@ Paths may be URLs, such as gs://bucket/folder/file. Local files are read and
 written without TensorFlow.
 """
 
+import atexit
 import contextlib
 import fnmatch
 import hashlib
 import io
 import json
 import os
+import shutil
 import sys
+import tempfile
 import types
 
 from albert.errors import InputError
@@ -130,6 +133,19 @@ def read_bytes(path):
   """Returns the content of a file; raises OSError."""
   with open_binary(path) as reader:
     return reader.read()
+
+
+def local_copy(path):
+  """Returns the path of a local file: this one, or a copy until the end."""
+  if path.startswith("file://"):
+    return path[len("file://"):]
+  if "://" not in path:
+    return path
+  copy = tempfile.NamedTemporaryFile(prefix="albert-", delete=False)
+  atexit.register(os.remove, copy.name)
+  with copy, open_binary(path) as reader:
+    shutil.copyfileobj(reader, copy)
+  return copy.name
 
 
 def sha256(path):

@@ -1,17 +1,18 @@
 """One writer, one parser and one `input_fn` for all tfrecord files."""
 
+import array
 import contextlib
 import functools
 import os
 import re
 import sys
-from typing import NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, reading_order
 
 
 class FeatureSpec(NamedTuple):
@@ -32,6 +33,7 @@ class FeatureSpec(NamedTuple):
 
 
 _READ_RECORDS = 64  # at once, of one file
+_OPEN_FILES = 16  # that are read at the same time
 
 
 def pretraining_specs(max_seq_length, max_predictions_per_seq):
@@ -94,15 +96,15 @@ def write_records(path, records):
     records: iterable of bytes.
 
   Returns:
-    int, number of records.
+    int [N], bytes of each record.
   """
-  count = 0
+  sizes = array.array("L")
   with filesystem.whole_file(path) as unfinished:
     with tf.io.TFRecordWriter(unfinished) as writer:
       for record in records:
         writer.write(record)
-        count += 1
-  return count
+        sizes.append(len(record))
+  return np.array(sizes, np.int64)
 
 
 def _parse(serialized, specs, batched):
@@ -129,14 +131,17 @@ def _parse(serialized, specs, batched):
 
 
 def input_fn_builder(files, specs, is_training, max_length=None,
-                     pad_to_max=False, seed=0, shuffle_buffer=10000,
+                     pad_to_max=False, seed=0, start=0, shuffle_buffer=10000,
                      drop_remainder=False, shard=(1, 0), skip_corrupt=False):
-  """Makes an `input_fn` for TPUEstimator.
+  """Makes an `input_fn` for TPUEstimator that reads record files one by one.
 
-  Training repeats forever in an order that depends on `seed` alone: give
-  a different one after a restart. Otherwise every record is read once. Examples
-  with a feature of varying length are batched with others of similar length and
-  padded to a multiple of 8, unless `pad_to_max`.
+  Training repeats forever; pretraining, which reads what is large, and a TPU
+  do so in this way, `ordered_input_fn_builder` has the other. A pass takes the
+  files in random order, 16 at a time, and shuffles the records within windows.
+  The order depends on `seed` alone, and `start` begins in the middle of it.
+  Otherwise every record is read once; examples with a feature of varying length
+  are batched with others of similar length and padded to a multiple of 8,
+  unless `pad_to_max`.
 
   Args:
     files: list of RecordFile.
@@ -145,7 +150,8 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     max_length: int, longest feature of varying length, if there is one.
     pad_to_max: bool, pad those features to `max_length` always.
     seed: int.
-    shuffle_buffer: int, number of records to draw the next one from.
+    start: int, batches that training has read before.
+    shuffle_buffer: int, records of a window.
     drop_remainder: bool, drop a last batch that is not full.
     shard: (number of readers, number of this one): no record is read by two,
       and all read equally much. Parts of files are distributed where there are
@@ -168,30 +174,17 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     readers, reader = shard
     if is_training and "context" in params:  # on a TPU
       _, reader, readers, _ = params["context"].current_input_fn_deployment()
-    by_record = len(files) < readers
-    own = [(file, 0, file.size) for file in files] if by_record else (
-        file_parts(files, readers, reader))
-    dataset = tf.data.Dataset.from_tensor_slices((
-        [file.path for file, _, _ in own],
-        np.array([(file.size, start, end) for file, start, end in own],
-                 np.int64)))
     if is_training:
-      dataset = dataset.shuffle(len(own), seed=seed)
-    # Every file reads ahead by itself: TF 1.15 crashes where a session ends
-    # while an interleave with num_parallel_calls reads.
-    dataset = dataset.interleave(
-        lambda *part: _read_file(*part, skip_corrupt=skip_corrupt).prefetch(64),
-        cycle_length=min(len(own), 16))
-    if by_record:
-      dataset = dataset.shard(readers, reader)
-    if is_training:
-      dataset = dataset.shuffle(shuffle_buffer, seed=seed).repeat()
+      dataset = _passes(Parts.of(files, readers, reader, skip_corrupt), seed,
+                        start * batch_size, shuffle_buffer)
+    else:
+      dataset = Parts.of(files, 1, 0, skip_corrupt).read()
     if not varying:
       dataset = dataset.batch(batch_size, drop_remainder)
     dataset = dataset.map(
         lambda serialized: _parse(serialized, specs, batched=not varying),
         num_parallel_calls=os.cpu_count())
-    if varying and pad_to_max:
+    if varying and (pad_to_max or is_training):
       dataset = dataset.padded_batch(
           batch_size, _padded_shapes(specs, max_length),
           drop_remainder=drop_remainder)
@@ -202,6 +195,190 @@ def input_fn_builder(files, specs, is_training, max_length=None,
           [batch_size] * (len(ends) + 1), _padded_shapes(specs, None),
           pad_to_bucket_boundary=True, drop_remainder=drop_remainder))
     return dataset.prefetch(4)
+
+  return lambda params: read(params)  # TPUEstimator looks for that name
+
+
+class Parts(NamedTuple):
+  """The parts of record files that one reader reads.
+
+  Attributes:
+    paths: list of str, [P].
+    sizes: int64 [P, 3], of each file in bytes, and where the part starts and
+      ends.
+    every: (number of readers, number of this one) where each reads every
+      so-many-th record, else (1, 0).
+    skip_corrupt: bool; see `input_fn_builder`.
+  """
+  paths: List[str]
+  sizes: np.ndarray
+  every: Tuple[int, int]
+  skip_corrupt: bool
+
+  @classmethod
+  def of(cls, files, readers, reader, skip_corrupt):
+    """Returns the Parts of a reader; see `input_fn_builder`."""
+    by_record = len(files) < readers
+    own = [(file, 0, file.size) for file in files] if by_record else (
+        file_parts(files, readers, reader))
+    return cls([file.path for file, _, _ in own],
+               np.array([(file.size, start, end) for file, start, end in own],
+                        np.int64),
+               (readers, reader) if by_record else (1, 0), skip_corrupt)
+
+  @property
+  def cycle(self):
+    """int, how many parts are read at a time."""
+    return min(len(self.paths), _OPEN_FILES)
+
+  def read_one(self, path, sizes):
+    """Returns a dataset of the records of a part."""
+    dataset = _read_file(path, sizes, self.skip_corrupt)
+    return dataset if self.every == (1, 0) else dataset.shard(*self.every)
+
+  def read(self, order=None, skips=None):
+    """Returns a dataset of all records.
+
+    Args:
+      order: int [...], the parts to read, one after the other, `cycle` at a
+        time; None for all.
+      skips: int64 [...], how many records to leave out of each; None for none.
+    """
+    order = np.arange(len(self.paths)) if order is None else order
+    skips = tf.zeros_like(order, tf.int64) if skips is None else skips
+    # Every file reads ahead by itself: TF 1.15 crashes where a session ends
+    # while an interleave with num_parallel_calls reads.
+    return tf.data.Dataset.from_tensor_slices((
+        tf.gather(self.paths, order), tf.gather(self.sizes, order), skips)
+        ).interleave(
+            lambda path, sizes, skip: self.read_one(path, sizes).skip(
+                skip).prefetch(64), cycle_length=self.cycle)
+
+  def counts(self):
+    """Returns how many records each part has, int [P]; reads all of them."""
+    def count(path, sizes):
+      return self.read_one(path, sizes).batch(1000).reduce(
+          np.int64(0), lambda total, batch: total + tf.size(
+              batch, out_type=tf.int64))
+
+    with tf.Graph().as_default(), tf.Session(
+        config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+      counts = tf.data.make_one_shot_iterator(
+          tf.data.Dataset.from_tensor_slices((self.paths, self.sizes)).map(
+              count, os.cpu_count())).get_next()
+      return np.array([session.run(counts) for _ in self.paths])
+
+
+def _passes(parts, seed, start, window):
+  """Returns a dataset of the records of all passes from a position on.
+
+  Args:
+    parts: Parts.
+    seed: int.
+    start: int, records to leave out.
+    window: int, how many records are shuffled together.
+  """
+  first = after = 0
+  if start:
+    counts = parts.counts()
+    first, after = divmod(start, int(counts.sum()))
+
+  def order_of(number):
+    return tf.argsort(tf.random.stateless_uniform(
+        [len(parts.paths)], tf.stack([seed, number])))
+
+  def shuffled(records, number, first_window):
+    def shuffle(index, batch):
+      return tf.gather(batch, tf.argsort(tf.random.stateless_uniform(
+          [tf.size(batch)], tf.stack(
+              [(seed + 1) % 2**31,
+               tf.cast(index, tf.int32) + 65536 * number]))))
+
+    return records.batch(window).apply(tf.data.experimental.enumerate_dataset(
+        first_window)).map(shuffle).prefetch(1).unbatch()
+
+  def one_pass(number):
+    number = tf.cast(number, tf.int32)
+    return shuffled(parts.read(order_of(number)), number, 0)
+
+  following = tf.data.Dataset.range(first + bool(after), 2**31).flat_map(
+      one_pass)
+  if not after:
+    return following
+  with tf.Graph().as_default(), tf.Session() as session:
+    order = session.run(order_of(first))
+  windows = after // window
+  begun = shuffled(
+      parts.read(*reading_order.resumed(order, counts, parts.cycle,
+                                       windows * window)),
+      first, windows).skip(after % window)
+  return begun.concatenate(following)
+
+
+class Index(NamedTuple):
+  """Where the records of one file are, to read them in any order.
+
+  Attributes:
+    path: str.
+    sizes: int [N], bytes of each record.
+    lengths: int [N], tokens of each example.
+  """
+  path: str
+  sizes: np.ndarray
+  lengths: np.ndarray
+
+
+def ordered_input_fn_builder(index, specs, max_length, pad_to_max, seed, start,
+                             shard=(1, 0)):
+  """Makes an `input_fn` that trains on examples in batches of similar length.
+
+  See `reading_order.batches` for the order. Batches are padded to a multiple of
+  8, or to `max_length` with `pad_to_max`.
+
+  Args:
+    index: Index.
+    specs: list of FeatureSpec.
+    max_length: int, longest feature of varying length.
+    pad_to_max: bool.
+    seed, start: see `reading_order.batches`.
+    shard: (number of processes, number of this one), which has its share of the
+      rows of each batch.
+
+  Returns:
+    see `input_fn_builder`.
+  """
+  processes, process = shard
+  # A record has its length and a checksum before it, and a checksum behind it.
+  starts = np.cumsum(index.sizes + 16) - index.sizes - 4
+
+  def read(params):
+    batch_size = params["batch_size"]
+
+    def generate():
+      content = np.memmap(filesystem.local_copy(index.path), mode="r")
+      for batch in reading_order.batches(
+          index.lengths, batch_size * processes, seed, start):
+        rows = batch[process * batch_size:(process + 1) * batch_size]
+        yield [content[first:first + size].tobytes() for first, size in zip(
+            starts[rows], index.sizes[rows])]
+
+    def pad(batch):
+      for spec in specs:
+        if spec.length is None:
+          x = batch[spec.name]
+          length = tf.shape(x)[-1]
+          wanted = max_length if pad_to_max else tf.minimum(
+              length + -length % 8, max_length)
+          batch[spec.name] = tf.pad(
+              x, [[0, 0]] * (x.shape.ndims - 1) + [[0, wanted - length]])
+      return batch
+
+    dataset = tf.data.Dataset.from_generator(generate, tf.string, [None])
+    return dataset.unbatch().map(
+        lambda serialized: _parse(serialized, specs, batched=False),
+        num_parallel_calls=os.cpu_count()).padded_batch(
+            batch_size, _padded_shapes(specs, None), drop_remainder=True).map(
+                pad).prefetch(4)
 
   return lambda params: read(params)  # TPUEstimator looks for that name
 

@@ -14,7 +14,13 @@ from absl import logging
 import tokenization
 from albert import cli, model_folder
 from albert.errors import InputError
-from albert.files import checkpoints, outputs, record_files, records
+from albert.files import (
+  checkpoints,
+  outputs,
+  reading_order,
+  record_files,
+  records,
+)
 from albert.files.records import FeatureSpec
 from albert.train import loop, step, sweep
 from albert.train import settings as train_settings
@@ -183,13 +189,17 @@ class Runner:
           "%d training examples are less than one batch of %d" % (
               len(examples), batch_size))
     logging.info("%d steps of %d examples", steps, batch_size)
+    if len(examples) < batch_size:
+      logging.warning(
+          "there are %d training examples: a batch of %d has some of them more "
+          "than once", len(examples), batch_size)
     return steps
 
   def _begin(self, settings):
     """Makes what depends on the folder, the seed and the learning rate."""
     self._settings = settings
     self.output_dir = settings.run.output_dir
-    self._paths = {}  # of the record files, once they are written
+    self._written = {}  # name -> (records.Index, list of FeatureSpec)
     data = settings.data
     schedule = train_settings.Schedule(
         self._num_train_steps,
@@ -253,23 +263,36 @@ class Runner:
           write_test(name, checkpoint)
 
   def _train_input_fn_at(self, start):
-    if "train" not in self._paths:
-      self._write_train()
-    return self._input_fn(
-        "train", is_training=True, drop_remainder=True,
-        seed=self._settings.run.random_seed + start)
+    if "train" not in self._written:
+      self._write("train", self._in_training_order(self._train_split))
+      if not sweep.is_wanted(self._settings):
+        self._train_split = None  # from here on, the file is all that is needed
+    seed = self._settings.run.random_seed
+    if self._settings.device.use_tpu:
+      return self._input_fn("train", is_training=True, drop_remainder=True,
+                            seed=seed, start=start)
+    data, (index, specs) = self._settings.data, self._written["train"]
+    batch_size = self._settings.batch.train_batch_size * self._workers.size
+    left = reading_order.left_out(
+        index.lengths, batch_size, seed, self._num_train_steps)
+    if 0 < len(left) < batch_size:
+      logging.info("the last pass leaves out %d of %d training examples: %s%s",
+                   len(left), len(index.lengths),
+                   ", ".join("no. %d" % (i + 1) for i in left[:20]),
+                   ", ..." if len(left) > 20 else "")
+    return records.ordered_input_fn_builder(
+        index, specs, max_length=data.max_seq_length,
+        pad_to_max=data.pad_to_max, seed=seed, start=start,
+        shard=(self._workers.size, self._workers.rank))
 
-  def _write_train(self):
-    """Writes this process's share of the training examples, shuffled."""
-    split = self._train_split
-    if not sweep.is_wanted(self._settings):
-      self._train_split = None  # from here on, the file is all that is needed
-    # Files may have an order, by label or by difficulty, that reaches further
-    # than a shuffle buffer.
+  def _in_training_order(self, split):
+    """Returns a Split in random order where it is read from its beginning."""
+    if not self._settings.device.use_tpu:
+      return split
+    # A file's own order can reach further than a window.
     examples = list(split.examples)
     random.Random(self._settings.run.random_seed).shuffle(examples)
-    self._write("train", split._replace(
-        examples=examples[self._workers.rank::self._workers.size]))
+    return split._replace(examples=examples)
 
   def predict(self, name, checkpoint):
     """Predicts a split, in batches of examples of similar length.
@@ -284,7 +307,7 @@ class Runner:
     split = self._splits[name]
     examples = split.examples
     use_tpu = self._settings.device.use_tpu
-    if name not in self._paths:
+    if name not in self._written:
       # All batches of a TPU are full.
       padding = -len(examples) % self._settings.batch.eval_batch_size if (
           use_tpu) else 0
@@ -318,9 +341,9 @@ class Runner:
       return records.serialize(row, specs)
 
     path = os.path.join(self._estimator.model_dir, name + ".tf_record")
-    records.write_records(path, itertools.starmap(
+    sizes = records.write_records(path, itertools.starmap(
         record, enumerate(tqdm.tqdm(split.examples, name, disable=None))))
-    self._paths[name] = path, specs
+    self._written[name] = records.Index(path, sizes, np.array(lengths)), specs
     longest = self._settings.data.max_seq_length
     total = num_rows * sum(lengths)
     logging.info("%s: %.1f%% of the examples fill --max_seq_length=%d; %.2f%% "
@@ -330,8 +353,9 @@ class Runner:
     tokenization.warn_of_unknown(name, sum(unknown), total)
 
   def _input_fn(self, name, **kwargs):
-    path, specs = self._paths[name]
+    index, specs = self._written[name]
     data, device = self._settings.data, self._settings.device
     return records.input_fn_builder(
-        [record_files.record_file(path)], specs, max_length=data.max_seq_length,
+        [record_files.record_file(index.path)], specs,
+        max_length=data.max_seq_length,
         pad_to_max=data.pad_to_max or device.use_tpu, **kwargs)

@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from reading import features
 from scripting import ROOT, VOCAB, fail, succeed
 from small_steps import full
 
@@ -58,18 +59,12 @@ def training_order(paths):
         PASSES * TOTAL // BATCH)])
 
 
-def read_numbers(path):
-  return [tf.train.Example.FromString(record).features.feature[
-      "passage"].int64_list.value[0] for record in tf.io.tf_record_iterator(
-          str(path))]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("num_outputs", [10, full(1), full(100)])
 def test_batches_are_as_mixed_as_a_perfect_shuffle(tmp_path, num_outputs):
   paths = [tmp_path / ("out-%d" % i) for i in range(num_outputs)]
   write(NumberMaker(max(7, num_outputs), tmp_path), paths)
-  numbers = list(map(read_numbers, paths))
+  numbers = [[row["passage"][0] for row in features(path)] for path in paths]
   assert {len(part) for part in numbers} == {PASSES * TOTAL // num_outputs}
   assert (np.bincount(np.concatenate(numbers)) == PASSES).all()
 

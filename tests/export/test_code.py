@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from onnx_folders import MODELS, write_model
 from scripting import ROOT, succeed
 
 from albert.export import code
@@ -24,10 +23,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(trained, tmp_path_factory):
   pytest.importorskip("onnxruntime")
-  source = tmp_path_factory.mktemp("source")
-  write_model(source, MODELS["albert_zh postln"])
+  source = trained("labels").best
   target = tmp_path_factory.mktemp("exported") / "onnx"
   succeed("export_model.py", "--onnx", "--with_code", "--signature=classify",
           "--init_checkpoint=%s" % source, "--output_dir=%s" % target)

@@ -48,9 +48,7 @@ def names(folder):
 @pytest.mark.parametrize("flags, inside, files", [
     (["--saved_model"], "assets", []),
     pytest.param(["--tflite", "--signature=encode", "--max_seq_length=8"], "",
-                 ["model.tflite"], marks=pytest.mark.full),
-    pytest.param(["--onnx", "--signature=classify"], "", ["classify.onnx"],
-                 marks=pytest.mark.full)])
+                 ["model.tflite"], marks=pytest.mark.full)])
 def test_what_is_written(flags, inside, files, model):
   target = export(model, *flags) / inside
   assert names(target) == sorted(
@@ -117,8 +115,7 @@ def test_bad_input(model, tmp_path):
       ("--with_code .* --onnx", "--saved_model", "--with_code"),
       ("--max_seq_length 17", "--tflite", "--max_seq_length=17"),
       ("masked_lm.* classify, encode, sentence_vector", "--onnx",
-       "--signature=masked_lm"),
-      ("--standard_ops .* --int8", "--onnx", "--int8", "--standard_ops")):
+       "--signature=masked_lm")):
     fails(message, *flags)
   fails(str(tmp_path), "--strip", out=tmp_path)
   fails("config.json/sub", "--strip", out=model / "config.json" / "sub")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scripting import ROOT
-from small_models import albert_zh_config, google_config, write_folder
+from small_models import TOKENS, albert_zh_config, google_config, write_folder
 
 import modeling
 from albert.files import checkpoints
@@ -19,8 +19,6 @@ pytestmark = pytest.mark.full
 
 IDS = np.array([[2, 7, 9, 30, 12, 3, 0, 0], [2, 45, 8, 3, 9, 11, 21, 3]])
 SEGMENTS = np.array([[0] * 8, [0] * 4 + [1] * 4])
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(
-    map(chr, range(0x4e00, 0x4e00 + 45)))
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +36,7 @@ def folder_of(name, tmp_path, trained):
   if name == "tuned":
     return trained("labels").best
   write_folder(tmp_path, (albert_zh_config if name == "albert_zh" else
-                          google_config)(), VOCABULARY)
+                          google_config)(), TOKENS)
   return tmp_path
 
 

@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 import reference_albert as reference
 import small_models
-from onnx_folders import MODELS, SIGNATURES, export, export_one, write_model
-from scripting import ROOT, succeed
+from scripting import ROOT, SIZES, succeed
+from small_steps import full
 
 from albert import heads
 from albert.errors import InputError
 from albert.export import onnx_files
+from albert.model.config import AlbertConfig
 from albert.predict import engines
 
 
-def full(*args):
-  return pytest.param(*args, marks=pytest.mark.full)
+def export(source, target, *args):
+  succeed("export_model.py", "--onnx", "--init_checkpoint=file://%s" % source,
+          "--output_dir=file://%s" % target, *args)
 
 
 def run_file(content, feed):
@@ -97,14 +99,20 @@ def test_what_cannot_be_converted(monkeypatch):
 @pytest.mark.full
 def test_files_of_a_model(tmp_path):
   """Masked words are found with one as without."""
-  source = tmp_path / "model"
-  source.mkdir()
-  write_model(source, MODELS["albert_zh preln"])
-  target = export(source, tmp_path / "onnx")
-  assert {path.stem for path in target.glob("*.onnx")} == set(SIGNATURES)
+  source, target = tmp_path / "model", tmp_path / "onnx"
+  config = AlbertConfig(**dict(
+      SIZES, ln_type="preln", hidden_size=32, embedding_size=24)).to_dict()
+  weights = reference.random_weights(config)
+  small_models.write_folder(
+      source, config, ROOT / "albert_config" / "vocab.txt", dict(
+          weights, output_weights=np.ones([2, 32]), output_bias=np.ones([2])))
+  export(source, target)
+  assert set(os.listdir(str(target))) == {
+      "config.json", "task.json", "vocab.txt", *(name + ".onnx" for name in (
+          "classify", "encode", "masked_lm", "sentence_order",
+          "sentence_vector"))}
   # It has the embedding table once, and not its transpose too.
-  count = sum(x.size for x in reference.random_weights(
-      MODELS["albert_zh preln"]).values())
+  count = sum(x.size for x in weights.values())
   assert (target / "masked_lm.onnx").stat().st_size <= 1.15 * 4 * count
   ours, theirs = [re.sub(r" [\d.]+", "", succeed(
       "predict_masked.py", "--model_dir=%s" % folder, "--engine=" + engine,
@@ -131,8 +139,8 @@ def test_a_fine_tuned_model_in_8_bits(tmp_path):
           "--output_dir=%s" % tmp_path, "--do_train", "--num_train_epochs=1",
           "--max_seq_length=48", "--train_batch_size=16",
           "--learning_rate=3e-4")
-  path = export_one(tmp_path, tmp_path / "onnx", "classify", "--int8")
-  assert os.path.getsize(path) < 5e6
+  export(tmp_path, tmp_path / "onnx", "--signature=classify", "--int8")
+  assert (tmp_path / "onnx" / "classify.onnx").stat().st_size < 5e6
   texts = [(line.split("\t")[1], None) for name in ("train", "dev", "test")
            for line in (topics / ("%s.tsv" % name)).read_text(
                encoding="utf-8").splitlines()[1:]]

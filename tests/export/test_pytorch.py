@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import reference_albert as reference
 import small_models
+from reading import read_json as read
 from scripting import fail, succeed
 from small_models import CONFIGS, TOKENS
 
@@ -36,10 +37,6 @@ def there_and_back(folder, config, top=None, task=None, vocabulary=TOKENS):
   convert(folders[0], "init_checkpoint", folders[1])
   convert(folders[1], "pytorch_dir", folders[2])
   return folders
-
-
-def read(path):
-  return json.loads(path.read_text(encoding="utf-8"))
 
 
 def weights_of(folder):

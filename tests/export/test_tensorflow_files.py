@@ -3,15 +3,12 @@
 import everything
 import pytest
 import tensorflow.compat.v1 as tf
+from small_steps import full
 
 from albert import heads
 from albert.export import tensorflow_files
 
 pytestmark = pytest.mark.slow
-
-
-def full(*args):
-  return pytest.param(*args, marks=pytest.mark.full)
 
 
 @pytest.mark.parametrize("name", ["albert_zh_preln", full("google_groups")])

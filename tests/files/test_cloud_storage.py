@@ -6,7 +6,6 @@ import subprocess
 import cloud_storage
 import pytest
 from scripting import ROOT, command
-from small_steps import write_pretraining
 from trained_models import write_files
 
 BUCKET = "gs://bucket/"
@@ -34,33 +33,13 @@ def finish(process):
   return log
 
 
-def upload(storage, folder):
-  for path in folder.iterdir():
-    storage.objects[path.name] = path.read_bytes()
-
-
-@pytest.mark.full
-def test_pretraining(storage, tmp_path):
-  (tmp_path / "files").mkdir()
-  flags = write_pretraining(tmp_path / "files", 8)
-  upload(storage, tmp_path / "files")
-  finish(start(
-      storage, "run_pretraining.py", "--do_train", *[
-          flag.replace("%s/" % (tmp_path / "files"), BUCKET) for flag in flags],
-      "--output_dir=%smodel" % BUCKET, "--num_train_steps=2",
-      "--num_warmup_steps=0", "--train_batch_size=4"))
-  assert b"run_pretraining.py" in storage.objects["model/command.txt"]
-  assert "model/model.ckpt-2.index" in storage.objects
-  assert not [name for name in storage.objects if ".tmp" in name]
-
-
 @pytest.mark.full
 def test_all_files_are_on_gs(storage, tmp_path):
   (tmp_path / "files").mkdir()
   write_files(tmp_path / "files", "labels")
-  upload(storage, tmp_path / "files")
-  for source in ("data/text_heldout.txt", "albert_config/vocab.txt"):
-    storage.objects[source.split("/")[1]] = (ROOT / source).read_bytes()
+  for path in [*(tmp_path / "files").iterdir(), ROOT / "data/text_heldout.txt",
+               ROOT / "albert_config/vocab.txt"]:
+    storage.objects[path.name] = path.read_bytes()
   common = ["--vocab_file=%svocab.txt" % BUCKET, "--max_seq_length=32"]
   finish(start(
       storage, "create_pretraining_data.py", *common, "--dupe_factor=1",

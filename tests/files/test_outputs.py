@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from reading import table
 
 from albert.errors import InputError
 from albert.files import checkpoints, outputs
@@ -49,8 +50,7 @@ def evaluate(folder, scores, first_step=0, higher=True, **kwargs):
 
 
 def steps_of_history(folder):
-  rows = (folder / "eval_history.tsv").read_text().splitlines()[1:]
-  return [int(row.split("\t")[0]) for row in rows]
+  return [int(row[0]) for row in table(folder / "eval_history.tsv")[1:]]
 
 
 def best_step(folder):
@@ -77,8 +77,8 @@ def test_the_best_checkpoint_is_kept(tmp_path, higher, best, monkeypatch):
   assert tf.train.load_variable(found, "x") == best
   assert (tmp_path / "best" / "eval_results.txt").read_text() == (
       "global_step = %d\nparameters = 1\nscore = %s\n" % (best, scores[best]))
-  history = (tmp_path / "eval_history.tsv").read_text().splitlines()
-  assert history[0] == "global_step\tscore" and len(history) == 6
+  history = table(tmp_path / "eval_history.tsv")
+  assert history[0] == ["global_step", "score"] and len(history) == 6
 
 
 def test_after_a_step_back_later_evaluations_do_not_count(tmp_path):

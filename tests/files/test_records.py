@@ -62,7 +62,8 @@ def train(files, count, **kwargs):
 
 
 def test_what_is_written_is_read(tmp_path):
-  assert write(tmp_path / "a", [1, 3, 2]) == 3
+  sizes = write(tmp_path / "a", [1, 3, 2])
+  assert sizes.sum() + 16 * len(sizes) == os.path.getsize(str(tmp_path / "a"))
   batch, = read([tmp_path / "a"])
   np.testing.assert_array_equal(batch["number"], [1, 3, 2])
   np.testing.assert_array_equal(batch["pair"], [[1, .5], [3, .5], [2, .5]])
@@ -100,6 +101,23 @@ def test_training_order_depends_on_the_seed(tmp_path):
   assert sorted(sum(first, ())) == list(range(1, 17))
   assert train(files, 8, seed=1) == first
   assert train(files, 8, seed=2) != first
+
+
+@pytest.mark.parametrize("sizes, more", [
+    ([9, 4, 30, 0, 17], {}), ([60], {"shard": (2, 1)}),
+    ([20] * 3, {"shard": (2, 0)})])
+def test_training_goes_on_in_the_middle_of_its_order(tmp_path, sizes, more):
+  """Of a pass, of a file and of a window."""
+  files, first = [], 1
+  for size in sizes:
+    files.append(tmp_path / str(first))
+    write(files[-1], [1 + i % 20 for i in range(first, first + size)])
+    first += size
+  whole = train(files, 50, shuffle_buffer=8, seed=3, **more)
+  assert len(set(whole[:15])) > 5
+  for start in (1, 4, 14, 15, 30, 31, 49):
+    assert train(files, 50 - start, shuffle_buffer=8, seed=3, start=start,
+                 **more) == whole[start:]
 
 
 def test_a_file_that_does_not_fit_is_named(tmp_path):
@@ -212,10 +230,9 @@ def test_readers_share_the_records_without_overlap(tmp_path):
   files = [tmp_path / str(i) for i in range(3)]
   for i, path in enumerate(files):
     write(path, [1 + i % 3] * (i * 7 % 5 + 4))  # records of different sizes
-  shares = [sum(numbers(read(files, 1, shard=(2, reader))), ())
-            for reader in range(2)]
+  shares = [sum(train(files, count, shard=(2, reader)), ())
+            for reader, count in ((0, 5), (1, 4))]
   assert sorted(sum(shares, ())) == [1] * 4 + [2] * 6 + [3] * 8
-  assert list(map(len, shares)) == [10, 8]
   write(files[0], range(1, 13))
   halves = [train(files[:1], 3, shuffle_buffer=1, **more) for more in (
       {"shard": (2, 0)}, {"shard": (2, 1)})]

@@ -7,7 +7,6 @@ import pytest
 from reference_albert import softmax
 from small_models import PooledModel, evaluate, run_head
 
-from albert.errors import InputError
 from albert.heads import TokenLabels
 
 LABELS = ["O", "B-a", "I-a"]
@@ -22,29 +21,29 @@ WEIGHTS = {"output_weights": np.eye(3), "output_bias": np.zeros(3)}
 MOVES = np.array([[0.0, 1, 0], [0, 0, -2], [3, 0, 0]])
 
 
-def test_what_is_exported():
+def weights_of(use_crf):
+  return dict(WEIGHTS, **{"crf/transitions": MOVES} if use_crf else {})
+
+
+@pytest.mark.parametrize("use_crf, labels", [
+    (False, IDS),
+    # From B-a to I-a is dear, from O to B-a cheap.
+    (True, [[0, 0, 1, 0, 0], [0, 0, 1, 2, 0]])])
+def test_what_is_exported(use_crf, labels):
   """"I-" only after "B-" or "I-"; no label at [CLS], [SEP] and padding."""
-  found = evaluate(TokenLabels(LABELS, False).outputs(
-      PooledModel(None, SCORES, mask=MASK), {}), WEIGHTS)
+  found = evaluate(TokenLabels(LABELS, use_crf).outputs(
+      PooledModel(None, SCORES, mask=MASK), {}), weights_of(use_crf))
   np.testing.assert_allclose(found["scores"], SCORES)
-  assert found["labels"].tolist() == [[0, 1, 2, 0, 0], [0, 0, 1, 2, 0]]
-  np.testing.assert_allclose(found["transitions"], -1e4 * np.eye(3)[[2, 0, 0]]
-                             * [[1], [0], [0]])
-
-
-def test_transitions_of_a_crf_count():
-  found = evaluate(TokenLabels(LABELS, True).outputs(
-      PooledModel(None, SCORES, mask=MASK), {}),
-                   {**WEIGHTS, "crf/transitions": MOVES})
-  assert found["transitions"][2, 0] == 3 and found["transitions"][0, 2] == -1e4
-  # From B-a to I-a is dear, from O to B-a cheap.
-  assert found["labels"].tolist() == [[0, 0, 1, 0, 0], [0, 0, 1, 2, 0]]
+  np.testing.assert_array_equal(found["labels"], labels)
+  transitions = MOVES * use_crf
+  transitions[0, 2] = -1e4
+  np.testing.assert_allclose(found["transitions"], transitions)
 
 
 @pytest.mark.parametrize("use_crf", [False, True])
 def test_loss(use_crf):
   """The mean over the tokens; nothing where there are none."""
-  weights = dict(WEIGHTS, **{"crf/transitions": MOVES} if use_crf else {})
+  weights = weights_of(use_crf)
   found = run_head(TokenLabels(LABELS, use_crf), {
       "label_ids": np.concatenate([IDS, IDS[:1]]),
       "label_mask": np.concatenate([INSIDE, 0 * INSIDE[:1]])}, weights, None,
@@ -63,9 +62,3 @@ def test_loss(use_crf):
     assert loss == pytest.approx(total / len(places), rel=1e-5)
   assert found.each[2] == 0
   np.testing.assert_array_equal(found.predictions["loss"], found.each)
-
-
-def test_labels_of_another_scheme():
-  with pytest.raises(InputError, match="'S-a'"):
-    TokenLabels(["O", "B-a", "S-a"], False).outputs(
-        PooledModel(None, SCORES, mask=MASK), {})

@@ -43,23 +43,17 @@ def test_keys_of_others_are_accepted():
 
 
 @pytest.mark.parametrize("make, key, value", [
-    (albert_zh_config, "hiden_size", 24),
-    (google_config, "num_hidden_group", 1),
-    (albert_zh_config, "num_attention_heads", 5),
-    (albert_zh_config, "hidden_size", 0),
-    (albert_zh_config, "embedding_size", 1.5),
-    (albert_zh_config, "hidden_dropout_prob", 1),
-    (albert_zh_config, "inner_group_num", 1),
-    (albert_zh_config, "ln_type", "pre"),
-    (albert_zh_config, "parameter_sharing", "some"),
-    (albert_zh_config, "hidden_act", "swish"),
-    (albert_zh_config, "initializer_range", -0.02),
-    (google_config, "num_hidden_groups", 3),
-    (google_config, "parameter_sharing", "none"),
-    (google_config, "parameter_sharing", "attention")] + [
-        (google_config, key, None) for key in (
-            "vocab_size", "hidden_size", "num_hidden_layers",
-            "num_attention_heads", "intermediate_size", "hidden_act")])
+    *((albert_zh_config, *case) for case in (
+        ("hiden_size", 24), ("num_attention_heads", 5), ("hidden_size", 0),
+        ("embedding_size", 1.5), ("hidden_dropout_prob", 1),
+        ("inner_group_num", 1), ("ln_type", "pre"), ("hidden_act", "swish"),
+        ("parameter_sharing", "some"), ("initializer_range", -0.02))),
+    *((google_config, *case) for case in (
+        ("num_hidden_group", 1), ("num_hidden_groups", 3),
+        ("parameter_sharing", "none"), ("parameter_sharing", "attention"))),
+    *((google_config, key, None) for key in (
+        "vocab_size", "hidden_size", "num_hidden_layers", "hidden_act",
+        "num_attention_heads", "intermediate_size"))])
 def test_errors_name_the_key(make, key, value):
   config = make(**{key: value})
   if value is None:

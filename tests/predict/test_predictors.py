@@ -5,43 +5,17 @@ And what people read of it: `cells` of results.py.
 
 import numpy as np
 import pytest
-from small_models import albert_zh_config
+from given_outputs import Engine, counts
 from vocabularies import small_tokenizer
 
 from albert.errors import InputError
-from albert.model.config import AlbertConfig
-from albert.model_folder import ModelFolder
 from albert.predict import predictors, results, tagger
 from albert.predict.predictors import PredictSettings
-from albert.predict.text_predictor import TextPredictor
 from albert.tasks import bio
 
 CLS, JIA, YI = 2, 5, 6  # ids
 # Probabilities of the logits 2, 1 and 0, and of 1 and 0.
 THREE, TWO = [0.665241, 0.244728, 0.090031], [0.731059, 0.268941]
-
-
-class Engine:
-  """Stands for an engine of 12 positions, whose outputs are functions."""
-
-  def __init__(self, tokenizer, outputs, transitions=None, **described):
-    self.folder = ModelFolder(AlbertConfig.from_dict(
-        albert_zh_config(max_position_embeddings=12)), None, **described)
-    self.tokenizer = tokenizer
-    self._outputs = outputs
-    self._transitions = transitions
-
-  def predictor(self, _, *outputs, max_seq_length=None, batch_size=64):
-    length = self.folder.length(max_seq_length)
-
-    def call(*ids):
-      assert ids[0].shape[1] <= length
-      return [np.array(self._outputs[name](*ids)) for name in outputs]
-
-    return TextPredictor(call, self.tokenizer, length, batch_size)
-
-  def constant(self, *_):
-    return self._transitions
 
 
 @pytest.fixture
@@ -50,11 +24,6 @@ def model(tmp_path):
   tokenizer = small_tokenizer(tmp_path, "甲乙丙丁")
   return lambda outputs, own=None, **described: predictors.of_engine(
       Engine(tokenizer, outputs, **described), own)
-
-
-def counts(ids, *_):
-  """How often a text has each of 甲, 乙 and 丙."""
-  return np.stack([(ids == JIA + i).sum(1) for i in range(3)], 1)
 
 
 def close(numbers):

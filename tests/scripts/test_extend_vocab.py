@@ -110,8 +110,7 @@ def test_text_without_the_words(tmp_path):
 
 
 @pytest.mark.parametrize("words, message", [
-    ("\n \n", "words.txt: has no words"),
-    ("中国\n我\n", "words.txt:2: '我'"),
+    ("\n \n", "words.txt: has no words"), ("中国\n我\n", "words.txt:2: '我'"),
     ("PLAY", "words.txt:1: 'PLAY'"),
     ("中 国", "words.txt:1: '中 国' has a space"),
     ("中国\n北京\n中国", "words.txt:3: '中国' .*line 1"),

@@ -9,8 +9,8 @@ import types
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 from absl import flags
+from reading import features, read_json
 from scripting import SIZES, call_main, succeed
 from small_models import albert_zh_config, write_folder
 from vocabularies import SPECIAL, write_vocab
@@ -24,10 +24,8 @@ TOKENS = SPECIAL + WORDS
 
 def texts_in(records):
   """Returns the tokens of a record file, a set of str."""
-  rows = [tf.train.Example.FromString(record).features.feature[
-      "input_ids"].int64_list.value for record in
-          tf.python_io.tf_record_iterator(str(records))]
-  return {" ".join(TOKENS[i] for i in row) for row in rows}
+  return {" ".join(TOKENS[i] for i in row["input_ids"])
+          for row in features(records)}
 
 
 @pytest.mark.full
@@ -54,8 +52,9 @@ def test_a_cased_model_from_text_to_predictions(tmp_path):
           "--bert_config_file=%s" % (tmp_path / "small.json"),
           "--output_dir=%s" % pretrained)
   for folder in (pretrained, pretrained / "best"):
-    assert json.loads((folder / "task.json").read_text()) == {
-        "max_seq_length": 24, "do_lower_case": False}
+    assert read_json(folder / "task.json") == {
+        "max_seq_length": 24, "do_lower_case": False,
+        "init_checkpoint": "random weights"}
   for split, word in (("train", "天"), ("dev", "宇"), ("test", "地")):
     (tmp_path / (split + ".tsv")).write_text(
         "text_a\tlabel\n" + "Apple bank\t0\napple BANK %s\t1\n" % word * 4,
@@ -66,7 +65,7 @@ def test_a_cased_model_from_text_to_predictions(tmp_path):
       "--output_dir=%s" % tuned, "--train_batch_size=4",
       "--num_train_epochs=1", "--do_train", "--do_eval", "--do_predict",
       "--init_checkpoint=%s" % (pretrained / "best"), "--max_seq_length=5")
-  task = json.loads((tuned / "best" / "task.json").read_text())
+  task = read_json(tuned / "best" / "task.json")
   assert (task["do_lower_case"], task["max_seq_length"]) == (False, 5)
   for split, word, unknown in (("train", "天", 0), ("dev", "[UNK]", 1),
                                ("test", "地", 0)):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from reading import json_lines, read_json, table
 from scripting import succeed
 from trained_models import KINDS, LIMITS
 
@@ -14,42 +15,34 @@ from predict import TextSettings, find_inputs
 EVERY = 99  # candidates
 
 
-def lines(folder, name):
-  return (folder / name).read_text(encoding="utf-8").splitlines()
-
-
-def table(folder):
-  return [line.split("\t") for line in lines(folder, "test_results.tsv")]
-
-
 def labels_of(folder):
   """What --do_predict wrote: the label and all probabilities of each text."""
-  header, *rows = table(folder)
+  header, *rows = table(folder / "test_results.tsv")
   names = header[1:header.index("text_a")]
   return [(row[0], dict(zip(names, map(float, row[1:])))) for row in rows]
 
 
 def scores_of(folder):
-  return [float(row[0]) for row in table(folder)[1:]]
+  return [float(row[0]) for row in table(folder / "test_results.tsv")[1:]]
 
 
 def entities_of(folder):
-  found = [[(x["text"], x["start"], x["end"], x["kind"]) for x in json.loads(
-      line)["entities"]] for line in lines(folder, "test_entities.jsonl")]
+  found = [[(x["text"], x["start"], x["end"], x["kind"])
+            for x in row["entities"]]
+           for row in json_lines(folder / "test_entities.jsonl")]
   assert any(found)
   return found
 
 
 def answers_of(folder):
-  best, nbest, odds = [json.loads((folder / name).read_text(
-      encoding="utf-8")) for name in (
-          "predictions.json", "nbest_predictions.json", "null_odds.json")]
+  best, nbest, odds = [read_json(folder / (name + ".json")) for name in (
+      "predictions", "nbest_predictions", "null_odds")]
   return [(best[key], {row["text"]: row["probability"] for row in nbest[key]},
            odds[key]) for key in best]
 
 
 def choices_of(folder):
-  return [list(map(float, row)) for row in table(folder)]
+  return [list(map(float, row)) for row in table(folder / "test_results.tsv")]
 
 
 def blanks_of(folder):
@@ -139,8 +132,8 @@ def test_script(name, trained, tmp_path):
   (tmp_path / "in.jsonl").write_text(given)
   succeed(*args, "--input_file=%s" % (tmp_path / "in.jsonl"),
           "--output_file=%s" % (tmp_path / "out.jsonl"))
-  same(list(map(json.loads, lines(tmp_path, "out.jsonl"))),
-       [dict(row, **results.to_json(x)) for row, x in zip(rows, found)])
+  same(json_lines(tmp_path / "out.jsonl"), [
+      dict(row, **results.to_json(x)) for row, x in zip(rows, found)])
   out, _ = succeed(*args, input=given.encode())
   for line, row, x in zip(out.splitlines(), rows, found):
     assert line.split("\t") == x.cells() + [

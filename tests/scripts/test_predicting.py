@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
+from reading import features
 from scripting import results, succeed
 from trained_models import KINDS, LIMITS
 
@@ -21,11 +21,6 @@ def without_labels(path):
   return "".join(json.dumps(json.loads(row, object_hook=lambda x: {
       key: value for key, value in x.items() if key not in LABELS})) + "\n"
                  for row in rows)
-
-
-def features_of(records):
-  record = next(tf.python_io.tf_record_iterator(str(records)))
-  return set(tf.train.Example.FromString(record).features.feature)
 
 
 def predict(name, model, data, *args):
@@ -48,16 +43,16 @@ def test_labels_change_no_prediction(name, labels, predicted, trained,
                                      tmp_path):
   """The model has learnt its labels; there is no training file to read."""
   model = trained(name)
-  assert labels < features_of(model.out / "train.tf_record")
+  assert labels < set(features(model.out / "train.tf_record")[0])
   for path in model.folder.glob("*test.*"):
     (tmp_path / path.name).write_text(without_labels(path), encoding="utf-8")
   out = predict(name, model, tmp_path)
   assert (out / predicted).read_bytes() == (model.out / predicted).read_bytes()
   assert not (out / "test_results.txt").exists()
   assert results(model.out, "test_results.txt")
-  assert not features_of(out / "test.tf_record") & labels
+  assert not labels & set(features(out / "test.tf_record")[0])
   # For entities, the loss of a labelled file is reported too.
-  assert features_of(model.out / "test.tf_record") & labels == (
+  assert labels & set(features(model.out / "test.tf_record")[0]) == (
       labels if name == "entities" else set())
 
 

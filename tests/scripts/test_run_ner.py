@@ -1,8 +1,7 @@
 """run_ner.py: what is made of a trained model."""
 
-import json
-
 import pytest
+from reading import json_lines, read_json
 from scripting import fail, results, succeed
 from trained_models import LENGTH
 
@@ -10,11 +9,6 @@ from albert.predict import tagger
 from albert.tasks import entity_files
 
 pytestmark = pytest.mark.slow
-
-
-def rows_of(path):
-  return [json.loads(line) for line in
-          path.read_text(encoding="utf-8").strip().split("\n")]
 
 
 @pytest.mark.parametrize("name", [
@@ -33,7 +27,7 @@ def test_files_and_the_warm_model(name, trained):
                                 "entities"]
   true, claimed = [
       {(number, kind, words, *span)
-       for number, row in enumerate(rows_of(path))
+       for number, row in enumerate(json_lines(path))
        for kind, places in row["label"].items()
        for words, spans in places.items() for span in spans}
       for path in (model.folder / "test.json", model.out / "file_predict.json")]
@@ -41,11 +35,11 @@ def test_files_and_the_warm_model(name, trained):
       pytest.approx(found["eval_f1"]))
   expected = [[(entity["start"], entity["end"], entity["kind"])
                for entity in row["entities"]]
-              for row in rows_of(model.out / "test_entities.jsonl")]
+              for row in json_lines(model.out / "test_entities.jsonl")]
   assert claimed == {(number, kind, model.inputs[number][start:end], start,
                       end - 1) for number, entities in enumerate(expected)
                      for start, end, kind in entities}
-  assert json.loads((model.best / "task.json").read_text()) == {
+  assert read_json(model.best / "task.json") == {
       "task_name": "file", "head": "token_labels", "do_lower_case": True,
       "labels": ["O", "B-city", "I-city"], "max_seq_length": LENGTH,
       "crf": name == "crf", "by_character": False,

@@ -7,13 +7,11 @@ import math
 import os
 import random
 import re
-import subprocess
-import time
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from scripting import command, fail, results, succeed
+from scripting import fail, kill_at, results, succeed
 from small_steps import SIZES, write_pretraining
 
 import run_pretraining
@@ -130,32 +128,13 @@ def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work, whole):
   assert found["global_step"] == 0
 
 
-def kill_at(step, *args, later=0):
-  """Kills a training when it logs a step, or seconds later; returns its log."""
-  process = subprocess.Popen(command(SCRIPT, *args), stderr=subprocess.PIPE,
-                             text=True)
-  log = ""
-  for line in process.stderr:
-    log += line
-    going_on = re.search(r"resuming from step (\d+)", line)
-    if going_on:
-      step += int(going_on.group(1))
-    if "step %d/" % step in line:
-      break
-  time.sleep(later)
-  assert process.poll() is None, log
-  process.kill()
-  process.wait()
-  return log
-
-
 @pytest.mark.parametrize("growth", [
     pytest.param([], marks=pytest.mark.slow),
     pytest.param([GROWTH], marks=pytest.mark.full)])
 def test_training_goes_on_after_a_kill(growth, work, whole):
   name = "killed%d" % len(growth)
   args, (folder, losses) = flags(name, *TRAINING, *growth), whole(*growth)
-  kill_at(4, *args)
+  kill_at(4, SCRIPT, *args)
   log = succeed(SCRIPT, *args)[1]
   assert "resuming from step 3 " in log
   assert losses_of(log) == pytest.approx(
@@ -172,7 +151,7 @@ def test_training_goes_on_after_kills(work):
   args = flags("many_kills", "--do_train", "--num_train_steps=1000",
                "--save_checkpoints_steps=1", "--learning_rate=1e-4")
   for number in range(int(os.environ.get("ALBERT_TESTS_KILLS", 3))):
-    log = kill_at(3, *args, later=random.Random(number).random() / 5)
+    log = kill_at(3, SCRIPT, *args, later=random.Random(number).random() / 5)
   reached = max(losses_of(log))
   args += ["--num_train_steps=%d" % (reached + 20), "--export_dir=exported"]
   losses = losses_of(succeed(SCRIPT, *args)[1])

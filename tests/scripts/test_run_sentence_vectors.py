@@ -1,10 +1,10 @@
 """Sentence vectors: what they are trained on, and what is said of them."""
 
-import json
 import re
 
 import numpy as np
 import pytest
+from reading import read_json, table
 from scripting import fail, results, succeed
 from small_models import albert_zh_config
 from trained_models import LENGTH, columns
@@ -30,8 +30,7 @@ def script(trained, tmp_path):
 @pytest.mark.slow
 def test_cosines_of_pairs_with_labels(trained):
   model = trained("cosines")
-  header, *rows = [line.split("\t") for line in (
-      model.out / "test_results.tsv").read_text("utf-8").splitlines()]
+  header, *rows = table(model.out / "test_results.tsv")
   assert header == ["score", "text_a", "text_b"]
   assert [tuple(row[1:]) for row in rows] == model.inputs
   cosines = np.array([float(row[0]) for row in rows])
@@ -45,7 +44,7 @@ def test_cosines_of_pairs_with_labels(trained):
       "spearman", "pearson", "auc", "accuracy", "threshold"))}
   del found["global_step"]
   assert results(model.out, "test_results.txt") == pytest.approx(found)
-  assert json.loads((model.best / "task.json").read_text()) == {
+  assert read_json(model.best / "task.json") == {
       "task_name": "tsv", "head": "sentence_vector", "do_lower_case": True,
       "max_seq_length": LENGTH, "pooling": "mean", "layer": -1,
       "init_checkpoint": "random weights"}
@@ -62,7 +61,7 @@ def test_in_batch(script, tmp_path):
       "--gradient_accumulation_steps=2", "--layer=1"))
   assert "4 of 9 pairs are alike: with a score of 1 or more" in log
   assert "those of the same 2, not of the whole batch of 4" in log
-  task = json.loads((tmp_path / "out" / "best" / "task.json").read_text())
+  task = read_json(tmp_path / "out" / "best" / "task.json")
   assert (task["pooling"], task["layer"]) == ("cls", 1)
   dev = results(tmp_path / "out" / "best")
   scored = results(tmp_path / "out", "test_results.txt")

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from reading import read_json
 from scripting import VOCAB, fail, results, succeed
 from trained_models import LENGTH, LIMITS, write_files
 
@@ -21,22 +22,19 @@ def squad(out, head, *args):
           "--head=" + HEADS[head], *args]
 
 
-def read(folder, name):
-  return json.loads((folder / (name + ".json")).read_text(encoding="utf-8"))
-
-
 def check_files(out, content):
   """Asserts that what was written goes together; all files are the same."""
   answers = {row["id"]: [x["text"] for x in row["answers"]] or [""]
              for paragraph in content["data"][0]["paragraphs"]
              for row in paragraph["qas"]}
-  predictions, found = read(out, "predictions"), results(out / "best")
-  assert list(predictions) == list(answers)
-  assert read(out, "dev_predictions") == predictions
+  predictions, dev, nbest, odds = [
+      read_json(out / (name + ".json")) for name in (
+          "predictions", "dev_predictions", "nbest_predictions", "null_odds")]
+  found = results(out / "best")
+  assert list(predictions) == list(answers) and dev == predictions
   right = sum(predictions[key] in answers[key] for key in answers)
   assert 100 * right / len(answers) == pytest.approx(found["eval_exact"])
   assert found["eval_f1"] >= found["eval_exact"]
-  nbest, odds = read(out, "nbest_predictions"), read(out, "null_odds")
   for key, texts in nbest.items():
     assert sum(row["probability"] for row in texts) == pytest.approx(1)
     none = odds[key] > found.get("null_threshold", 1e9)
@@ -47,11 +45,11 @@ def check_files(out, content):
 @BOTH
 def test_files_of_answers(head, trained):
   model = trained(head)
-  found = check_files(model.out, read(model.folder, "test"))
+  found = check_files(model.out, read_json(model.folder / "test.json"))
   assert results(model.out, "test_results.txt") == pytest.approx({
       key: value for key, value in found.items()
       if key in ("eval_exact", "eval_f1", "eval_total") or "Ans_" in key})
-  assert json.loads((model.best / "task.json").read_text()) == {
+  assert read_json(model.best / "task.json") == {
       "task_name": "squad2", "max_seq_length": LENGTH, "do_lower_case": True,
       "head": HEADS[head], "has_unanswerable": True,
       "init_checkpoint": "random weights"}
@@ -62,7 +60,7 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
     head, trained, tmp_path):
   """Even with windows of one token, or of none, and one window a batch."""
   model = trained(head)
-  content = read(model.folder, "test")
+  content = read_json(model.folder / "test.json")
   content["data"][0]["paragraphs"] += [
       {"context": text, "qas": [{"id": "x" + text, "question": "谁",
                                  "is_impossible": True, "answers": []}]}
@@ -77,19 +75,19 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
         "--init_checkpoint=file://%s" % (tmp_path / "best")))[1]
 
   predict("out")
-  found = read(tmp_path / "out", "predictions")
+  found = read_json(tmp_path / "out" / "predictions.json")
   assert found.pop("x") == ""
   assert found.pop("x甲") in ("甲", "")
   # The threshold is the odds of a question, which rounding may change.
-  odds = read(tmp_path / "out", "null_odds")
+  odds = read_json(tmp_path / "out" / "null_odds.json")
   threshold = results(model.best)["null_threshold"]
   assert {key: text for key, text in found.items() if abs(
-      odds[key] - threshold) > 1e-4}.items() <= read(
-          model.out, "predictions").items()
+      odds[key] - threshold) > 1e-4}.items() <= read_json(
+          model.out / "predictions.json").items()
   (tmp_path / "best" / "eval_results.txt").unlink()
   assert "no null threshold from --do_eval: taking 0" in predict("without")
-  odds = read(tmp_path / "without", "null_odds")
-  for key, text in read(tmp_path / "without", "predictions").items():
+  odds = read_json(tmp_path / "without" / "null_odds.json")
+  for key, text in read_json(tmp_path / "without" / "predictions.json").items():
     assert key == "x" or (text == "") == (odds[key] > 0)
 
 
@@ -110,7 +108,7 @@ def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
   assert "passage: 他在北京。上海, 北京\n" in caplog.text
   succeed(*args, "--do_eval", "--dev_file=%s" % path)
   assert results(tmp_path / "out")["eval_total"] == 3
-  predictions = read(tmp_path / "out", "dev_predictions")
+  predictions = read_json(tmp_path / "out" / "dev_predictions.json")
   assert list(predictions) == ["他在北京。北京", "他在北京。上海", "北京"]
   assert predictions["北京"] == ""
 
@@ -138,5 +136,5 @@ def test_a_small_model_learns_the_answers(head, tmp_path):
       "--bert_config_file=%s" % (tmp_path / "small.json"), "--do_train",
       "--do_eval", "--do_predict", "--num_train_epochs=60",
       "--learning_rate=3e-3", "--save_checkpoints_steps=1000"))
-  assert check_files(tmp_path / "out", read(tmp_path, "test"))[
+  assert check_files(tmp_path / "out", read_json(tmp_path / "test.json"))[
       "eval_exact"] > 95

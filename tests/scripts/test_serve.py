@@ -14,8 +14,7 @@ import types
 import pytest
 from absl import flags
 from live_service import client, live
-from onnx_folders import MODELS, export, write_model
-from scripting import ROOT, call_main, command, fail
+from scripting import ROOT, call_main, command, fail, succeed
 
 from albert.predict import load
 from albert.settings import from_flags
@@ -37,19 +36,18 @@ def served(*args):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-  path = tmp_path_factory.mktemp("model") / "my_task" / "best"
-  path.mkdir(parents=True)
-  write_model(path, MODELS["google postln"])
-  return path
+def folder(trained):
+  return trained("labels").best
 
 
 @pytest.fixture(scope="module")
-def onnx(folder):
+def onnx(folder, tmp_path_factory):
   """Flags of the same model as ONNX Runtime has it."""
   pytest.importorskip("onnxruntime")
-  target = export(folder, folder.parent.parent / "onnx",
-                  "--signature=classify", signatures=["classify"])
+  target = tmp_path_factory.mktemp("exported") / "onnx"
+  succeed("export_model.py", "--onnx", "--signature=classify",
+          "--init_checkpoint=file://%s" % folder,
+          "--output_dir=file://%s" % target)
   return ["--engine=onnx", "--model_dir=%s" % target]
 
 
@@ -64,7 +62,7 @@ def test_models_of_both_engines_and_keys(folder, onnx, tmp_path):
             for row in load(str(folder)).predict(TEXTS)]
   body = {"instances": TEXTS}
   with served("--model_dir=%s" % folder, "--model_dir=two=%s" % folder) as ask:
-    for name in ("my_task", "two"):
+    for name in ("out", "two"):
       assert labels_of(ask("/v1/models/%s:predict" % name, body)) == wanted
   keys = tmp_path / "keys.txt"
   keys.write_text("\nsecret\n")
@@ -119,7 +117,7 @@ def test_at_sigterm_it_answers_what_it_has(onnx):
     (["--port={port}"], "--port={port}: Address already in use"),
     (["--host=0.0.0.0"], "--host=0.0.0.0: .*--api_key_file"),
     (["--api_key_file={empty}"], "empty.txt"),
-    (["--model_dir={folder}"], "my_task: give --model_dir=NAME="),
+    (["--model_dir={folder}"], "out: give --model_dir=NAME="),
     (["--model_dir=a b={folder}"], "--model_dir=a b={folder}"),
     (["--reference_file={empty}"], "empty.txt"),
     (["--corpus_file={empty}"], "--reference_file and --corpus_file")])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference_albert as reference
+from reading import table
 from scripting import fail, succeed
 from small_models import google_config, write_folder
 from vocabularies import SPECIAL
@@ -123,8 +124,7 @@ def test_whitened_scores_of_the_script(model, tmp_path):
 @pytest.mark.slow
 def test_probabilities_are_those_of_the_classifier(trained, tmp_path):
   model = trained("pairs")
-  header, *rows = [line.split("\t") for line in (
-      model.out / "test_results.tsv").read_text("utf-8").splitlines()]
+  header, *rows = table(model.out / "test_results.tsv")
   expected = [float(row[header.index("1")]) for row in rows]
   assert np.ptp(expected) > 1e-4  # or any order would do
   np.testing.assert_allclose(

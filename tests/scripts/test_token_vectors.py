@@ -1,10 +1,9 @@
 """extract_features.py against the NumPy reference."""
 
-import json
-
 import numpy as np
 import pytest
 import reference_albert as reference
+from reading import json_lines
 from scripting import fail, succeed
 from small_models import albert_zh_config, google_config, write_folder
 from vocabularies import SPECIAL
@@ -58,8 +57,7 @@ def model(tmp_path):
 def test_vectors_of_tokens(config, engine, model, tmp_path):
   args, wanted = model(config, *engine)
   succeed(*args, "--pooling=tokens", "--layers=-1,0,1")
-  rows = [json.loads(line) for line in (tmp_path / "out").read_text(
-      encoding="utf-8").splitlines()]
+  rows = json_lines(tmp_path / "out")
   assert [row["text"] for row in rows] == TEXTS
   for row, seen, (_, layers) in zip(rows, SEEN, wanted):
     assert [(x["token"], x["start"], x["end"]) for x in row["tokens"]] == seen
@@ -86,7 +84,6 @@ def test_bad_input(model, tmp_path):
   for message, flags in (
       ("--layer=3: .* 0 to 2", ["--pooling=tokens", "--layers=3"]),
       ("--layers=a: ", ["--pooling=tokens", "--layers=a"]),
-      ("--pooling=tokens, .*--layers", [
-          "--pooling=mean", "--layers=1"])):
+      ("--pooling=tokens, .*--layers", ["--pooling=mean", "--layers=1"])):
     fail(message, *args, *flags)
   assert not (tmp_path / "out").exists()

@@ -9,28 +9,25 @@ from albert.errors import InputError
 from albert.tasks import bio
 
 
-@pytest.mark.parametrize("length", range(1, 6))
+@pytest.mark.parametrize("length", range(6))
 def test_the_best_of_all_sequences(length):
   """Of equal ones, that of the lesser numbers at the end."""
   rng = np.random.RandomState(length)
-  every = np.array(list(itertools.product(range(4), repeat=length)))[:, ::-1]
+  every = np.array(list(itertools.product(range(4), repeat=length)), int)[
+      :, ::-1]
   ties = 0
   for number in range(40):
     scores, transitions, starts = [
         rng.randint(2, size=size) if number % 2 else rng.normal(size=size)
         for size in ([length, 4], [4, 4], [4])]
-    totals = starts[every[:, 0]] + scores[range(length), every].sum(1) + (
-        transitions[every[:, :-1], every[:, 1:]].sum(1))
+    totals = starts[every[:, :1]].sum(1) + scores[
+        range(length), every].sum(1) + transitions[
+            every[:, :-1], every[:, 1:]].sum(1)
     ties += np.sum(totals == totals.max()) > 1
     found = bio.best_sequence(scores, transitions, starts)
     np.testing.assert_array_equal(found, every[totals.argmax()])
     assert found.dtype == np.int32
-  assert ties > 5
-
-
-def test_a_text_without_tokens():
-  found = bio.best_sequence(np.zeros([0, 3]), np.zeros([3, 3]), np.zeros(3))
-  assert found.shape == (0,) and found.dtype == np.int32
+  assert ties > 5 or not length
 
 
 def test_what_is_forbidden():

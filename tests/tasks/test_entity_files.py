@@ -92,20 +92,16 @@ def cluener(text="甲乙丙", **label):
 
 
 @pytest.mark.parametrize("content, message", [
-    ("{", "1: .*--skip_bad_rows"),
-    ("\n[]", '2: .*"text"'),
+    ("{", "1: .*--skip_bad_rows"), ("\n[]", '2: .*"text"'),
     ('{"text": "\\ud83d", "label": {}}', "1: .*surrogates"),
-    ('{"text": "甲"}', "1: .*labels are missing"),
-    (cluener(" "), "1: .*empty"),
+    ('{"text": "甲"}', "1: .*labels are missing"), (cluener(" "), "1: .*empty"),
     (cluener(x={"乙丙": [[1, 3]]}), "1: .*1 to 3 .*'乙丙'"),
     (cluener(x={"乙": [[-2, -2]]}), "1: .*-2 to -2 .*'乙'"),
     (cluener(x={"甲": [[1, 1]]}), "1: .*1 to 1 .*'甲'"),
     (cluener(x={"甲": [0, 0]}), '1: "label" is not '),
     (cluener(x={"甲乙": [[0, 1]]}, y={"乙": [[1, 1]]}), "1: '甲乙' and '乙'"),
-    ("", " .*no texts"),
-    ("甲 O\n\n乙 X-a\n", "3: .*'X-a'"),
-    ("甲 B\n", "1: .*'B'"),
-    ("甲 O\n乙\n", "2: .*''"),
+    ("", " .*no texts"), ("甲 O\n\n乙 X-a\n", "3: .*'X-a'"),
+    ("甲 B\n", "1: .*'B'"), ("甲 O\n乙\n", "2: .*''"),
     ("甲\n", "1: .*labels are missing"),
     ("甲 O\n乙 I-a\n", "2: I-a without B-a"),
     ("甲 B-a\n乙 I-b\n", "2: I-b without B-b"),
@@ -114,8 +110,7 @@ def cluener(text="甲乙丙", **label):
     ("甲 B-a\n乙 E-a\n丙 I-a\n", "3: I-a without B-a"),
     ("甲 B-a\n乙 O\n\n丙 S-a\n", "2: .*kind a .*end"),
     ("甲 B-a\n乙 M-a\n\n丙 B-a\n丙 E-a\n", "2: .*kind a .*end .*O"),
-    ("甲 B-a\n乙 I-a\n丙 M-a\n", r"3: .*M- and I- \(line 2\)"),
-])
+    ("甲 B-a\n乙 I-a\n丙 M-a\n", r"3: .*M- and I- \(line 2\)")])
 def test_bad_rows_are_named(tmp_path, content, message):
   name = "a.json" if content.lstrip()[:1] in ("", "{", "[") else "a.txt"
   with pytest.raises(InputError, match="%s:%s" % (name, message)):

@@ -14,7 +14,7 @@ def examples(*labels):
 def test_numbers():
   kind = label_kinds.Numbers()
   assert (kind.labels, kind.result, kind.feature) == ([], "score", ("float", 0))
-  assert kind.targets(examples("4.5", None)) == [4.5, 0.0]
+  assert kind.targets(examples("4.5", None, "-1e1")) == [4.5, 0.0, -10.0]
   logits = np.array([[1.0], [2.0], [4.0]], np.float32)
   assert kind.values(logits) is logits
   assert kind.answers(logits) == [1.0, 2.0, 4.0]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import small_steps as small
 import tensorflow.compat.v1 as tf
+from reading import table
 from scripting import ROOT, VOCAB, quick_python
 from small_steps import LAYOUTS, make_options
 from trained_models import KINDS, write_files
@@ -174,8 +175,7 @@ def weights(folder):
 
 
 def steps_evaluated(folder):
-  lines = (folder / "eval_history.tsv").read_text().splitlines()
-  return [int(line.split("\t")[0]) for line in lines[1:]]
+  return [int(row[0]) for row in table(folder / "eval_history.tsv")[1:]]
 
 
 @pytest.mark.full

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from given_settings import make_settings
+from scripting import VOCAB, call_main
 from small_models import albert_zh_config
+from trained_models import KINDS, LENGTH, write_files
 
 from albert.errors import InputError
 from albert.heads import base
@@ -60,7 +62,7 @@ def start(tmp_path, monkeypatch):
 
   It returns (the Runner, its Estimator, the first ids that training reads).
   """
-  def start(examples, make, rank=0, size=1, **changes):
+  def start(examples, make, rank=0, size=1, begin=0, **changes):
     estimator = Estimator(tmp_path / ("rank-%d" % rank))
     monkeypatch.setattr(loop, "create_estimator", lambda *_: estimator)
     monkeypatch.setattr(step, "model_fn_builder", lambda *_: None)
@@ -68,8 +70,8 @@ def start(tmp_path, monkeypatch):
 
     def train(settings, workers, stages, input_fn_at, evaluator):
       (_, num_train_steps), = stages
-      for _, batch in zip(range(num_train_steps), batches(
-          input_fn_at(0), settings.batch.train_batch_size)):
+      for _, batch in zip(range(begin, num_train_steps), batches(
+          input_fn_at(begin), settings.batch.train_batch_size)):
         read.extend(batch["input_ids"][:, 0])
 
     monkeypatch.setattr(loop, "train_and_evaluate", train)
@@ -89,17 +91,10 @@ def start(tmp_path, monkeypatch):
   return start
 
 
-def numbers(folder):
-  """The first id of each record of a training file, in the file's order."""
-  return [tf.train.Example.FromString(record).features.feature[
-      "input_ids"].int64_list.value[0] for record in
-          tf.io.tf_record_iterator(str(folder / "train.tf_record"))]
-
-
-def test_training_examples_are_shuffled_as_a_whole(start, tmp_path):
+def test_training_examples_are_shuffled_as_a_whole(start):
   examples = list(range(1, 1001))
-  start(examples, of_number, do_train=True, train_batch_size=1000)
-  order = numbers(tmp_path / "rank-0")
+  _, _, order = start(
+      examples, of_number, do_train=True, train_batch_size=1000)
   assert sorted(order) == examples
   # Of 10 stretches of 100, each has as many of the first half as chance gives:
   # 50, with a standard deviation of 4.7.
@@ -107,18 +102,20 @@ def test_training_examples_are_shuffled_as_a_whole(start, tmp_path):
   assert halves.min() > 25 and halves.max() < 75
 
 
-def test_each_rank_writes_and_reads_its_share(start, tmp_path):
-  _, _, read = start(range(1, 41), of_number, do_train=True)
-  assert sorted(read) == list(range(1, 41))
-  whole = numbers(tmp_path / "rank-0")
-  for rank in range(3):
-    made = []
-    _, _, read = start(
-        range(1, 41), lambda x, made=made: made.append(x) or of_number(x), rank,
-        3, do_train=True)
-    assert made == whole[rank::3] == numbers(tmp_path / ("rank-%d" % rank))
-    assert len(read) == 40 // 3  # the same number of steps for all
-    assert set(read) <= set(made)
+def test_each_rank_reads_its_rows_of_each_batch(start, caplog):
+  """From wherever an interrupted training goes on."""
+  changes = {"do_train": True, "num_train_epochs": 2}
+  with caplog.at_level("INFO", "absl"):
+    _, _, whole = start(range(1, 41), of_number, train_batch_size=6, **changes)
+  assert len(whole) == 78 and sorted(whole[:40]) == list(range(1, 41))
+  left = sorted(set(range(1, 41)) - set(whole[40:]))
+  assert "leaves out 2 of 40 training examples: no. %d, no. %d" % tuple(
+      left) in caplog.text
+  for begin in (0, 1, 9):
+    shares = [start(range(1, 41), of_number, rank, 3, begin,
+                    train_batch_size=2, **changes)[2] for rank in range(3)]
+    assert np.reshape(shares, [3, -1, 2]).transpose([1, 0, 2]).ravel(
+        ).tolist() == whole[6 * begin:]
 
 
 def test_features_are_let_go_once_they_are_written(start):
@@ -157,3 +154,36 @@ def test_predictions_are_in_the_order_of_the_examples(start, use_tpu):
 def test_less_than_a_batch(start):
   with pytest.raises(InputError, match="^5 .* 8$"):
     start(range(5), of_length, do_train=True, train_batch_size=4, size=2)
+
+
+def test_a_set_smaller_than_a_batch_repeats_within_it(start, caplog):
+  _, _, read = start(range(1, 6), of_number, do_train=True, train_batch_size=8,
+                     num_train_epochs=2)
+  assert len(read) == 8 and set(read[:5]) == set(range(1, 6))
+  assert "5 training examples: a batch of 8 has some" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [
+    "labels", "entities", "spans", "choices", "cosines"])
+def test_every_example_is_in_every_pass(name, tmp_path, monkeypatch):
+  """Whatever its length."""
+  found = []
+
+  def train(settings, workers, stages, input_fn_at, evaluator):
+    (_, num_train_steps), = stages
+    for _, batch in zip(range(num_train_steps), batches(
+        input_fn_at(0), settings.batch.train_batch_size)):
+      found.append(batch["number"])
+
+  monkeypatch.setattr(loop, "train_and_evaluate", train)
+  kind, (_, data) = KINDS[name], write_files(tmp_path, name)
+  call_main(kind.script, "--task_name=" + kind.task, VOCAB, *data, *kind.flags,
+            "--do_train", "--bert_config_file=%s" % (tmp_path / "small.json"),
+            "--max_seq_length=%d" % LENGTH, "--train_batch_size=4",
+            "--num_train_epochs=3", "--output_dir=%s" % (tmp_path / "out"))
+  for steps in range(1, len(found) + 1):
+    counts = np.bincount(np.concatenate(found[:steps]),
+                         minlength=1 + np.max(found))
+    assert counts.max() - counts.min() <= 1
+  assert counts.max() == 3

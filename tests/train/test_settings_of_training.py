@@ -41,12 +41,6 @@ def test_a_rehearsal_has_the_hardware_it_names_and_a_folder_of_its_own():
   assert make_settings(rehearse="gpu:4").device.num_gpus == 4
 
 
-def test_each_rate_and_seed_once():
-  read = make_settings(learning_rates=["1e-4", ".5", ".0001"],
-                       seeds=["9", "2", "9"]).sweep
-  assert (read.rates(), read.seed_numbers()) == ([1e-4, 0.5], [9, 2])
-
-
 TPU = {"use_tpu": True}
 REMOTE = dict(TPU, tpu_name="my-tpu", train_batch_size=8)
 

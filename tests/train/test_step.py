@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 import small_steps as small
 import tensorflow.compat.v1 as tf
-from small_steps import (
-  LAYOUTS,
-  full,
-  make_features,
-  make_model_fn,
-  make_options,
-)
+from small_steps import LAYOUTS, full, make_features, make_options
 
 from albert.heads.pretraining import Pretraining
 from albert.model import kernels
@@ -68,14 +62,14 @@ def gradients(used, move=0.0, **config):
     head = Pretraining(0.5)
     loss = step._total_loss(head.apply(model, features).losses,
                             head.totals(features))
-    variables = {v.op.name: v for v in tf.trainable_variables()}
-    found = dict(zip(variables, map(tf.convert_to_tensor, tf.gradients(
-        loss, list(variables.values())))))
+    variables = tf.trainable_variables()
+    found = {v.op.name: tf.convert_to_tensor(gradient) for v, gradient in zip(
+        variables, tf.gradients(loss, variables))}
     matmuls = sum(op.type in ("MatMul", "BatchMatMulV2")
                   for op in tf.get_default_graph().get_operations())
     small.initialize(session)
-    session.run(variables[WORDS].assign_add(move + tf.zeros_like(
-        variables[WORDS])))
+    table, = [v for v in variables if v.op.name == WORDS]
+    session.run(table.assign_add(move + tf.zeros_like(table)))
     return session.run(found), matmuls
 
 
@@ -96,7 +90,7 @@ def test_an_adversarial_step_is_made_of_two_passes(layout, changes):
   norm = np.sqrt(sum((x**2).sum() for x in both.values()))
   assert norm > 1  # it is clipped
   for name, gradient in both.items():
-    assert np.abs(clean[name] - moved[name]).max() > 1e-4 or "key/bias" in name
+    assert np.abs(clean[name] - moved[name]).max() > 1e-5 or "key/bias" in name
     # Its first moment has a tenth of the gradient.
     np.testing.assert_allclose(10 * norm * found[name + "/adam_m"], gradient,
                                rtol=1e-4, atol=1e-5, err_msg=name)
@@ -143,7 +137,7 @@ def test_recomputing_changes_no_gradient(layout, blocks, dropout):
 def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
   options = make_options(use_tpu=True, num_tpu_cores=1, output_dir="/nowhere",
                          **changes)
-  made = rehearsal.make_step(make_model_fn(options, **small.DROPOUT), {
+  made = rehearsal.make_step(small.make_model_fn(options, **small.DROPOUT), {
       name: (x.dtype, x.shape) for name, x in make_features().items()})
   assert {"MatMul", "CrossReplicaSum"} <= made.types
   assert not rehearsal.without_xla_kernel(made.types)
@@ -154,7 +148,7 @@ def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
 def test_what_a_tpu_exports_for_a_cpu_looks_words_up():
   """On a TPU, a product with one-hot rows takes the place of that."""
   features = {name: (x.dtype, x.shape) for name, x in make_features().items()}
-  model_fn = make_model_fn(make_options(use_tpu=True, num_tpu_cores=1,
+  model_fn = small.make_model_fn(make_options(use_tpu=True, num_tpu_cores=1,
                                         output_dir="/nowhere"))
   for params, has_product in (({}, True), ({"use_tpu": True}, True),
                               ({"use_tpu": False}, False)):

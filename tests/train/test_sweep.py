@@ -59,6 +59,11 @@ def table(folder):
 
 
 def test_every_rate_with_every_seed(run, tmp_path):
+  """An interrupted sweep goes on."""
+  with pytest.raises(KeyboardInterrupt):
+    run(ends_before=(0.2, 7))
+  assert table(tmp_path) == ROWS[:5]
+  assert not (tmp_path / "best").exists()
   assert run() == [(rate, seed, True, False) for rate, seed in FOUND] + [
       (5e-5, 1, False, True)]  # predicts with what is in `best`
   assert table(tmp_path) == ROWS
@@ -68,15 +73,6 @@ def test_every_rate_with_every_seed(run, tmp_path):
   assert results(tmp_path / "best")["eval_accuracy"] == 0.65
   assert (tmp_path / "best" / "report.txt").read_text() == "of 0.2 7"
   assert results(tmp_path / "rate_0.1_seed_3" / "best")["eval_accuracy"] == 0.7
-
-
-def test_an_interrupted_sweep_goes_on(run, tmp_path):
-  with pytest.raises(KeyboardInterrupt):
-    run(ends_before=(0.2, 7))
-  assert table(tmp_path) == ROWS[:5]
-  assert not (tmp_path / "best").exists()
-  assert len(run()) == 5
-  assert table(tmp_path) == ROWS
 
 
 def test_one_seed_has_no_deviation(run, tmp_path):
@@ -107,8 +103,8 @@ def plan(folder, **given):
 def test_plan(tmp_path):
   assert plan(tmp_path) == [(5e-5, 12345)]
   assert plan(tmp_path, num_seeds=2, random_seed=3) == [(5e-5, 3), (5e-5, 4)]
-  assert plan(tmp_path, seeds=["9", "2", "9"], learning_rates=["1e-4", ".5"]
-              ) == [(1e-4, 9), (1e-4, 2), (0.5, 9), (0.5, 2)]
+  assert plan(tmp_path, seeds=["9", "2", "9"], learning_rates=[
+      "1e-4", ".5", ".0001"]) == [(1e-4, 9), (1e-4, 2), (0.5, 9), (0.5, 2)]
 
 
 @pytest.mark.parametrize("given, message", [

@@ -1,68 +1,47 @@
 """Teachers: what they say of a text, and how a training gets it."""
 
-import json
+import collections
 import types
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
+from given_outputs import Engine, counts
+from reading import features, read_json
 from scripting import VOCAB, call_main, results
-from small_models import albert_zh_config
 from trained_models import CITIES, write_files
 from vocabularies import small_tokenizer
 
 from albert.errors import InputError
 from albert.export import pytorch
-from albert.model.config import AlbertConfig
-from albert.model_folder import FolderSettings, ModelFolder
+from albert.model_folder import FolderSettings
 from albert.model_folder import load as load_folder
 from albert.predict import load
-from albert.predict.text_predictor import TextPredictor
 from albert.tasks import entity_files, ner
 from albert.train import finetuning, loop, teachers
 
 BIO = ["O", "B-x", "I-x"]
 
 
-class Engine:
-  """Stands for the engine of a teacher, whose output is given."""
-
-  def __init__(self, tokenizer, output, head, labels=(), pairs=False,
-               **described):
-    self.folder = ModelFolder(AlbertConfig.from_dict(
-        albert_zh_config(max_position_embeddings=12)), None, head=head,
-                              labels=list(labels), pairs=pairs, **described)
-    self.tokenizer = tokenizer
-    self._output = output
-
-  def predictor(self, *_, batch_size):
-    return TextPredictor(lambda *x: [self._output(*x)], self.tokenizer,
-                         self.folder.length(), batch_size)
-
-  def constant(self, *_):
-    return None
-
-
-def counts(ids, *_):
-  """How often a text has each of 甲, 乙 and 丙."""
-  return np.stack([(ids == 5 + i).sum(1) for i in range(3)], 1)
-
-
 @pytest.fixture
 def engines(tmp_path, monkeypatch):
   """Teachers of every kind, by their names."""
   tokenizer = small_tokenizer(tmp_path, [*"甲乙丙丁戊己庚辛壬癸", "ab"])
+
+  def engine(output, head, labels=(), **described):
+    return Engine(tokenizer, collections.defaultdict(lambda: output), head=head,
+                  labels=list(labels), **dict({"pairs": False}, **described))
+
   engines = {
-      "one": Engine(tokenizer, counts, "classifier", "abc"),
-      "turned": Engine(tokenizer, lambda *x: counts(*x) * [10, 20, 30],
-                       "classifier", "cab"),
-      "several": Engine(tokenizer, counts, "multi_label", "abc"),
-      "numbers": Engine(tokenizer, lambda ids, *_: ids.sum(1) / 4,
-                        "regression", pairs=True),
-      "vectors": Engine(tokenizer, None, "sentence_vector",
+      "one": engine(counts, "classifier", "abc"),
+      "turned": engine(lambda *x: counts(*x) * [10, 20, 30], "classifier",
+                       "cab"),
+      "several": engine(counts, "multi_label", "abc"),
+      "numbers": engine(lambda ids, *_: ids.sum(1) / 4, "regression",
+                        pairs=True),
+      "vectors": engine(None, "sentence_vector",
                         more={"pooling": "mean", "layer": -1}),
-      "entities": Engine(tokenizer, lambda ids, *_: ids[..., None] * [1, 2, 3],
-                         "token_labels", BIO[::-1], None,
+      "entities": engine(lambda ids, *_: ids[..., None] * [1, 2, 3],
+                         "token_labels", BIO[::-1], pairs=None,
                          more={"crf": False, "by_character": False})}
   monkeypatch.setattr(teachers.engines, "load", lambda _, path: engines[path])
   return engines
@@ -187,12 +166,6 @@ def command(folder, name, script, *args):
           "--unlabelled_file=%s" % (folder / "texts.txt"), *args]
 
 
-def records(folder):
-  return [tf.train.Example.FromString(record).features.feature
-          for record in tf.io.tf_record_iterator(
-              str(folder / "out" / "train.tf_record"))]
-
-
 @pytest.mark.slow
 def test_records_of_a_teacher(trained, tmp_path, monkeypatch):
   teacher = trained("labels")
@@ -203,15 +176,13 @@ def test_records_of_a_teacher(trained, tmp_path, monkeypatch):
                      "--task_name=tsv", "--teacher=%s" % teacher.best))
   texts = teacher.inputs[:6] + ["丁丁", "庚己"]
   model = load(str(teacher.best))
-  labels = json.loads((tmp_path / "out" / "task.json").read_text())["labels"]
+  labels = read_json(tmp_path / "out" / "task.json")["labels"]
   expected = model.logits(texts)[:, list(map(model.labels.index, labels))]
-  found = {row["number"].int64_list.value[0]: row for row in records(tmp_path)}
-  assert sorted(found) == list(range(8))
-  assert sum(row["is_labelled"].int64_list.value[0]
-             for row in found.values()) == 6
-  np.testing.assert_allclose(
-      sorted(list(row["teacher_logits"].float_list.value)
-             for row in found.values()), sorted(expected.tolist()), atol=1e-4)
+  rows = features(tmp_path / "out" / "train.tf_record")
+  assert sorted(row["number"] for row in rows) == [[i] for i in range(8)]
+  assert sum(row["is_labelled"][0] for row in rows) == 6
+  np.testing.assert_allclose(sorted(row["teacher_logits"] for row in rows),
+                             sorted(expected.tolist()), atol=1e-4)
 
 
 @pytest.mark.full
@@ -219,14 +190,13 @@ def test_training_on_a_teachers_entities(trained, tmp_path):
   call_main(*command(tmp_path, "entities", "run_ner.py", "--task_name=file",
                      "--crf", "--do_eval", "--teacher=%s" % (
                          trained("entities").best)))
-  rows = records(tmp_path)
-  labelled = [row["is_labelled"].int64_list.value[0] for row in rows]
-  assert labelled.count(0) == 2 < len(labelled)
+  rows = features(tmp_path / "out" / "train.tf_record")
+  labelled = [row["is_labelled"] for row in rows]
+  assert labelled.count([0]) == 2 < len(labelled)
   for row in rows:
-    length = len(row["input_ids"].int64_list.value)
-    assert list(row["teacher_mask"].int64_list.value) == [
-        0, *[1] * (length - 2), 0]
-    assert len(row["teacher_logits"].float_list.value) == 3 * length
+    length = len(row["input_ids"])
+    assert row["teacher_mask"] == [0, *[1] * (length - 2), 0]
+    assert len(row["teacher_logits"]) == 3 * length
   assert results(tmp_path / "out" / "best")["eval_loss"] > 0
 
 
