@@ -84,6 +84,7 @@ def test_bert_for_tf2(name, tmp_path, trained):
       bert.loader.StockBertConfig.from_json_file(
           os.path.join(str(folder), "config.json")))
   params.project_position_embeddings = is_google
+  params.project_embeddings_with_bias = is_google
   layer = bert.BertModelLayer.from_params(params, name="albert")
   ids, segments = [tf.keras.layers.Input([8], dtype="int32")
                    for _ in range(2)]
