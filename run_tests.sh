@@ -12,6 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 source requirements/usage.sh && usage ".*" "$@"
+unset PYTHONDONTWRITEBYTECODE # processes share what one has compiled
 
 tier=default platforms="tf1 tf2" arguments=() last=
 for word in "$@"; do

@@ -39,7 +39,15 @@ CONFIGS = {make.__name__: make(vocab_size=len(TOKENS),
            for make in (albert_zh_config, google_config)}
 
 
-@pytest.fixture(params=sorted(CONFIGS))
+def configs(*first):
+  """Parametrizes a test: some configurations in the default tier, or all."""
+  return pytest.mark.parametrize("model", [pytest.param(
+      name, marks=pytest.mark.slow if name in first else pytest.mark.full)
+                                           for name in sorted(CONFIGS)],
+                                 indirect=True)
+
+
+@pytest.fixture
 def model(request, tmp_path):
   """(folder of what programs read, configuration, weights)."""
   config = CONFIGS[request.param]
@@ -86,7 +94,7 @@ def own_losses(config, weights, optimizer):
     return [session.run([spec.loss, spec.train_op])[0] for _ in range(STEPS)]
 
 
-@pytest.mark.slow
+@configs("albert_zh_config")
 def test_a_classifier_with_placeholders(model, monkeypatch):
   """The same tokens, and the losses of this project's own step."""
   folder, config, weights = model
@@ -101,7 +109,7 @@ def test_a_classifier_with_placeholders(model, monkeypatch):
     assert len(predicted) == len(TEXTS) and set(predicted) <= {"0", "1"}
 
 
-@pytest.mark.slow
+@configs("google_config")
 def test_a_tagger_with_an_estimator(model, tmp_path):
   lines = start("tagger.py", model[0], 60, tmp_path / "out")
   for run in (lines[:61], lines[61:]):
@@ -112,7 +120,7 @@ def test_a_tagger_with_an_estimator(model, tmp_path):
   assert lines[10] != lines[71]
 
 
-@pytest.mark.slow
+@configs(*CONFIGS)
 def test_vectors_of_tokens(model):
   folder, config, weights = model
   tokens, *layers = start("features.py", folder)
