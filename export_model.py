@@ -38,6 +38,7 @@ from albert import cli, heads, model_folder
 from albert.errors import InputError
 from albert.export import code, inspection, onnx_files, tensorflow_files
 from albert.files import checkpoints, filesystem
+from albert.heads import Regression
 from albert.model.config import AlbertConfig
 from albert.model_folder import ModelSettings
 from albert.settings import NEEDED, USUAL, from_flags, setting
@@ -160,7 +161,7 @@ def export(own, folder, target):
 
 def strip(own, folder, checkpoint, target):
   """Writes the weights alone, and what describes the model."""
-  weights = checkpoints.read_weights(checkpoint)
+  weights = Regression.for_use(checkpoints.read_weights(checkpoint))
   if own.repeat_positions or own.extend_positions:
     repeat_positions(weights, own.repeat_positions, own.extend_positions)
   if own.extend_positions:

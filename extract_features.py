@@ -78,7 +78,8 @@ def token_vectors(model, texts, layers, max_seq_length=None, batch_size=64):
   predictor = model.predictor("encode", *names, max_seq_length=max_seq_length,
                               batch_size=batch_size)
   tokenizer, room = model.tokenizer, model.folder.length(max_seq_length) - 2
-  found = [[part[:room] for part in tokenizer.tokenize_with_offsets(text)]
+  found = [[part[:room] for part in tokenizer.tokenize_whole_with_offsets(
+      text)]
            for text in texts]
   features = []
   for tokens, _ in found:

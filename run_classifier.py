@@ -12,6 +12,7 @@ from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
 from albert.files.records import FeatureSpec
 from albert.heads import Classifier, MultiLabel, Regression
+from albert.heads.classifier import UNITS
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import (
     classification,
@@ -68,6 +69,9 @@ class TextSettings(teachers.DistillationSettings):
   plain_results: bool = setting(
       False, "Write test_results.tsv with probabilities alone, without a "
       "header, labels and texts.")
+  positive_label: str = setting(
+      None, "Which of two labels F1 is of; default: as the model has it, or "
+      "else 1, true, yes or 是, or else the rarer one.")
   metric_for_best: str = setting(
       None, "What the best checkpoint is best by; default: as the task is "
       "judged.", choices=metrics.METRICS)
@@ -77,11 +81,12 @@ SETTINGS = (TextSettings, *FINE_TUNING)
 OLDER_FLAGS = ("cached_dir",)
 
 
-def feature_maker(make_sequences, num_windows=None):
+def feature_maker(make_sequences, label_ids, num_windows=None):
   """Returns the function that makes the features of an example.
 
   Args:
     make_sequences: see `long_texts.sequence_maker`.
+    label_ids: function of a target, see `label_kinds`.
     num_windows: int, sequences of a text at most, or None for always one.
   """
   def make_features(example_and_target):
@@ -90,7 +95,7 @@ def feature_maker(make_sequences, num_windows=None):
     features = windows.pack_rows(sequences, num_windows or 1)
     if num_windows:
       features["num_windows"] = len(sequences)
-    return dict(features, label_ids=target)
+    return dict(features, label_ids=label_ids(target))
 
   return make_features
 
@@ -119,7 +124,7 @@ def choose_long_text(texts, folder, are_pairs):
       "max_windows", long_texts.MAX_WINDOWS)}
 
 
-def read_examples(task, names, known_labels, texts, max_train_examples=None):
+def read_examples(task, names, known_labels, texts):
   """Reads splits, and finds out what the labels are.
 
   Args:
@@ -127,7 +132,6 @@ def read_examples(task, names, known_labels, texts, max_train_examples=None):
     names: list of str, the splits.
     known_labels: list of str, those of the model, or None.
     texts: TextSettings.
-    max_train_examples: int, or None.
 
   Returns:
     (dict, name -> list of classification.InputExample; list of labels)
@@ -144,8 +148,6 @@ def read_examples(task, names, known_labels, texts, max_train_examples=None):
   if labels is None:
     labels = sorted({label for example in examples["train"]
                      for label in labels_of(example)})
-  if "train" in names:
-    examples["train"] = examples["train"][:max_train_examples]
   return {name: examples[name] for name in names}, labels
 
 
@@ -162,10 +164,35 @@ def majority_share(examples):
   return max(counts.values()) / sum(counts.values())
 
 
+def warn_of_mean(output_dir, train, dev):
+  """Warns where the best checkpoint is no better than one number for all.
+
+  Args:
+    output_dir: str.
+    train, dev: list of classification.InputExample.
+  """
+  mean = np.mean(numbers_of(train))
+  error = np.mean((numbers_of(dev) - mean)**2)
+  logging.info("dev: the mean of the training set, %g, for all examples has "
+               "mse %g", mean, error)
+  best = read_best(output_dir)
+  if best and best["eval_mse"] >= error:
+    logging.warning(
+        "the best checkpoint's mse, %g, is not below %g, which the mean of the "
+        "training set for all examples has: it has learnt nothing; more "
+        "examples or epochs, or a different --learning_rate, may help",
+        best["eval_mse"], error)
+
+
+def read_best(output_dir):
+  """Returns the results of the best checkpoint, empty where there is none."""
+  return outputs.read_results(
+      os.path.join(output_dir, "best", "eval_results.txt"))
+
+
 def warn_of_majority(output_dir, examples):
   """Warns where the best checkpoint is no better than one label for all."""
-  best = outputs.read_results(
-      os.path.join(output_dir, "best", "eval_results.txt"))
+  best = read_best(output_dir)
   share = majority_share(examples)
   if best and best["eval_accuracy"] <= share:
     logging.warning(
@@ -173,6 +200,26 @@ def warn_of_majority(output_dir, examples):
         "most frequent label for all examples has: it has learnt nothing; more "
         "examples or epochs, or a different --learning_rate, may help",
         best["eval_accuracy"], share)
+
+
+def check_variety(examples, labels):
+  """Refuses training examples that are all alike.
+
+  Args:
+    examples: list of classification.InputExample.
+    labels: list of str, all that there are; empty for numbers.
+
+  Raises:
+    InputError: all have one and the same label.
+  """
+  counts = collections.Counter(
+      label for example in examples for label in labels_of(example))
+  if labels and not isinstance(examples[0].label, tuple) and len(counts) == 1:
+    raise InputError("all %d training examples have the label %s: there is "
+                     "nothing to learn" % (len(examples), *counts))
+  for label, count in counts.items():
+    if labels and count == len(examples) > 1:
+      logging.warning("all training examples have the label %s", label)
 
 
 def report_examples(name, examples, labels):
@@ -187,13 +234,59 @@ def report_examples(name, examples, labels):
                  name, majority_share(examples))
   absent = sorted(set(labels) - set(counts))
   if absent and counts:
-    logging.warning("%s has no example of %d label(s): %s", name, len(absent),
-                    ", ".join(absent))
+    logging.warning("%s has no example of %d label(s): %s%s", name, len(absent),
+                    ", ".join(absent[:20]), ", ..." * (len(absent) > 20))
+
+
+def numbers_of(examples):
+  """Returns the numbers that classification.InputExample have for labels."""
+  return [float(x.label) for x in examples if x.label is not None]
+
+
+def numbers_head(settings, folder, numbers):
+  """Returns the head for numbers.
+
+  Its units are those of the training set, unless it goes on with a checkpoint
+  that has others, or weights that give the units of the data.
+
+  Args:
+    settings: TrainSettings.
+    folder: ModelFolder.
+    numbers: list of float, the training set's.
+  """
+  checkpoint = checkpoints.newest_or_best(settings.run.output_dir) or (
+      settings.model.init_checkpoint and
+      checkpoints.find_checkpoint(settings.model.init_checkpoint))
+  saved = checkpoints.saved_shapes(checkpoint) if checkpoint else {}
+  head = Regression.restore(saved, folder)
+  if not numbers or (head and UNITS not in saved):
+    return head or Regression()
+  return Regression((np.mean(numbers), np.std(numbers) or 1.0))
+
+
+def choose_positive(texts, folder, labels, examples, is_multi_label):
+  """Returns the label that F1 is of, None where there is no such metric.
+
+  Args:
+    texts: TextSettings.
+    folder: ModelFolder.
+    labels: list of str, all that there are.
+    examples: dict, name of a split -> list of classification.InputExample.
+    is_multi_label: bool.
+  """
+  if is_multi_label or len(labels) != 2 and not texts.positive_label:
+    return None
+  first = next(iter(examples.values()))  # of training, where it is there
+  positive = label_kinds.positive_label(
+      labels, collections.Counter(example.label for example in first),
+      texts.positive_label or folder.more.get("positive_label"))
+  logging.info("f1 is of the label %s (--positive_label)", positive)
+  return positive
 
 
 def score(kind, logits, targets):
   """Returns (dict of results, report or None) of a split's predictions."""
-  results, report = kind.score(logits, np.array(targets))
+  results, report = kind.score(logits, targets)
   results = {"eval_" + name: value for name, value in results.items()}
   return dict(results, loss=results["eval_loss"]), report
 
@@ -282,6 +375,7 @@ def main():
       (["thresholds"], task.is_multi_label and evaluates,
        "--multi_label and --do_eval"),
       (["temperature"], not task.is_regression, "labels"),
+      (["positive_label"], not task.is_multi_label, "one label to a text"),
       (["max_windows"], texts.long_text == long_texts.WINDOWS,
        "--long_text=windows"))
   teachers.check(flags.FLAGS, texts, trains)
@@ -289,7 +383,10 @@ def main():
       task, finetuning.wanted_splits(
           settings, workers,
           classification.splits_to_predict(task, texts.data_dir)),
-      folder.labels, texts, settings.data.max_train_examples)
+      folder.labels, texts)
+  if trains:
+    examples["train"] = finetuning.limited(examples["train"], settings)
+    check_variety(examples["train"], labels)
   metric = texts.metric_for_best or task.metric
   if (metric in ("pearson", "spearman")) != task.is_regression or (
       metric == "f1" and len(labels) != 2) or (
@@ -300,11 +397,14 @@ def main():
         "%d labels" % len(labels)))
   are_pairs = check_pairs(folder, examples, trains)
   check_labels(folder, labels, trains)
+  positive = choose_positive(
+      texts, folder, labels, examples, task.is_multi_label)
   if task.is_multi_label:
     kind = label_kinds.SeveralLabels(
         labels, None if trains else folder.more.get("thresholds"))
   else:
-    kind = label_kinds.OneLabel(labels) if labels else label_kinds.Numbers()
+    kind = label_kinds.OneLabel(labels, positive) if (
+        labels) else label_kinds.Numbers()
   targets = {name: kind.targets(rows) for name, rows in examples.items()}
   for name, rows in examples.items():
     report_examples(name, rows, labels)
@@ -327,10 +427,11 @@ def main():
     head = MultiLabel(len(labels), num_windows=num_windows)
   else:
     head = Classifier(len(labels), class_weights, num_windows) if (
-        labels) else Regression()
+        labels) else numbers_head(settings, folder, numbers_of(
+            examples["train"] if trains else []))
   make_features = feature_maker(long_texts.sequence_maker(
       folder.create_tokenizer(), settings.data.max_seq_length, **more),
-                                num_windows)
+                                kind.label_ids, num_windows)
   specs = finetuning.SPECS
   if num_windows:
     specs = [spec if spec.length == 0 else spec._replace(rows=num_windows)
@@ -346,7 +447,8 @@ def main():
   runner = finetuning.Runner(
       settings, workers, dataclasses.replace(
           folder, task_name=texts.task_name.lower(), head=head.name,
-          labels=labels, pairs=are_pairs, more=more,
+          labels=labels, pairs=are_pairs, more=dict(
+              more, **{"positive_label": positive} if positive else {}),
           max_seq_length=settings.data.max_seq_length),
       teachers.head_for(head, texts), [FeatureSpec("label_ids", *kind.feature)],
       splits, specs)
@@ -357,7 +459,7 @@ def main():
   def evaluate(checkpoint):
     logits = predict("dev", checkpoint)
     if task.is_multi_label:
-      kind.choose_thresholds(logits, np.array(targets["dev"]), texts.thresholds)
+      kind.choose_thresholds(logits, targets["dev"], texts.thresholds)
       filesystem.write_json(
           os.path.join(runner.output_dir, "thresholds.json"), kind.thresholds)
     results, report = score(kind, logits, targets["dev"])
@@ -378,14 +480,18 @@ def main():
         kind.values(logits), kind, texts.plain_results)
     outputs.write_test_scores(
         runner.output_dir, name, [example.label for example in examples[name]],
-        lambda rows: score(kind, logits[rows], np.array(targets[name])[rows]),
+        lambda rows: score(kind, logits[rows],
+                           [targets[name][i] for i in rows]),
         checkpoint)
 
   runner.run(evaluate, "eval_" + metric, write_test,
              ["eval_report.txt"] * bool(labels) +
              ["thresholds.json"] * task.is_multi_label, texts)
-  if labels and trains and "dev" in examples and not task.is_multi_label:
-    warn_of_majority(settings.run.output_dir, examples["dev"])
+  if trains and "dev" in examples and not task.is_multi_label:
+    if labels:
+      warn_of_majority(settings.run.output_dir, examples["dev"])
+    else:
+      warn_of_mean(settings.run.output_dir, examples["train"], examples["dev"])
 
 
 if __name__ == "__main__":

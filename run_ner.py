@@ -52,12 +52,12 @@ class EntitySettings(teachers.DistillationSettings):
 SETTINGS = (EntitySettings, *FINE_TUNING)
 
 
-def read_texts(own, data, names, folder):
+def read_texts(own, settings, names, folder):
   """Reads splits.
 
   Args:
     own: EntitySettings.
-    data: DataSettings.
+    settings: TrainSettings.
     names: list of str, the splits.
     folder: ModelFolder, whose labels count unless it is trained.
 
@@ -84,15 +84,16 @@ def read_texts(own, data, names, folder):
                        "labels are %s" % (name, ", ".join(unknown),
                                           ", ".join(labels)))
   if trains:
-    examples["train"] = examples["train"][:data.max_train_examples] + [
+    examples["train"] = finetuning.limited(examples["train"], settings) + [
         entity_files.Example(None, text, None)
         for text, _ in teachers.read_unlabelled(own.unlabelled_file, False)]
   by_character = next(choice for choice in (
       own.by_character, folder.more.get("by_character"), task.by_character)
                       if choice is not None)
   tokenizer = folder.create_tokenizer()
-  texts = {name: ner.Texts(rows, tokenizer, labels, data.max_seq_length,
-                           by_character, own.doc_stride)
+  texts = {name: ner.Texts(
+      rows, tokenizer, labels, settings.data.max_seq_length, by_character,
+      own.doc_stride)
            for name, rows in examples.items()}
   for name, split in texts.items():
     logging.info("%s: %d texts, %d windows, %d entities", name,
@@ -153,7 +154,7 @@ def main():
       (["skip_bad_rows"], trains or evaluates, "--do_train or --do_eval"))
   teachers.check(flags.FLAGS, own, trains)
   texts, labels, by_character = read_texts(
-      own, settings.data, finetuning.wanted_splits(settings, workers), folder)
+      own, settings, finetuning.wanted_splits(settings, workers), folder)
   use_crf = own.crf if trains else folder.more["crf"]
   head = TokenLabels(labels, use_crf)
   splits = {name: finetuning.Split(

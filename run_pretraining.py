@@ -167,7 +167,10 @@ def find_records(own, settings):
       "vocab_size": folder.config.vocab_size,
       "vocab_file_sha256": None, "spm_model_file_sha256": None,
       "do_lower_case": None, "max_seq_length": own.max_seq_length,
-      "max_predictions_per_seq": own.max_predictions_per_seq})
+      "max_predictions_per_seq": own.max_predictions_per_seq,
+      "sentence_pair": None, "legacy_wwm_labels": None}, may_differ=(
+          "masking", "masked_lm_prob", "ngram", "whole_word_share",
+          "per_token_replacement"))
   max_seq_length = made_with.get("max_seq_length", 512)
   folder.check_length(max_seq_length)
   specs = records.pretraining_specs(
@@ -256,12 +259,8 @@ def main():
                       if checkpoints.step_of(checkpoint) <= end),
                      stages[-1][0]) if run.do_train else stages[-1][0]
     with checkpoints.restoring(checkpoint or settings.model.init_checkpoint):
-      results = estimator.evaluate(eval_input_fn, steps=eval_steps,
-                                   checkpoint_path=checkpoint)
-    results["loss"] = (
-        results["masked_lm_loss"] +
-        own.sentence_loss_weight * results["sentence_order_loss"])
-    return results
+      return step.whole_loss(estimator.evaluate(
+          eval_input_fn, steps=eval_steps, checkpoint_path=checkpoint))
 
   if run.do_train:
     report_passes(own, settings, sum(file.count for file in made.train),

@@ -92,10 +92,11 @@ def main():
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=512)
   names = finetuning.wanted_splits(settings, workers, [
       name for name in task.submissions if task.find(own.data_dir, name)])
-  examples = {name: race.read_examples(
-      task.find, task.read, own.data_dir, name)[
-          :settings.data.max_train_examples if name == "train" else None]
-              for name in names}
+  examples = {
+      name: race.read_examples(task.find, task.read, own.data_dir, name)
+      for name in names}
+  if "train" in examples:
+    examples["train"] = finetuning.limited(examples["train"], settings)
   for name, rows in examples.items():
     logging.info("%s: %d questions", name, len(rows))
   num_choices = max((len(example.choices) for rows in examples.values()

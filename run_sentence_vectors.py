@@ -294,7 +294,7 @@ def main():
   config = with_dropout(folder.config, own)
   examples = read_examples(own, finetuning.wanted_splits(settings, workers))
   if trains:
-    examples["train"] = examples["train"][:settings.data.max_train_examples]
+    examples["train"] = finetuning.limited(examples["train"], settings)
     describe_negatives(settings, workers, own)
   for name, rows in examples.items():
     logging.info("%s: %d examples", name, len(rows))

@@ -31,8 +31,9 @@ class Task(NamedTuple):
   has_unanswerable: bool
 
 
-TASKS = {"squad": Task("squad", False), "squad2": Task("squad", True),
-         "cmrc2018": Task("cmrc2018", False), "drcd": Task("drcd", False)}
+TASKS = {"squad": Task("squad", False), "squad2": Task("squad2", True),
+         "cmrc2018": Task("cmrc2018", False),
+         "drcd": Task("cmrc2018", False)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +123,7 @@ def write_answers(output_dir, prefix, predictions, best, null_odds):
     logging.info("wrote %s", path)
 
 
-def read_passages(own, data, name, tokenizer):
+def read_passages(own, settings, name, tokenizer):
   """Reads the file of a split; returns squad.Passages."""
   cli.require_flags(flags.FLAGS, name + "_file")
   path = getattr(own, name + "_file")
@@ -139,10 +140,11 @@ def read_passages(own, data, name, tokenizer):
     if lost:
       logging.warning("%s: left out %d question(s) whose answer is not in "
                       "the passage: %s", path, len(lost), ", ".join(lost))
-    questions = [q for q in questions if q.start is not None or not q.answers][
-        :data.max_train_examples]
+    questions = finetuning.limited(
+        [q for q in questions if q.start is not None or not q.answers],
+        settings)
   passages = squad.Passages(
-      questions, tokenizer, data.max_seq_length, own.doc_stride,
+      questions, tokenizer, settings.data.max_seq_length, own.doc_stride,
       own.max_query_length)
   logging.info("%s: %d questions, %d windows", path, len(questions),
                len(passages.windows))
@@ -178,7 +180,7 @@ def main():
        task.has_unanswerable and settings.data.do_predict,
        "--task_name=squad2 and --do_predict"))
   tokenizer = folder.create_tokenizer()
-  passages = {name: read_passages(own, settings.data, name, tokenizer)
+  passages = {name: read_passages(own, settings, name, tokenizer)
               for name in finetuning.wanted_splits(settings, workers)}
   head = Spans() if own.head == Spans.name else BeamSpans(
       task.has_unanswerable, own.start_n_top, own.end_n_top)

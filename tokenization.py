@@ -2,7 +2,6 @@
 
 import difflib
 import re
-import unicodedata
 
 from absl import logging
 
@@ -12,6 +11,9 @@ from albert.files import filesystem
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL = re.compile("(%s)" % "|".join(re.escape(t) for t in SPECIAL_TOKENS))
+# Entries of vocabularies that stand for no text.
+NO_TEXT = re.compile(
+    r"\[(unused\d+|PAD|UNK|CLS|SEP|MASK)\]$|<(pad|unk|s|/s|S|T)>$")
 _WORD_START = "\u2581"  # how SentencePiece writes the space before a word
 
 
@@ -86,6 +88,17 @@ class _Tokenizer:
     """
     raise NotImplementedError
 
+  def tokenize_whole_with_offsets(self, text):
+    """Like `tokenize`, and returns places as `tokenize_with_offsets` does."""
+    tokens, spans, start = [], [], 0
+    for part in _SPECIAL.split(text):
+      found, places = ([part], [(0, len(part))]) if (
+          part in SPECIAL_TOKENS) else self.tokenize_with_offsets(part)
+      tokens += found
+      spans += [(start + first, start + last) for first, last in places]
+      start += len(part)
+    return tokens, spans
+
   def is_word_start(self, token):
     """Whether `token` begins a word, as spelling alone can tell."""
     raise NotImplementedError
@@ -121,7 +134,7 @@ class BasicTokenizer:
     """Returns the text with spaces between its tokens."""
     text = self.clean(text)
     if self.do_lower_case:
-      text = unicodedata.normalize("NFD", text.lower())
+      text = characters.decompose(characters.lower(text), "NFD")
     return text.translate(self._isolate)
 
   def tokenize(self, text):
@@ -138,7 +151,7 @@ class WordpieceTokenizer:
     max_input_chars_per_word: int.
   """
 
-  def __init__(self, vocab, unk_token="[UNK]", max_input_chars_per_word=100):
+  def __init__(self, vocab, unk_token="[UNK]", max_input_chars_per_word=200):
     self.vocab = vocab
     self._unk_token = unk_token
     self._longest = max_input_chars_per_word
@@ -230,7 +243,8 @@ class WordPieceTokenizer(_Tokenizer):
       for length in self._lengths.get(token, ()):
         after = start + length
         word = self.words.get(text[start:after])
-        if word and not text[after:after + 1].strip():
+        if word and after <= len(text) and (
+            not text[after:after + 1].strip()):
           token, end = word, after
           break
       yield token, start, end
@@ -251,7 +265,8 @@ class WordPieceTokenizer(_Tokenizer):
         end = word_end if number + 1 == len(pieces) else (
             start + len(piece) - 2 * piece.startswith("##"))
         last = origins[end - 1] + 1
-        while last < len(text) and unicodedata.combining(text[last]):
+        while self.do_lower_case and last < len(text) and (
+            characters.category(text[last]) == "Mn"):
           last += 1  # an accent of its own, which has been stripped
         tokens.append(piece)
         spans.append((origins[start], last))
@@ -272,10 +287,39 @@ def sentencepiece_text(text, do_lower_case):
   """Returns a text as a SentencePiece model of Google's ALBERT is given it."""
   # JSON may hold half of a surrogate pair, which no UTF-8 can.
   text = text.encode("utf-8", "ignore").decode("utf-8")
-  text = " ".join(text.split()).replace("``", '"').replace("''", '"')
-  text = "".join(char for char in unicodedata.normalize("NFKD", text)
-                 if not unicodedata.combining(char))
-  return text.lower() if do_lower_case else text
+  text = " ".join(text.split())
+  text = "".join(char for char in characters.decompose(text, "NFKD")
+                 if not characters.is_combining(char))
+  return characters.lower(text) if do_lower_case else text
+
+
+# What a model's normalization may put together: the parts of a Hangul syllable.
+_CLUSTER = re.compile(
+    "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|\\S")
+_WINDOW = 200  # characters
+
+
+def _aligned(ours, theirs):
+  """Yields (start, end, length): theirs of a length is for ours[start:end].
+
+  Where the texts differ, it takes a time linear in their lengths.
+
+  Args:
+    ours, theirs: str, which differ little.
+  """
+  if ours == theirs:
+    yield 0, len(ours), len(theirs)
+    return
+  a = b = 0
+  while b < len(theirs):
+    codes = difflib.SequenceMatcher(
+        None, ours[a:a + _WINDOW], theirs[b:b + _WINDOW],
+        autojunk=False).get_opcodes()
+    if max(len(ours) - a, len(theirs) - b) > _WINDOW and len(codes) > 1:
+      codes = codes[:-1]  # the next window tells better
+    for _, start, end, first, last in codes:
+      yield a + start, a + end, last - first
+    a, b = a + codes[-1][2], b + codes[-1][4]
 
 
 class SentencePieceTokenizer(_Tokenizer):
@@ -304,6 +348,7 @@ class SentencePieceTokenizer(_Tokenizer):
       raise InputError("%s: the model lacks one of <pad>, [CLS], [SEP], [MASK]"
                        % model_file)
     self.do_lower_case = do_lower_case
+    self._known = {}  # see _written
 
   def tokenize_plain(self, text):
     pieces = []
@@ -335,22 +380,24 @@ class SentencePieceTokenizer(_Tokenizer):
 
   def _origins(self, text, written):
     """Returns where in `text` each character of `written` comes from."""
-    for form in ("NFKD", "NFC"):  # most models put Hangul together again
-      origins, normalized = [], ""
-      for match in re.finditer(r"``|''|[^\s]", text):
-        part = unicodedata.normalize(form, self._normalize(match.group()))
-        origins += [match.span()] * len(part)
-        normalized += part
-      if normalized == written:
-        return origins
-    # The model has its own normalization, of little else than rare characters.
+    origins, parts = [], []
+    for match in _CLUSTER.finditer(text):
+      part = self._written(match.group())
+      origins += [match.span()] * len(part)
+      parts.append(part)
     matched = []
-    for _, start, end, first, last in difflib.SequenceMatcher(
-        None, normalized, written, autojunk=False).get_opcodes():
-      for i in range(last - first):
-        matched.append(origins[min(start + i, max(end - 1, start),
-                                 len(origins) - 1)] if origins else (0, 0))
+    for first, last, theirs in _aligned("".join(parts), written):
+      places = origins[first:last] or origins[first:first + 1] or origins[
+          -1:] or [(0, 0)]
+      matched += [places[min(i, len(places) - 1)] for i in range(theirs)]
     return matched
+
+  def _written(self, cluster):
+    """Returns what the model makes of a character and what belongs to it."""
+    if cluster not in self._known:
+      self._known[cluster] = "".join(self._model.EncodeAsPieces(
+          self._normalize(cluster))).replace(_WORD_START, "")
+    return self._known[cluster]
 
   def _split_number(self, piece):
     pieces = self._model.EncodeAsPieces(piece.replace(_WORD_START, ""))

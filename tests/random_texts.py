@@ -33,7 +33,7 @@ def random_texts(count, seed, is_wanted=lambda char: True):
       word = rng.choice(vocab)
       return word.upper() if rng.random() < 0.3 else word
     if kind < 0.302:
-      return rng.choice("a\u00e9\u3042\u0416") * rng.randint(95, 105)
+      return rng.choice("a\u00e9\u3042\u0416") * rng.randint(195, 205)
     return chr(rng.choice(blocks) + rng.randrange(256))
 
   texts = []

@@ -162,4 +162,4 @@ def results(folder, name="eval_results.txt"):
   lines = (pathlib.Path(str(folder)) / name).read_text().splitlines()
   return {key: float(value) for key, value in
           (line.split(" = ") for line in lines)
-          if key not in ("init_checkpoint", "parameters")}
+          if key not in ("init_checkpoint", "parameters", "positive_label")}

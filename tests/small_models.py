@@ -104,7 +104,8 @@ def outputs_of(model, positions=POSITIONS):
 
 
 def initialize(sess, weights):
-  variables = {v.op.name: v for v in tf.trainable_variables()}
+  variables = {v.op.name: v
+               for v in tf.trainable_variables() + tf.model_variables()}
   assert set(variables) == set(weights)
   sess.run(tf.global_variables_initializer(), {
       variables[name].initial_value: weights[name] for name in weights})

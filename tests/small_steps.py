@@ -51,11 +51,12 @@ def make_features(seed=0, dtype=np.int32):
               masked_lm_weights=weights.astype(np.float32))
 
 
-def make_model_fn(options, sentence_loss_weight=0.5, workers=None, **config):
+def make_model_fn(options, sentence_loss_weight=0.5, workers=None, head=None,
+                  **config):
   data, device = options.data, options.device
   return step.model_fn_builder(
       AlbertConfig.from_dict(dict(SIZES, **config)),
-      Pretraining(sentence_loss_weight), options,
+      head or Pretraining(sentence_loss_weight), options,
       Schedule(20, 3, data.adversarial_epsilon if data.adversarial else 0.0),
       workers or distribution.get_workers(use_tpu=device.use_tpu))
 

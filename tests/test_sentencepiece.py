@@ -44,11 +44,11 @@ def test_comma_behind_a_digit_is_cut_off(raw_pieces, tiny, text, raw, expected):
 
 def test_text_is_normalised_first(raw_pieces, tiny):
   raw = raw_pieces('cafe "b" fi. we met')
-  for text in ['cafe "b" fi. we met',
-               "Caf\u00e9 ``b'' FI. We Met",
-               " cafe\u0301\u3000``b`` \ufb01.\t\r\nwe  met ",
-               "\uff43\uff41\uff46\uff45 ''b'' fi. we\u2028met"]:
+  for text in ['cafe "b" fi. we met', 'Caf\u00e9 "b" FI. We Met',
+               ' cafe\u0301\u3000"b" \ufb01.\t\r\nwe  met ',
+               '\uff43\uff41\uff46\uff45 "b" fi. we\u2028met']:
     assert tiny.tokenize(text) == raw, ascii(text)
+  assert tiny.tokenize("``b''") == raw_pieces("``b''")  # as they are
   assert tiny.tokenize("") == tiny.tokenize(" \u3000\n") == []
 
 
@@ -126,3 +126,24 @@ def test_where_tokens_stand(tiny):
   assert "".join(
       text[start:end] for token, (start, end) in zip(tokens, spans)
       if token != "\u2581") == "".join(text.split())
+
+
+@pytest.mark.parametrize("odd", ["\x10", "\ufdfa", "\u2581", "\u1109\u1165",
+                                 "\u200b"])
+def test_one_odd_character_moves_no_others(odd, tiny):
+  text = "and so on, " * 60 + odd + " in 2000, " + "we met " * 60
+  tokens, spans = tiny.tokenize_with_offsets(text)
+  plain = "".join(text.replace(odd, "").split())
+  found = "".join(text[start:end] for token, (start, end) in zip(tokens, spans)
+                  if token != "\u2581")
+  assert found.replace(odd, "") == plain
+
+
+def test_texts_that_differ_are_aligned_piece_by_piece():
+  """The third part is longer, the fifth is gone."""
+  ours = "".join(map(chr, range(0x4e00, 0x4e00 + 1000)))
+  theirs = ours[:300] + "xyz" + ours[301:700] + ours[720:]
+  origin = [i for start, end, length in tokenization._aligned(ours, theirs)
+            for i in [*range(start, end)][:length] + [end - 1] * (
+                length - (end - start))]
+  assert origin == [*range(301), 300, 300, *range(301, 700), *range(720, 1000)]

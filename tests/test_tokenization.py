@@ -109,13 +109,30 @@ def test_longest_piece_first(tmp_path, text, expected):
   assert tokenizer.tokenize(text) == expected.split()
 
 
-def test_hundred_characters_is_the_longest_word(tmp_path):
+def test_two_hundred_characters_is_the_longest_word(tmp_path):
   tokenizer = small_tokenizer(tmp_path, ["a", "##a", ",", "中"])
-  assert tokenizer.tokenize("a" * 101) == ["[UNK]"]
+  assert tokenizer.tokenize("a" * 201) == ["[UNK]"]
   # Counted after accents are gone, and by word, not by text.
-  long = ["a"] + ["##a"] * 99
-  assert tokenizer.tokenize("á" * 100 + "," + "a" * 100) == long + [","] + long
-  assert tokenizer.tokenize("中" * 150) == ["中"] * 150
+  long = ["a"] + ["##a"] * 199
+  assert tokenizer.tokenize("á" * 200 + "," + "a" * 200) == long + [","] + long
+  assert tokenizer.tokenize("中" * 250) == ["中"] * 250
+
+
+@pytest.mark.parametrize("text, alphabet, expected, cased", [
+    # Private use, unassigned in any Unicode, and a newer emoji stay.
+    ("a\ue000b \U000e1000 \U0001fae0", "ab", "[UNK] [UNK] [UNK]",
+     "[UNK] [UNK] [UNK]"),
+    # Newer than Python 3.7: a mark, a format character, a capital, punctuation,
+    # a letter of two parts.
+    ("a\u0898b", "ab\u0898", "ab", "a\u0898b"),
+    ("a\u0890b", "ab", "ab", "ab"),
+    ("\ua7c7", "\ua7c7\ua7c8", "\ua7c8", "\ua7c7"),
+    ("a\u2e52b", "ab\u2e52", "a \u2e52 b", "a \u2e52 b"),
+    ("\U00011938", "\U00011935\U00011930\U00011938",
+     "\U00011935\U00011930", "\U00011938")])
+def test_tokens_do_not_depend_on_the_interpreter(
+    tmp_path, text, alphabet, expected, cased):
+  test_words(tmp_path, text, alphabet, expected, cased)
 
 
 def test_special_tokens_in_text_stay_whole(tmp_path):
@@ -134,6 +151,8 @@ def test_special_tokens_in_text_stay_whole(tmp_path):
      ["我", "爱", "Hello", ",", "play", "ing", "。"]),
     ("在2018年Café!", None, ["在", "2018", "年", "Café", "!"]),
     (" cafe\u0301 x", "cafe x", ["cafe\u0301", "x"]),  # an accent of its own
+    ("a\u0898\u0941b", "ab", ["a\u0898\u0941b"]),
+    ("我\u0941", "我", ["我\u0941"]),  # what does not combine, too
     ("ＡＢ\u00a0中", "ａ ##ｂ 中", ["Ａ", "Ｂ", "中"]),
     ("ΟΔΟΣ", None, ["Ο", "Δ", "Ο", "Σ"]),
     ("a\ufffdb", "ab", ["a\ufffdb"]),  # of one token, a part was dropped
@@ -145,6 +164,12 @@ def test_where_tokens_stand(wordpiece, text, tokens, expected):
   assert found == wordpiece.tokenize_plain(text)
   assert tokens is None or found == tokens.split()
   assert [text[start:end] for start, end in spans] == expected
+
+
+def test_an_accent_that_stays_stands_alone(tmp_path):
+  tokenizer = small_tokenizer(tmp_path, ["e", "##\u0301"], do_lower_case=False)
+  assert tokenizer.tokenize_with_offsets("e\u0301") == (
+      ["e", "##\u0301"], [(0, 1), (1, 2)])
 
 
 def test_pairs_are_cut_one_item_after_another():

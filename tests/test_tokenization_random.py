@@ -15,6 +15,7 @@ def both(vocab_file, lower):
   ours = tokenization.WordPieceTokenizer(vocab_file, do_lower_case=lower)
   theirs = tokenizers.BertWordPieceTokenizer(
       ours.vocab, lowercase=lower, strip_accents=lower)
+  theirs._tokenizer.model.max_input_chars_per_word = 200  # theirs is 100
   return ours.tokenize, lambda text: theirs.encode(
       text, add_special_tokens=False).tokens
 
@@ -22,10 +23,10 @@ def both(vocab_file, lower):
 def is_old(char):
   """Whether Unicode has had it for long, as their tables ask for.
 
-  Of a final sigma they make a plain one.
+  Of a final sigma they make a plain one, and they drop private use.
   """
   kind = unicodedata.ucd_3_2_0.category(char)
-  return kind == unicodedata.category(char) != "Cn" and (
+  return kind == unicodedata.category(char) not in ("Cn", "Co") and (
       "\u03a3" not in unicodedata.normalize("NFKD", char))
 
 

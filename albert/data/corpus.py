@@ -1,6 +1,5 @@
 """Reads text, and cuts it into words and token ids."""
 
-import codecs
 import collections
 import gzip
 import io
@@ -223,6 +222,11 @@ def _inside(positions, total):
   return np.array(sorted(set(positions) - {0, total}), np.int32)
 
 
+# Only what has no width, which tokenizers drop.
+_BLANK = re.compile("^[\\s\x00\u200b-\u200f\u2060\ufeff]+$")
+_INVALID_BYTE = re.compile("[\udc80-\udcff]")  # as surrogateescape has it
+
+
 class TextReader:
   """Reads documents and counts what it met.
 
@@ -241,10 +245,6 @@ class TextReader:
     self.share_read = 0.0
     self._paths = paths
     self._shard_characters = shard_characters
-
-  def _count_invalid(self, error):
-    self.counts["invalid_bytes"] += error.end - error.start
-    return "\ufffd", error.end
 
   def shards(self):
     """Yields lists of documents of together about `shard_characters`.
@@ -270,7 +270,6 @@ class TextReader:
     Raises:
       InputError: a file cannot be read to its end.
     """
-    codecs.register_error("count", self._count_invalid)
     sizes = [tf.io.gfile.stat(path).length for path in self._paths]
     self.counts["text_bytes"] = sum(sizes)
     for number, path in enumerate(self._paths):
@@ -296,7 +295,8 @@ class TextReader:
 
     A line that is too long comes in several, cut after punctuation if it can.
     """
-    reader = io.TextIOWrapper(data, encoding="utf-8-sig", errors="count")
+    reader = io.TextIOWrapper(data, encoding="utf-8-sig",
+                              errors="surrogateescape")
     rest, num_lines, num_bad = "", 0, 0
     while True:
       try:
@@ -304,13 +304,15 @@ class TextReader:
       except (OSError, EOFError, zlib.error) as error:
         raise InputError("%s: damaged, or not a text file (%s)" % (
             path, error)) from error
+      text, invalid = _INVALID_BYTE.subn("\ufffd", text)
+      self.counts["invalid_bytes"] += invalid
       num_lines += 1
       num_bad += "\ufffd" in text
       if self.counts["invalid_bytes"] and (
           num_lines % _CHECKED_LINES == 0 or not text):
         filesystem.check_encoding(path, num_lines, num_bad)
       if len(text) < LONGEST_LINE or text.endswith("\n"):
-        line = (rest + text).strip()
+        line = _BLANK.sub("", (rest + text).strip())
         if line or not rest:
           yield line
         rest = ""

@@ -21,6 +21,7 @@ from albert.files import filesystem, records
 from albert.progress import Progress
 
 BUCKET_BYTES = 1 << 24  # about how much of the records makes a bucket
+_MOST_DROPPED = 0.05  # of the tokens, without a warning
 
 
 def count_buckets(text_bytes, settings, num_outputs):
@@ -49,6 +50,7 @@ class ShardMaker:
   def __init__(self, segmenter, settings, num_buckets, folder=None):
     self._segmenter = segmenter
     self._settings = settings
+    self.dupe_factor = settings.dupe_factor
     self._num_buckets = num_buckets
     self._folder = folder
     self._specs = records.pretraining_specs(
@@ -167,6 +169,27 @@ def _pool(maker, num_workers):
       num_workers, multiprocessing.get_context("fork"))
 
 
+def loses_much(counts, dupe_factor):
+  """Warns where many tokens are of documents that cannot be cut in two.
+
+  Args:
+    counts: collections.Counter; see masking.make_records.
+    dupe_factor: int, how often each token is counted as dropped.
+
+  Returns:
+    bool, whether they are.
+  """
+  share = counts["dropped_tokens"] / max(
+      1, dupe_factor * counts["text_tokens"])
+  if share > _MOST_DROPPED:
+    logging.warning(
+        "%.1f%% of the tokens are left out so far: their documents are too "
+        "short to be cut in two, as the sentence task needs. A document should "
+        "have several lines, a sentence in each, and a blank line behind it",
+        100.0 * share)
+  return share > _MOST_DROPPED
+
+
 def make_shards(reader, maker, num_workers):
   """Makes all shards of a text in parallel, but for those made before.
 
@@ -181,7 +204,7 @@ def make_shards(reader, maker, num_workers):
   progress = Progress("records")
   counts, made = collections.Counter(), collections.Counter()
   kept = num_shards = 0
-  running = set()
+  running, warned = set(), False
   with _pool(maker, num_workers) as pool:
     for texts in reader.shards():
       num_shards += 1
@@ -197,9 +220,11 @@ def make_shards(reader, maker, num_workers):
             running, return_when=concurrent.futures.FIRST_COMPLETED)
         for future in done:
           made.update(future.result())
+        warned = warned or loses_much(made, maker.dupe_factor)
       progress.log(made["records"], reader.share_read)
     for future in running:
       made.update(future.result())
+  warned or loses_much(made, maker.dupe_factor)
   if kept:
     logging.info("kept %d finished shards of an interrupted run", kept)
   return num_shards, counts + made

@@ -17,7 +17,7 @@ from albert.errors import InputError
 from albert.export import sentence_transformers, transformers_tokenizer
 from albert.files import checkpoints, filesystem
 from albert.heads import crf
-from albert.heads.classifier import WEIGHTS
+from albert.heads.classifier import UNITS, WEIGHTS
 from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
 from albert.model_folder import ModelFolder
@@ -277,12 +277,13 @@ def write_folder(folder, target):
   checkpoints.check_fits(checkpoint, {
       name: shape for name, shape in known.items()
       if name in saved or name.startswith("bert/")})
-  unknown = sorted(set(saved) - set(known) - {crf.TRANSITIONS})
+  unknown = sorted(set(saved) - set(known) - {crf.TRANSITIONS, UNITS})
   if unknown:
     raise InputError("%s: transformers have no counterpart of %s" % (
         checkpoint, ", ".join(unknown)))
-  theirs, state = to_pytorch(config, checkpoints.read_weights(checkpoint),
-                             on_top)
+  weights = heads.Regression.for_use(checkpoints.read_weights(checkpoint))
+  weights.pop(UNITS, None)
+  theirs, state = to_pytorch(config, weights, on_top)
   if folder.labels:
     theirs["id2label"] = {str(i): label
                           for i, label in enumerate(folder.labels)}

@@ -55,9 +55,7 @@ def unigram_tokenizer(model_file, do_lower_case):
   # ALBERT separates a number from the comma after it.
   vocab = [(piece, -1e6 if re.search("[0-9],$", piece) else score)
            for piece, score in vocab]
-  normalizers = [
-      {"type": "Replace", "pattern": {"String": quote}, "content": '"'}
-      for quote in ("``", "''")] + [{"type": "NFKD"}, {"type": "StripAccents"}]
+  normalizers = [{"type": "NFKD"}, {"type": "StripAccents"}]
   if do_lower_case:
     normalizers.append({"type": "Lowercase"})
   if charsmap:

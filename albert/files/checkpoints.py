@@ -46,7 +46,8 @@ def init_from_checkpoint(init_checkpoint, is_training):
   """
   path = find_checkpoint(init_checkpoint)
   saved = saved_shapes(path)
-  model = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
+  model = {v.op.name: v.shape.as_list()
+           for v in tf.trainable_variables() + tf.model_variables()}
   loaded = [name for name in model if saved.get(name) == model[name]]
   new = [name for name in model if name not in saved]
   wrong = ["%s (checkpoint %s, model %s)" % (name, saved[name], model[name])
@@ -132,10 +133,16 @@ def count_weights(checkpoint):
 
 def read_weights(checkpoint):
   """Returns a checkpoint's weights, without the optimizer's: name -> array."""
-  names = saved_shapes(checkpoint)
+  return {name: value for name, value in read_all(checkpoint).items()
+          if not _OPTIMIZER.search(name)}
+
+
+def read_all(checkpoint):
+  """Returns all that a checkpoint has: name -> array."""
   with reading(checkpoint):
     reader = tf.train.load_checkpoint(checkpoint)
-    return {name: reader.get_tensor(name) for name in names}
+    return {name: reader.get_tensor(name)
+            for name in reader.get_variable_to_shape_map()}
 
 
 def write_checkpoint(folder, name, weights):

@@ -91,15 +91,17 @@ class Evaluator:
     files: names of files of `output_dir` to keep next to the best checkpoint.
     early_stop_evals: int, evaluations without a better one after which to stop;
       None for never.
+    for_use: see `keep_best`.
   """
 
   def __init__(self, output_dir, evaluate_fn, best_rule, files=(),
-               early_stop_evals=None):
+               early_stop_evals=None, for_use=None):
     self._output_dir = output_dir
     self._evaluate_fn = evaluate_fn
     self._rule = best_rule
     self._files = files
     self._early_stop_evals = early_stop_evals
+    self._for_use = for_use
     self._history_path = os.path.join(output_dir, "eval_history.tsv")
     self._best_dir = os.path.join(output_dir, "best")
 
@@ -130,7 +132,7 @@ class Evaluator:
     if rows:
       checkpoint = there[int(max(rows, key=self._score)["global_step"])]
       keep_best(self._best_dir, checkpoint, self._evaluate_fn(checkpoint),
-                self._files)
+                self._files, self._for_use)
     elif best:
       tf.io.gfile.rmtree(self._best_dir)
 
@@ -151,7 +153,7 @@ class Evaluator:
     if self._score(results) > self._score(best):
       keep_best(self._best_dir,
                 checkpoints.latest_checkpoint(self._output_dir), results,
-                self._files)
+                self._files, self._for_use)
     self._write_history(history + [results])
 
   def should_stop(self):
@@ -269,7 +271,7 @@ def write_test_scores(output_dir, name, labels, score, checkpoint=None):
   logging.info("%s: %s", path, _shown(results))
 
 
-def keep_best(best, checkpoint, results, files=()):
+def keep_best(best, checkpoint, results, files=(), for_use=None):
   """Copies a checkpoint to the folder of the best one.
 
   Whatever moment it is interrupted at, `best/checkpoint` names a whole one.
@@ -279,16 +281,21 @@ def keep_best(best, checkpoint, results, files=()):
     checkpoint: str, its path.
     results: dict, written next to it as `eval_results.txt`.
     files: names of files of the checkpoint's folder to copy too.
+    for_use: `Head.for_use`, what to change of the weights, or None.
   """
   tf.io.gfile.makedirs(best)
   folder, name = os.path.split(checkpoint)
-  parts = [part for part in tf.io.gfile.listdir(folder)
-           if part.startswith(name + ".") and not part.endswith(".meta")]
+  parts = [] if for_use else [
+      part for part in tf.io.gfile.listdir(folder)
+      if part.startswith(name + ".") and not part.endswith(".meta")]
   # The index comes last: with it, a checkpoint is taken for whole.
   parts.sort(key=lambda part: part.endswith(".index"))
   for part in [*files, *parts]:
     tf.io.gfile.copy(os.path.join(folder, part), os.path.join(best, part),
                      overwrite=True)
+  if for_use:
+    checkpoints.write_checkpoint(
+        best, name, for_use(checkpoints.read_all(checkpoint)))
   checkpoints.name_newest(best, name)
   write_results(os.path.join(best, "eval_results.txt"), results, checkpoint)
   for part in tf.io.gfile.listdir(best):
@@ -301,11 +308,16 @@ def short(value):
   return "%.4f" % value if abs(value) >= 0.01 or not value else "%.2e" % value
 
 
+# What task.json has that results repeat.
+_TEXTS = ("init_checkpoint", "positive_label")
+
+
 def write_results(path, results, checkpoint=None):
   """Writes `key = value` lines, sorted by key, and what model they are of.
 
-  That is `init_checkpoint`, what its training began with, as `task.json` of the
-  folder has it, and the number of `parameters`.
+  That is `init_checkpoint`, what its training began with, and the
+  `positive_label` that F1 is of, as `task.json` of the folder has them, and the
+  number of `parameters`.
 
   Args:
     path: str.
@@ -314,10 +326,10 @@ def write_results(path, results, checkpoint=None):
   """
   folder = os.path.dirname(path)
   task = filesystem.find_beside(folder, ["task.json"])
-  begun = filesystem.read_json(task).get("init_checkpoint") if task else None
-  values = dict(results)
-  if begun:
-    values["init_checkpoint"] = begun
+  known = filesystem.read_json(task) if task else {}
+  begun = known.get("init_checkpoint")
+  values = dict(results, **{name: known[name] for name in _TEXTS
+                            if known.get(name)})
   if checkpoint or begun:
     values["parameters"] = checkpoints.count_weights(
         checkpoint or checkpoints.find_checkpoint(begun))
@@ -332,4 +344,4 @@ def read_results(path):
   pairs = [line.split(" = ", 1)
            for line in filesystem.read_text(path).splitlines()]
   return {name: int(value) if value.isdigit() else float(value)
-          for name, value in pairs if name != "init_checkpoint"}
+          for name, value in pairs if name not in _TEXTS}

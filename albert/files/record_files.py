@@ -190,6 +190,9 @@ def _check_record(path, record, specs):
     if not length and spec.length != 0:
       raise InputError("%s: records have no feature %r: are they of a "
                        "different task?" % (path, spec.name))
+    if spec.name == "segment_ids" and not set(
+        getattr(features[spec.name], kind).value) <= {0, 1}:
+      raise InputError("%s: segment_ids are to be 0 and 1" % path)
     if spec.length and length != spec.length:
       raise InputError(
           "%s: %r has %d values, but the flags say %d: give the "
@@ -206,7 +209,7 @@ def read_description(path):
   return None
 
 
-def check_descriptions(paths, expected):
+def check_descriptions(paths, expected, may_differ=()):
   """Compares how record files were made with what is expected of them.
 
   Files without a description, made by other tools, are passed over.
@@ -215,6 +218,7 @@ def check_descriptions(paths, expected):
     paths: list of str.
     expected: dict, a value for each key to compare. A value of None must only
       be the same in all files.
+    may_differ: keys whose first difference is only logged.
 
   Returns:
     dict, the value of each key that is expected or described.
@@ -222,15 +226,21 @@ def check_descriptions(paths, expected):
   Raises:
     InputError: a file was made otherwise.
   """
-  known = {}  # key -> (value, where it is from)
+  known, differing = {}, set()  # key -> (value, where it is from)
   for key, value in expected.items():
     if value is not None:
       known[key] = value, "this run"
   for path, description in zip(paths, _in_threads(read_description, paths)):
-    for key in expected:
+    for key in (*expected, *may_differ):
       if key in (description or {}):
         value, source = known.setdefault(key, (description[key], path))
-        if value != description[key]:
-          raise InputError("%s was made with %s %s, but %s has %s" % (
-              path, key, description[key], source, value))
+        if value == description[key]:
+          continue
+        message = "%s was made with %s %s, but %s has %s" % (
+            path, key, description[key], source, value)
+        if key in expected:
+          raise InputError(message)
+        if key not in differing:
+          logging.info(message)
+          differing.add(key)
   return {key: value for key, (value, _) in known.items()}

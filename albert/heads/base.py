@@ -96,6 +96,10 @@ class Head:
     del saved
     return cls.title
 
+  # Function of a model's weights, name -> array, that returns them as they are
+  # to be used; None where they stay as they are trained.
+  for_use = None
+
   def positions(self, inputs):
     """Returns the tokens that `outputs` needs of the last layer, None for all.
 

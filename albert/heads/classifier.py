@@ -1,5 +1,6 @@
 """Labels of texts and pairs, and numbers; choices among answers."""
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 import modeling
@@ -7,6 +8,8 @@ from albert.errors import InputError
 from albert.heads import base
 
 WEIGHTS = "output_weights"  # and output_bias, as in BERT's classifiers
+BIAS = "output_bias"
+UNITS = "output_units"  # of numbers: mean and deviation
 PYTORCH_SCOPES = {"albert": {"": "classifier"}, "bert": {"": "classifier"}}
 
 
@@ -130,17 +133,45 @@ class MultiLabel(Classifier):
 
 
 class Regression(base.Head):
-  """A number for each text, by squared error."""
+  """A number for each text, by squared error.
+
+  What is learnt are standardized numbers; their mean and standard deviation are
+  a variable, `output_units` [2], and all that is given and returned is in the
+  units of the data.
+
+  Args:
+    units: (float, float), mean and deviation to begin with. None for a model
+      without that variable, whose weights give the units of the data.
+  """
   name = "regression"
   marker = WEIGHTS
   signature = "classify"
   pytorch_suffix = "ForSequenceClassification"
   pytorch_scopes = PYTORCH_SCOPES
 
+  def __init__(self, units=None):
+    self._units = units
+
   @classmethod
   def restore(cls, saved, folder):
     is_one = saved.get(cls.marker, [0])[0] == 1
-    return cls() if is_one and folder.head in (None, cls.name) else None
+    return cls((0.0, 1.0) if UNITS in saved else None) if (
+        is_one and folder.head in (None, cls.name)) else None
+
+  @staticmethod
+  def for_use(weights):
+    """Returns weights and bias that give the units of the data by themselves.
+
+    Args:
+      weights: dict, variable name -> array.
+    """
+    if UNITS not in weights:
+      return weights
+    mean, deviation = weights[UNITS]
+    return dict(weights, **{
+        WEIGHTS: weights[WEIGHTS] * deviation,
+        BIAS: weights[BIAS] * deviation + mean,
+        UNITS: np.array([0.0, 1.0], np.float32)})
 
   def positions(self, inputs):
     return base.first_token(inputs)
@@ -153,11 +184,27 @@ class Regression(base.Head):
     predictions = {"logits": tf.expand_dims(scores, 1)}
     if "label_ids" not in features:
       return base.HeadOutput(predictions)
-    return base.example_losses(tf.square(scores - features["label_ids"]),
-                               predictions)
+    return base.example_losses(
+        self.squared_errors(scores, features["label_ids"]), predictions)
+
+  def squared_errors(self, scores, numbers):
+    """Returns float [B], of standardized numbers, of two float [B]."""
+    return tf.square((scores - numbers) / self._mean_and_deviation()[1])
 
   def _scores(self, model):
-    return tf.reshape(label_logits(model, model.get_pooled_output(), 1), [-1])
+    mean, deviation = self._mean_and_deviation()
+    return mean + deviation * tf.reshape(
+        label_logits(model, model.get_pooled_output(), 1), [-1])
+
+  def _mean_and_deviation(self):
+    if self._units is None:
+      return 0.0, 1.0
+    with tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
+      units = tf.get_variable(
+          UNITS, [2], tf.float32, tf.constant_initializer(self._units),
+          trainable=False, collections=[tf.GraphKeys.GLOBAL_VARIABLES,
+                                        tf.GraphKeys.MODEL_VARIABLES])
+    return units[0], units[1]
 
 
 class Choices(base.Head):

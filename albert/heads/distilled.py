@@ -41,15 +41,8 @@ def sigmoid_divergence(logits, teacher, temperature):
   return temperature**2 * tf.reduce_mean(each, -1)
 
 
-def squared_difference(logits, teacher, temperature):
-  """The same for numbers, float [..., 1], which have no temperature."""
-  del temperature
-  return tf.reduce_sum(tf.square(logits - teacher), -1)
-
-
 _DIVERGENCES = {Classifier.name: softmax_divergence,
                 MultiLabel.name: sigmoid_divergence,
-                Regression.name: squared_difference,
                 TokenLabels.name: softmax_divergence}
 
 
@@ -73,6 +66,7 @@ class Distilled(base.Head):
     self._weight = weight
     self._temperature = temperature
     self.name = head.name
+    self.for_use = head.for_use
 
   def apply(self, model, features):
     output = self._head.apply(model, features)
@@ -91,6 +85,8 @@ class Distilled(base.Head):
   def _divergence(self, logits, features):
     """Returns float [B]."""
     teacher = features[LOGITS]
+    if self.name == Regression.name:  # numbers have no temperature
+      return self._head.squared_errors(logits[:, 0], teacher[:, 0])
     diverge = _DIVERGENCES[self.name]
     if self.name != TokenLabels.name:
       return diverge(logits, teacher, self._temperature)

@@ -385,6 +385,10 @@ class Masks(Predictor):
     self._predictor = model.predictor(
         "masked_lm", "logits", max_seq_length=self._length,
         batch_size=min(own.batch_size, 16))
+    tokens = self._tokenizer.convert_ids_to_tokens(
+        range(self._tokenizer.vocab_size))
+    self._fillings = np.array([i for i, token in enumerate(tokens)
+                               if not tokenization.NO_TEXT.match(token)])
 
   def _predict(self, inputs, top_k):
     features = [self._encode(number, text)
@@ -412,7 +416,8 @@ class Masks(Predictor):
         number, text if len(text) <= 40 else text[:40] + "...", problem))
 
   def _likeliest(self, logits, top_k):
-    ids = np.argsort(-logits, kind="stable")[:top_k]
+    ids = self._fillings[np.argsort(
+        -logits[self._fillings], kind="stable")[:top_k]]
     weights = np.exp(logits - logits.max())
     return list(map(results.Candidate,
                     self._tokenizer.convert_ids_to_tokens(ids),

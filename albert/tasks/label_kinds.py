@@ -5,6 +5,7 @@ Each kind has
   result         str, `kind` of what predicts them; see predictors.Predictor
   feature        ("int" or "float", length) of `label_ids`; see FeatureSpec
   targets(examples), what is learnt from them: a list
+  label_ids(target), the feature `label_ids` of one
   values(logits), what is said of each text: float [N, ...], written
   answers(values), the same in a word or number: a list
   score(logits, targets), (dict of results, report or None)
@@ -12,7 +13,10 @@ Each kind has
 
 import numpy as np
 
+from albert.errors import InputError
 from albert.tasks import label_sets, labelling, metrics
+
+_YES = ("1", "true", "yes", "是")
 
 
 class Numbers:
@@ -24,6 +28,9 @@ class Numbers:
   def targets(self, examples):
     return labelling.label_ids(examples, [])
 
+  def label_ids(self, target):
+    return target
+
   def values(self, logits):
     return logits
 
@@ -31,20 +38,28 @@ class Numbers:
     return [float(row[0]) for row in values]
 
   def score(self, logits, targets):
-    loss = float(np.mean((logits[:, 0] - targets)**2))
+    loss = float(np.mean((logits[:, 0] - np.array(targets))**2))
     return dict(metrics.regression(targets, logits[:, 0]), loss=loss), None
 
 
 class OneLabel:
-  """Each text has one label."""
+  """Each text has one label.
+
+  Attributes:
+    positive: str, the one of two labels that F1 is of, or None.
+  """
   result = "label"
   feature = ("int", 0)
 
-  def __init__(self, labels):
+  def __init__(self, labels, positive=None):
     self.labels = labels
+    self.positive = positive
 
   def targets(self, examples):
     return labelling.label_ids(examples, self.labels)
+
+  def label_ids(self, target):
+    return target
 
   def values(self, logits):
     return np.exp(log_softmax(logits))
@@ -54,10 +69,13 @@ class OneLabel:
 
   def score(self, logits, targets):
     results, confusion = metrics.classification(
-        targets, logits.argmax(-1), len(self.labels))
+        targets, logits.argmax(-1), len(self.labels),
+        self.positive and self.labels.index(self.positive))
     loss = -np.mean(log_softmax(logits)[np.arange(len(targets)), targets])
-    return dict(results, loss=float(loss)), metrics.report(
-        confusion, self.labels)
+    report = metrics.report(confusion, self.labels)
+    if self.positive:
+      report += "\nf1 is of the label %s\n" % self.positive
+    return dict(results, loss=float(loss)), report
 
 
 class SeveralLabels:
@@ -76,6 +94,9 @@ class SeveralLabels:
   def targets(self, examples):
     return label_sets.targets(examples, self.labels)
 
+  def label_ids(self, target):
+    return label_sets.dense([target], len(self.labels))[0].tolist()
+
   def values(self, logits):
     return 0.5 + 0.5 * np.tanh(0.5 * logits.astype(np.float64))  # sigmoid
 
@@ -86,16 +107,41 @@ class SeveralLabels:
   def choose_thresholds(self, logits, targets, way):
     """Sets the thresholds; see `label_sets.choose_thresholds`."""
     self.thresholds = dict(zip(self.labels, label_sets.choose_thresholds(
-        self.values(logits), targets, way)))
+        self.values(logits), label_sets.dense(targets, len(self.labels)),
+        way)))
 
   def score(self, logits, targets):
     logits = logits.astype(np.float64)
+    truth = label_sets.dense(targets, len(self.labels))
     results, report = label_sets.score(
-        self.values(logits), targets,
+        self.values(logits), truth,
         [self.thresholds[label] for label in self.labels], self.labels)
     # softplus(x) - x y, as in `MultiLabel`
-    losses = np.logaddexp(0.0, logits) - logits * targets
+    losses = np.logaddexp(0.0, logits) - logits * truth
     return dict(results, loss=float(losses.mean())), report
+
+
+def positive_label(labels, counts, chosen=None):
+  """Returns which of two labels F1 is of.
+
+  Args:
+    labels: list of str.
+    counts: dict, label -> how many examples have it.
+    chosen: str, what the user or the model names, or None.
+
+  Returns:
+    str: what is chosen; or what says yes; or the rarer label, the second one of
+    two that are equally frequent.
+
+  Raises:
+    InputError: it is not one of two labels.
+  """
+  if chosen is not None and (chosen not in labels or len(labels) != 2):
+    raise InputError("--positive_label=%s is to be one of two labels: there "
+                     "are %s" % (chosen, ", ".join(labels)))
+  yes = [label for label in labels if label.lower() in _YES]
+  return chosen or (yes[0] if len(yes) == 1 else min(
+      reversed(labels), key=lambda label: counts.get(label, 0)))
 
 
 def log_softmax(logits):

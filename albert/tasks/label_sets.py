@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 
+from albert.errors import InputError
 from albert.tasks import metrics
 
 WAYS = ("one", "each")  # of choosing thresholds: for all labels, for each
@@ -28,7 +29,12 @@ def split(value):
       isinstance(label, (str, int)) for label in value):
     raise ValueError("the labels %r are no list and no text such as a|b" %
                      (value,))
-  return tuple(dict.fromkeys(map(str, value)))
+  names = list(map(str, value))
+  if any(isinstance(label, bool) for label in value) or (
+      len(set(names)) < len(names) and set(names) <= {"0", "1"}):
+    raise ValueError("%r says of each label whether it is there: give the "
+                     "names of those that are, such as a|b" % (value,))
+  return tuple(dict.fromkeys(names))
 
 
 def join(labels):
@@ -49,15 +55,34 @@ def above(probabilities, labels, thresholds):
 
 
 def targets(examples, labels):
-  """Returns which labels each example has, a list of lists of 0 and 1.
+  """Returns which labels each example has, a list of tuples of their numbers.
 
   Args:
     examples: list of classification.InputExample; those without labels have
       none.
     labels: list of str, all that there are.
+
+  Raises:
+    InputError: an example has a label that is not among them.
   """
-  return [[int(label in (example.label or ())) for label in labels]
+  numbers = {label: number for number, label in enumerate(labels)}
+  for example in examples:
+    for label in example.label or ():
+      if label not in numbers:
+        raise InputError(
+            "%s: the label %r is not one of the model's, those of the training "
+            "set: name all that there are with --labels" % (
+                example.where, label))
+  return [tuple(numbers[label] for label in example.label or ())
           for example in examples]
+
+
+def dense(targets, num_labels):
+  """Returns int [N, L], 1 where an example has a label; see `targets`."""
+  rows = np.zeros([len(targets), num_labels], np.int64)
+  for row, numbers in zip(rows, targets):
+    row[list(numbers)] = 1
+  return rows
 
 
 def choose_thresholds(probabilities, truth, way):

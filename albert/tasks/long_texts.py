@@ -1,10 +1,11 @@
 """What a classifier is given of a text that is longer than a sequence.
 
     head       its beginning
-    head_tail  its beginning, a quarter, and its end: Sun et al., "How to
+    head_tail  its beginning, about a quarter, and its end: Sun et al., "How to
                Fine-Tune BERT for Text Classification?" (arXiv:1905.05583),
                section 5.3, 128 and 382 of 510 tokens there
-    windows    windows that follow one another, whose logits are averaged
+    windows    windows that follow one another, whose logits are averaged; a
+               last one of fewer than five tokens is filled from the one before
 """
 
 import tokenization
@@ -12,6 +13,7 @@ from albert.tasks import windows
 
 HEAD, HEAD_TAIL, WINDOWS = WAYS = ("head", "head_tail", "windows")
 MAX_WINDOWS = 4  # by default
+_LEAST = 5  # tokens of a last window
 
 
 def sequence_maker(tokenizer, max_seq_length, long_text=HEAD,
@@ -40,10 +42,13 @@ def sequence_maker(tokenizer, max_seq_length, long_text=HEAD,
     ids = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text_a))
     if long_text == HEAD_TAIL:
       if len(ids) > room:
-        head = room // 4
+        head = round(room * 128 / 510)
         ids = ids[:head] + ids[len(ids) - room + head:]
       return [sequence(ids)]
-    return [sequence(ids[first:first + count]) for first, count in list(
-        windows.cut(len(ids), room, room))[:max_windows]]
+    cuts = list(windows.cut(len(ids), room, room))
+    if len(cuts) > 1 and cuts[-1][1] < _LEAST:
+      cuts[-1] = len(ids) - room, room
+    return [sequence(ids[first:first + count])
+            for first, count in cuts[:max_windows]]
 
   return make

@@ -8,19 +8,23 @@ METRICS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman",
            "micro_f1", "exact")
 
 
-def classification(labels, predicted, num_labels):
+_MOST_NAMES, _MOST_PAIRS = 100, 50  # see report
+
+
+def classification(labels, predicted, num_labels, positive=None):
   """Computes the metrics of a classifier.
 
   Args:
     labels: int [N], the truth.
     predicted: int [N].
     num_labels: int, C.
+    positive: int, the class that "f1" is of; None for no such metric.
 
   Returns:
     (dict, int [C, C]): accuracy, Matthews' correlation (its generalization to C
     classes: Gorodkin, Comput. Biol. Chem. 28, 2004), F1 averaged over the
-    classes that are there (macro) and, of two classes, F1 of the second; the
-    confusion matrix, the truth down and the prediction across.
+    classes that are there (macro), F1 of the positive class; the confusion
+    matrix, the truth down and the prediction across.
   """
   confusion = np.zeros([num_labels, num_labels], np.int64)
   np.add.at(confusion, (labels, predicted), 1)
@@ -33,8 +37,8 @@ def classification(labels, predicted, num_labels):
       "accuracy": right / total,
       "macro_f1": f1[true + claimed > 0].mean(),
       "matthews": (right * total - (true * claimed).sum()) / (spread or 1.0)}
-  if num_labels == 2:
-    values["f1"] = f1[1]
+  if positive is not None:
+    values["f1"] = f1[positive]
   return {name: float(value) for name, value in values.items()}, confusion
 
 
@@ -108,20 +112,25 @@ def separation(labels, scores):
 
 
 def _correlation(x, y):
+  if np.ptp(x) == 0 or np.ptp(y) == 0:
+    return 0.0  # what rounding leaves of their deviations says nothing
   x, y = [np.asarray(z, np.float64) - np.mean(z, dtype=np.float64)
           for z in (x, y)]
-  return float((x * y).sum() /
-               (np.sqrt((x * x).sum() * (y * y).sum()) or 1.0))
+  return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
 
 
 def _ranks(x):
-  """Ranks from 0; ties get the mean of their ranks."""
+  """Ranks from 0; ties get their mean. All are NaN with one that is NaN."""
+  if np.isnan(x).any():
+    return np.full(len(x), np.nan)
   _, which, counts = np.unique(x, return_inverse=True, return_counts=True)
   return (np.cumsum(counts) - (counts + 1) / 2.0)[which]
 
 
 def report(confusion, names):
   """Formats a confusion matrix: scores of each class, then the matrix.
+
+  Of more than 100 classes, the 50 most frequent mistakes instead of the matrix.
 
   Args:
     confusion: int [C, C], see `classification`.
@@ -132,6 +141,13 @@ def report(confusion, names):
   """
   lines, width = _score_lines("label", "examples", names, np.diag(confusion),
                               confusion.sum(0), confusion.sum(1))
+  if len(names) > _MOST_NAMES:
+    pairs = confusion * (1 - np.eye(len(names), dtype=np.int64))
+    order = np.argsort(-pairs, axis=None, kind="stable")[:_MOST_PAIRS]
+    lines += ["", "true label, predicted one, most frequent mistakes:"] + [
+        "%s\t%s\t%d" % (names[i], names[j], pairs[i, j])
+        for i, j in zip(*np.unravel_index(order, pairs.shape)) if pairs[i, j]]
+    return "\n".join(lines) + "\n"
   cells = max(map(len, names + [str(confusion.max())])) + 2
   lines += ["", "true labels down, predicted ones across:",
             " " * width + "".join(name.rjust(cells) for name in names)]
@@ -177,8 +193,9 @@ def entities(true, claimed):
     claimed: list of the same kind and order.
 
   Returns:
-    (dict of precision, recall and F1 of all entities together; report of each
-    kind, a str of lines). What divides by 0 is 0.
+    (dict of precision, recall and F1 of all entities together, and the mean F1
+    of the kinds (macro), which CLUENER is judged by; report of each kind, a str
+    of lines). What divides by 0 is 0.
   """
   counts = {}  # kind -> [hits, claimed, true]
   for ours, theirs in zip(claimed, true):
@@ -188,6 +205,9 @@ def entities(true, claimed):
   kinds = sorted(counts)
   rows = [counts[kind] for kind in kinds]
   total = [sum(column) for column in zip([0, 0, 0], *rows)]
-  return dict(zip(("precision", "recall", "f1"), _precision_recall_f1(
-      *total))), table("kind", "entities", kinds + ["all"],
-                       *zip(*rows + [total]))
+  results = dict(zip(("precision", "recall", "f1"), _precision_recall_f1(
+      *total)))
+  results["macro_f1"] = sum(
+      _precision_recall_f1(*row)[2] for row in rows) / max(len(rows), 1)
+  return results, table("kind", "entities", kinds + ["all"],
+                        *zip(*rows + [total]))

@@ -1,7 +1,8 @@
 """Exact match and F1 of extracted answers, by the official rules.
 
 SQuAD 1.1 and 2.0: Rajpurkar et al., arXiv:1606.05250 and arXiv:1806.03822.
-CMRC2018: Cui et al., arXiv:1810.07366. DRCD: Shao et al., arXiv:1806.00920.
+CMRC2018: Cui et al., arXiv:1810.07366. Published scores of DRCD (Shao et al.,
+arXiv:1806.00920) are by CMRC2018's rule.
 """
 
 import collections
@@ -46,22 +47,16 @@ def cmrc_tokens(text):
           for token in _ENGLISH.findall(part)]
 
 
-def drcd_tokens(text):
-  """DRCD's unit is the character; SQuAD's rules for the rest."""
-  return list("".join(squad_tokens(text)))
-
-
 def bag_f1(answer, prediction):
-  """SQuAD's F1: tokens in common, in any order.
-
-  Args:
-    answer, prediction: list of str; where one is empty, 1.0 if both are.
-  """
-  if not answer or not prediction:
-    return float(answer == prediction)
+  """SQuAD 1.1's F1: tokens in common, in any order; of two lists of str."""
   common = sum((collections.Counter(answer) &
                 collections.Counter(prediction)).values())
-  return 2.0 * common / (len(answer) + len(prediction))
+  return 2.0 * common / max(len(answer) + len(prediction), 1)
+
+
+def bag_f1_or_none(answer, prediction):
+  """SQuAD 2.0's F1: the same, but 1.0 where both are empty."""
+  return bag_f1(answer, prediction) if answer or prediction else 1.0
 
 
 def substring_f1(answer, prediction):
@@ -80,7 +75,7 @@ def substring_f1(answer, prediction):
 # Rules: how a text is compared as a whole, how it is cut, how F1 is taken.
 RULES = {
     "squad": (squad_tokens, squad_tokens, bag_f1),
-    "drcd": (drcd_tokens, drcd_tokens, bag_f1),
+    "squad2": (squad_tokens, squad_tokens, bag_f1_or_none),
     "cmrc2018": (_cmrc_exact, cmrc_tokens, substring_f1),
 }
 
@@ -97,7 +92,7 @@ def scores(rule, answers, prediction):
     (exact match, F1), the best over the answers, in [0, 1].
   """
   whole, cut, f1 = RULES[rule]
-  if rule != "cmrc2018":
+  if rule == "squad2":
     answers = [answer for answer in answers if whole(answer)]
   pairs = [(float(whole(answer) == whole(prediction)),
             f1(cut(answer), cut(prediction))) for answer in answers or [""]]

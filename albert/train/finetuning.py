@@ -138,6 +138,21 @@ def wanted_splits(settings, workers, tests=()):
   return names
 
 
+def limited(examples, settings):
+  """Returns --max_train_examples of them, drawn by --random_seed, in order.
+
+  Args:
+    examples: list, the training examples.
+    settings: TrainSettings.
+  """
+  count = settings.data.max_train_examples
+  if not count or count >= len(examples):
+    return examples
+  drawn = random.Random(settings.run.random_seed).sample(
+      range(len(examples)), count)
+  return [examples[i] for i in sorted(drawn)]
+
+
 class Runner:
   """Trains, evaluates and predicts.
 
@@ -244,7 +259,7 @@ class Runner:
         evaluator = outputs.Evaluator(
             run.output_dir, evaluate,
             outputs.BestRule(metric, higher_is_better=True), files,
-            run.early_stop_evals)
+            run.early_stop_evals, self._head.for_use)
       loop.train_and_evaluate(
           settings, self._workers, [(self._estimator, self._num_train_steps)],
           self._train_input_fn_at, evaluator)

@@ -153,8 +153,8 @@ class DataSettings:
       None, "Steps of warm-up, instead of --warmup_proportion.", least=0,
       alias="warmup_step")
   max_train_examples: int = setting(
-      None, "Use only this many training examples, or questions: the first of "
-      "the files.")
+      None, "Use only this many training examples, or questions, drawn by "
+      "--random_seed.")
   pad_to_max: bool = setting(
       False, "Pad all examples to --max_seq_length, as on a TPU, instead of "
       "batching those of similar length.")

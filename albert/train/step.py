@@ -39,6 +39,7 @@ from lamb_optimizer import LAMB
 from optimization import AdamW
 
 PROGRESS = "progress"  # graph collection of scalars to log
+_PART = "part_of_loss/"  # what the evaluated means of losses are called
 _CLIP_NORM = 1.0  # largest global norm of the gradients
 
 
@@ -71,17 +72,20 @@ def model_fn_builder(config, head, settings, schedule, workers):
       return tf.estimator.tpu.TPUEstimatorSpec(
           mode, predictions=dict(output.predictions, **numbers),
           scaffold_fn=scaffold_fn)
-    names = list(output.metrics)
+    parts = _parts(output.losses, head.totals(features))
+    shown = dict(output.metrics, **{
+        _PART + name: [tf.reshape(x, [1]) for x in pair]
+        for name, pair in parts.items()})
 
     def metric_fn(*tensors):
       return {name: tf.metrics.mean(values, weights)
               for name, values, weights in zip(
-                  names, tensors[::2], tensors[1::2])}
+                  shown, tensors[::2], tensors[1::2])}
 
     return tf.estimator.tpu.TPUEstimatorSpec(
         mode, loss=_total_loss(output.losses, head.totals(features)),
         scaffold_fn=scaffold_fn, eval_metrics=(metric_fn, [
-            tensor for name in names for tensor in output.metrics[name]]))
+            tensor for pair in shown.values() for tensor in pair]))
 
   return model_fn
 
@@ -281,9 +285,40 @@ def _slice(features, number, num_slices):
   return {name: take(x) for name, x in features.items()}
 
 
+def whole_loss(results):
+  """Puts together the loss of all that was evaluated.
+
+  The estimator's own is the mean over batches, of which some have more masked
+  tokens than others.
+
+  Args:
+    results: dict, what the estimator returns.
+
+  Returns:
+    dict, with the sum of the head's losses as "loss".
+  """
+  parts = [name for name in results if name.startswith(_PART)]
+  return dict({name: value for name, value in results.items()
+               if name not in parts},
+              loss=sum(results[name] for name in parts))
+
+
+def _parts(losses, totals):
+  """Returns each loss's mean and what it is a mean of: name -> (mean, total).
+
+  Raises:
+    ValueError: the head does not say what a loss is divided by.
+  """
+  missing = sorted(set(losses) - set(totals))
+  if missing:
+    raise ValueError("totals() of the head lacks what %s is divided by" %
+                     ", ".join(missing))
+  return {name: (tf.div_no_nan(loss, totals[name]), totals[name])
+          for name, loss in losses.items()}
+
+
 def _total_loss(losses, totals):
-  return tf.add_n([tf.div_no_nan(loss, totals[name])
-                   for name, loss in losses.items()])
+  return tf.add_n([loss for loss, _ in _parts(losses, totals).values()])
 
 
 def _host_call(step, scalars, run):

@@ -160,11 +160,15 @@ def _table(results):
                  if name.startswith("eval_"))
   rows = [["learning_rate", "seed"] + names + ["global_step"]]
   for rate, runs in _by_rate(results).items():
-    rows += [[rate, seed] + [values[name] for name in names + ["global_step"]]
+    # One whose evaluations were all invalid has no best checkpoint.
+    rows += [[rate, seed] + [values.get(name, float("nan"))
+                             for name in names + ["global_step"]]
              for seed, values in runs]
     if len(runs) == 1:
       continue
-    columns = [[values[name] for _, values in runs] for name in names]
+    columns = np.reshape(
+        [[values.get(name, float("nan")) for _, values in runs]
+         for name in names], [len(names), len(runs)])
     deviations = np.std(columns, axis=1, ddof=1).tolist()  # of a sample
     rows += [[rate, "mean"] + np.mean(columns, axis=1).tolist() + [""],
              [rate, "deviation"] + deviations + [""]]
@@ -180,10 +184,21 @@ def _aligned(table):
 
 
 def _keep_best(settings, results, metric, files):
-  """Makes `best` of --output_dir that of the best run."""
+  """Makes `best` of --output_dir that of the best run.
+
+  Raises:
+    InputError: no run has a valid evaluation.
+  """
+  def score(run):
+    return run[1].get(metric, -np.inf)
+
   rate, runs = max(_by_rate(results).items(), key=lambda item: np.mean(
-      [values[metric] for _, values in item[1]]))
-  seed, values = max(runs, key=lambda run: run[1][metric])
+      list(map(score, item[1]))))
+  seed, values = max(runs, key=score)
+  if not values:
+    raise InputError("none of the %d runs in %s has a valid %s: give a lower "
+                     "--learning_rate, or look at the data" % (
+                         len(results), settings.run.output_dir, metric))
   folder = os.path.join(run_settings(settings, rate, seed).run.output_dir,
                         "best")
   logging.info("best: %s, %s %s", folder, metric, outputs.short(values[metric]))

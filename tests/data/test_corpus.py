@@ -73,16 +73,20 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   long_line = "，".join("第%d个词" % i for i in range(60000))
   (tmp_path / "a.txt").write_bytes(
       "\ufeff开头\r\n".encode() + b"\xff\xfe\r\n" +
-      "繁體字 and English 😀\r\n \r\n\n三。\n\n".encode() + long_line.encode())
+      "繁體字 and English 😀\r\n \u200b\0\r\n\n三\u200b。\n\n".encode() +
+      long_line.encode())
   with gzip.open(str(tmp_path / "b.txt.gz"), "wb") as writer:
     writer.write("压缩的".encode())
   reader = corpus.TextReader([str(tmp_path / "a.txt"),
                               str(tmp_path / "b.txt.gz")])
   documents = list(reader.documents())
   assert documents[:2] == [
-      ["开头", "\ufffd\ufffd", "繁體字 and English 😀"], ["三。"]]
+      ["开头", "\ufffd\ufffd", "繁體字 and English 😀"], ["三\u200b。"]]
   assert documents[-1] == ["压缩的"]
   assert reader.counts["invalid_bytes"] == 2
+  both = [corpus.TextReader([str(tmp_path / "a.txt")]) for _ in range(2)]
+  list(zip(*(one.documents() for one in both)))  # at the same time
+  assert [one.counts["invalid_bytes"] for one in both] == [2, 2]
   assert reader.counts["documents"] == 4
   pieces = documents[2:-1]
   assert "".join("".join(piece) for piece in pieces) == long_line

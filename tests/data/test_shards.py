@@ -28,7 +28,8 @@ class NumberMaker(shards.ShardMaker):
 
   def __init__(self, num_buckets, folder):
     super().__init__(None, types.SimpleNamespace(
-        max_seq_length=1, max_predictions_per_seq=1, random_seed=1),
+        max_seq_length=1, max_predictions_per_seq=1, random_seed=1,
+        dupe_factor=PASSES),
                      num_buckets, str(folder))
 
   def serialized_records(self, texts, shard_index, counts):
@@ -149,3 +150,18 @@ def test_a_sentencepiece_model_is_next_to_the_records(tmp_path, real_data):
           "--output_dir=%s" % tmp_path, "--num_output_shards=1")
   assert (tmp_path / "spm.model").read_bytes() == model.read_bytes()
   assert not (tmp_path / "vocab.txt").exists()
+
+
+def test_a_shard_is_finished_where_its_own_counts_are(tmp_path):
+  maker = shards.ShardMaker(None, types.SimpleNamespace(
+      max_seq_length=8, max_predictions_per_seq=2, dupe_factor=1), 1,
+                            str(tmp_path))
+  (tmp_path / "shard-0000001.json").write_text('{"records": 3}')
+  assert list(map(maker.read_counts, range(3))) == [None, {"records": 3}, None]
+
+
+@pytest.mark.parametrize("dropped, warned", [(9, False), (11, True)])
+def test_much_text_that_is_left_out_is_warned_of(dropped, warned, caplog):
+  counts = {"dropped_tokens": dropped, "text_tokens": 100}
+  assert shards.loses_much(counts, 2) == warned
+  assert ("5.5% of the tokens are left out" in caplog.text) == warned

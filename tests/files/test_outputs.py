@@ -138,6 +138,25 @@ def test_when_to_stop_early(tmp_path, scores, patience, first_step, stops,
   assert best_step(tmp_path) == best
 
 
+def test_what_is_evaluated(tmp_path):
+  """What is asked for, the newest checkpoint, the best one, or none."""
+  def evaluated(**kwargs):
+    paths = []
+    outputs.evaluate_and_write(
+        str(tmp_path), lambda path: paths.append(path) or {"global_step": 1},
+        **kwargs)
+    return paths[0] and pathlib.Path(paths[0]).relative_to(tmp_path).as_posix()
+
+  assert evaluated() is None
+  (tmp_path / "best").mkdir()
+  make_checkpoint(tmp_path / "best", 4)
+  assert evaluated() == "best/model.ckpt-4"
+  make_checkpoint(tmp_path, 8)
+  assert evaluated() == "model.ckpt-8"
+  best = str(tmp_path / "best" / "model.ckpt-4")
+  assert evaluated(checkpoint=best) == "best/model.ckpt-4"
+
+
 def prepare(folder, **contents):
   outputs.prepare_output_dir(str(folder), {
       name + ".json": json.dumps(content).encode()

@@ -1,6 +1,7 @@
 """The writer, the parser and the order in which records are read."""
 
 import itertools
+import json
 import logging
 import os
 
@@ -134,6 +135,13 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
       ("text", SPECS[0], "not a readable tfrecord")):
     with pytest.raises(InputError, match=name + ": .*" + message):
       record_files.check_records([str(tmp_path / name)], [spec])
+  segments = [FeatureSpec("segment_ids", "int", None)]
+  for name, ids in (("two", [0, 1, 1]), ("three", [0, 1, 2])):
+    records.write_records(str(tmp_path / name), [
+        records.serialize({"segment_ids": ids}, segments)])
+  record_files.check_records([str(tmp_path / "two")], segments)
+  with pytest.raises(InputError, match="three: segment_ids .* 0 and 1"):
+    record_files.check_records([str(tmp_path / "three")], segments)
   with pytest.raises(InputError, match="text: no readable record"):
     record_files.check_records([str(tmp_path / "text")], SPECS, True)
 
@@ -265,3 +273,26 @@ def test_patterns(tmp_path):
       str(tmp_path / name) for name in ("a1", "a2", "b")]
   with pytest.raises(InputError, match="--x: .*/c"):
     record_files.expand_patterns(str(tmp_path / "c"), "x")
+
+
+def test_descriptions_that_differ(tmp_path, caplog):
+  """Of labels: an error; of masks: told once."""
+  caplog.set_level(logging.INFO, "absl")
+  for i, changes in enumerate(({}, {"masking": "ngram"}, {"masking": "ngram"},
+                               {"sentence_pair": "nsp"})):
+    (tmp_path / ("%d.json" % i)).write_text(json.dumps(dict(
+        {"masking": "word", "sentence_pair": "sop"}, **changes)))
+  paths = [str(tmp_path / name) for name in "0123x"]
+
+  def check(paths):
+    return record_files.check_descriptions(
+        paths, {"sentence_pair": None}, may_differ=["masking"])
+
+  assert check(paths[:3] + paths[4:]) == {
+      "sentence_pair": "sop", "masking": "word"}
+  assert [record.getMessage().replace(str(tmp_path), "")
+          for record in caplog.records] == [
+              "/1 was made with masking ngram, but /0 has word"]
+  with pytest.raises(InputError, match="3 was made with sentence_pair nsp, "
+                     "but .*/0 has sop"):
+    check(paths)

@@ -20,6 +20,7 @@ def close(found, expected):
   np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+UNITS = {"output_units": np.array([100.0, 20.0])}
 LABELS, SEVERAL = [0, 2, 1], np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
 SIGMOIDS = 1 / (1 + np.exp(-LOGITS))
 ENTROPIES = -np.log(softmax(LOGITS)[range(3), LABELS])
@@ -32,7 +33,10 @@ ENTROPIES = -np.log(softmax(LOGITS)[range(3), LABELS])
     (heads.MultiLabel(3), SEVERAL, THREE, LOGITS, -np.log(np.where(
         SEVERAL, SIGMOIDS, 1 - SIGMOIDS)).mean(1), 1),
     (heads.Regression(), [1.5, 0, -2.5], ONE, SCORES[:, np.newaxis],
-     np.array([0, 2.25, 1]), 1)])
+     np.array([0, 2.25, 1]), 1),
+    # Standardized, the second number is -3.
+    (heads.Regression((5.0, 6.0)), [130.0, 40, 90], dict(ONE, **UNITS),
+     100 + 20 * SCORES[:, np.newaxis], np.array([0, 2.25, 1]), 1)])
 def test_loss(head, labels, weights, logits, losses, factors):
   found = run_head(head, {"label_ids": np.array(labels)}, weights, POOLED)
   close(found.predictions["logits"], logits)
@@ -62,6 +66,20 @@ def test_logits_of_windows_are_averaged(head):
                    POOLED[[0, 1, 2, 0]])
   close(found.predictions["logits"], [LOGITS[:2].mean(0), LOGITS[2]])
   assert not found.losses  # without labels
+
+
+def test_weights_for_use_give_the_units_of_the_data():
+  trained = dict(ONE, **UNITS)
+  used = heads.Regression.for_use(trained)
+  close(used["output_weights"], [[20, -20]])
+  close(used["output_bias"], [110])
+  scores = [evaluate(heads.Regression(units).outputs(PooledModel(POOLED), {}),
+                     weights)["score"] for units, weights in (
+                         ((0.0, 1.0), trained), ((0.0, 1.0), used),
+                         (None, used))]
+  for found in scores:
+    close(found, 100 + 20 * SCORES)
+  assert heads.Regression.for_use(ONE) is ONE
 
 
 @pytest.mark.parametrize("head, weights, expected", [

@@ -185,14 +185,17 @@ def test_each_idiom_is_used_once(model):
 
 
 def test_masks(model):
-  """The logit of 乙 is the place of the mask, that of the other tokens 0."""
+  """The logit of 乙 is the place of the mask, that of the other tokens 0.
+
+  No special token is offered.
+  """
   masks = model({"logits": lambda ids, mask, segments, places: (
       places[..., np.newaxis] * (np.arange(9) == YI))})
   both, one = masks.predict(["甲[MASK]丙[MASK]", "[MASK]"], top_k=2)
   assert both.masks == [
       [("乙", close(np.exp(n) / (np.exp(n) + 8))),
-       ("[PAD]", close(1 / (np.exp(n) + 8)))] for n in (2, 4)]
-  assert both.cells() == ["乙 0.4802 [PAD] 0.0650", "乙 0.8722 [PAD] 0.0160"]
+       ("甲", close(1 / (np.exp(n) + 8)))] for n in (2, 4)]
+  assert both.cells() == ["乙 0.4802 甲 0.0650", "乙 0.8722 甲 0.0160"]
   assert [rows[0].text for rows in one.masks] == ["乙"]
   assert len(masks.predict(["甲" * 9 + "[MASK]"])) == 1
   for text, message in (("甲", "no .MASK."),

@@ -80,7 +80,7 @@ def same(found, wanted):
     for pair in zip(found, wanted):
       same(*pair)
   else:
-    assert found == (pytest.approx(wanted, abs=1e-5) if isinstance(
+    assert found == (pytest.approx(wanted, 1e-6, 1e-5) if isinstance(
         wanted, float) else wanted)
 
 

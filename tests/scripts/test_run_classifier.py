@@ -1,6 +1,8 @@
 """Fine-tuning for labels and numbers, on a small model."""
 
 import json
+import random
+import re
 import shutil
 
 import numpy as np
@@ -53,9 +55,12 @@ def test_fine_tuning(work):
   _, log = succeed(*classify(
       work, "pairs", "--do_train", "--do_eval", "--do_predict"))
   folder = work / "pairs"
-  assert "train: 64 examples; labels: 1 " in log
-  lengths = [len(a) + len(b) + 3 for a, b, _ in table(PAIRS / "train.txt")[:64]]
-  assert max(lengths) == 32  # a token each, in these texts
+  rows = table(PAIRS / "train.txt")
+  rows = [rows[i] for i in random.Random(12345).sample(range(len(rows)), 64)]
+  ones = sum(label == "1" for _, _, label in rows)
+  assert re.search("train: 64 examples; labels: .*1 %d\\b" % ones, log)
+  # A character is a token in these texts.
+  lengths = [min(32, len(a) + len(b) + 3) for a, b, _ in rows]
   assert "train: %.1f%% of the examples fill --max_seq_length=32" % (
       100 * lengths.count(32) / 64) in log
   assert results(folder)["global_step"] == 8
@@ -91,9 +96,16 @@ def test_results_are_those_of_the_predictions(name, trained):
     loss = -np.log(values[range(9), np.arange(9) % 2]).mean()
     report = (model.best / "eval_report.txt").read_text()
     assert report.split()[9] == "5"  # have the label 0
+    assert "positive_label = 1\n" in (
+        model.best / "eval_results.txt").read_text()
     assert (model.out / "test_report.txt").read_text() == report
   else:
-    loss = ((values[:, 0] - np.arange(9) % 3)**2).mean()
+    loss = ((values[:, 0] - 1000 - 500 * (np.arange(9) % 3))**2).mean()
+    # In the units of the file, where the best checkpoint needs no other ones.
+    assert ((1000 < values) & (values < 2000)).all()
+    units = [tf.train.load_variable(str(folder), "output_units")
+             for folder in (model.out, model.best)]
+    np.testing.assert_allclose(units, [[1500, 1000 / 6**0.5], [0, 1]])
     assert table(model.out / "test_results.tsv")[0] == ["score", "text_a"]
   assert found["eval_loss"] == pytest.approx(loss, rel=1e-4)
   assert set(found) == {"loss", "global_step"} | {"eval_" + key for key in (
@@ -101,7 +113,7 @@ def test_results_are_those_of_the_predictions(name, trained):
       ["loss", "pearson", "spearman", "mse"])}
   del found["global_step"]
   assert results(model.out, "test_results.txt") == pytest.approx(
-      found, rel=1e-5)
+      found, rel=1e-5, abs=1e-4)
 
 
 def test_a_model_of_other_inputs_or_labels(caplog):
@@ -114,6 +126,11 @@ def test_a_model_of_other_inputs_or_labels(caplog):
   text = InputExample(0, "a", None, "0")
   run_classifier.report_examples("dev", [text, text], ["0", "2"])
   assert "dev has no example of 1 label(s): 2" in caplog.text
+  with pytest.raises(InputError, match="all 2 training .* label 0: .*nothing"):
+    run_classifier.check_variety([text, text], ["0", "1"])
+  several = [text._replace(label=labels) for labels in (("x", "y"), ("x",))]
+  run_classifier.check_variety(several, ["x", "y"])
+  assert "all training examples have the label x" in caplog.text
   pair = text._replace(text_b="b")
   assert not run_classifier.check_pairs(one, {"dev": [text]}, False)
   assert run_classifier.check_pairs(one, {"dev": [pair]}, True)

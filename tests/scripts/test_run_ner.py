@@ -18,7 +18,7 @@ def test_files_and_the_warm_model(name, trained):
   model = trained(name)
   found = results(model.best)
   assert set(found) == {"loss", "global_step", *("eval_" + key for key in (
-      "f1", "precision", "recall", "token_accuracy", "loss"))}
+      "f1", "macro_f1", "precision", "recall", "token_accuracy", "loss"))}
   assert found.pop("global_step") and found["eval_f1"] > 0.9
   assert results(model.out, "test_results.txt") == found
   report = (model.out / "test_report.txt").read_text()

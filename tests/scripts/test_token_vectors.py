@@ -11,11 +11,12 @@ from vocabularies import SPECIAL
 pytestmark = pytest.mark.slow
 
 TOKENS = SPECIAL + [*"中国的首都是", "play", "##ing"]
-TEXTS = ["中国 playing", "", "首都是中国的首都是", "PLAY，国"]
+TEXTS = ["中国 playing", "", "首都是中国的首都是", "PLAY，国", "中[MASK]国"]
 # With room for 7 tokens.
 SEEN = [[("中", 0, 1), ("国", 1, 2), ("play", 3, 7), ("##ing", 7, 10)], [],
         [(char, i, i + 1) for i, char in enumerate(TEXTS[2][:7])],
-        [("play", 0, 4), ("[UNK]", 4, 5), ("国", 5, 6)]]
+        [("play", 0, 4), ("[UNK]", 4, 5), ("国", 5, 6)],
+        [("中", 0, 1), ("[MASK]", 1, 7), ("国", 7, 8)]]
 
 
 @pytest.fixture

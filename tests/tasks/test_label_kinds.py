@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from albert.errors import InputError
 from albert.tasks import label_kinds
 from albert.tasks.classification import InputExample
 
@@ -41,6 +42,32 @@ def test_one_label():
   assert report.split("\n")[-3].split() == ["b", "1", "0", "1"]
 
 
+@pytest.mark.parametrize("labels, counts, chosen, positive", [
+    ("垃圾 正常", {"垃圾": 10, "正常": 90}, None, "垃圾"),
+    ("垃圾 正常", {"垃圾": 90, "正常": 10}, None, "正常"),
+    ("bad good", {"bad": 5, "good": 5}, None, "good"),
+    ("bad good", {"bad": 5}, None, "good"), ("0 1", {"0": 1}, None, "1"),
+    ("True False", {"True": 9}, None, "True"), ("是 否", {}, None, "是"),
+    ("0 1", {}, "0", "0"), ("0 1", {}, "2", None), ("a b c", {}, "a", None)])
+def test_which_label_is_positive(labels, counts, chosen, positive):
+  if positive:
+    assert label_kinds.positive_label(
+        labels.split(), counts, chosen) == positive
+  else:
+    with pytest.raises(InputError, match="--positive_label=%s " % chosen):
+      label_kinds.positive_label(labels.split(), counts, chosen)
+
+
+def test_f1_is_of_the_positive_label():
+  """A model that finds none of the two 垃圾 among ten texts."""
+  logits = np.array([[0.0, 1.0]] * 10)
+  for positive, f1 in (("垃圾", 0.0), ("正常", 2 * 8 / 18)):
+    results, report = label_kinds.OneLabel(["垃圾", "正常"], positive).score(
+        logits, (np.arange(10) > 1).astype(int))
+    assert results["f1"] == pytest.approx(f1)
+    assert report.endswith("\nf1 is of the label %s\n" % positive)
+
+
 def test_great_logits_do_not_overflow():
   logits = np.array([[1e4, -1e4], [3e38, 0]], np.float32)
   found = label_kinds.log_softmax(logits)
@@ -49,20 +76,21 @@ def test_great_logits_do_not_overflow():
   assert logits[0, 0] == 1e4  # the caller's are left alone
   kind = label_kinds.SeveralLabels(["a", "b"])
   np.testing.assert_array_equal(kind.values(logits), [[1, 0], [1, 0.5]])
-  assert kind.score(logits[:1], np.array([[0, 1]]))[0]["loss"] == 1e4
+  assert kind.score(logits[:1], [(1,)])[0]["loss"] == 1e4
 
 
 def test_several_labels():
   kind = label_kinds.SeveralLabels(["a", "b", "c"])
   assert (kind.result, kind.feature) == ("labels", ("int", 3))
   assert kind.targets(examples(("c", "a"), None, ())) == [
-      [1, 0, 1], [0, 0, 0], [0, 0, 0]]
+      (2, 0), (), ()]
+  assert kind.label_ids((2, 0)) == [1, 0, 1]
   logits = np.log([[3.0, 1 / 3, 1.0], [1.0, 4.0, 9.0]]).astype(np.float32)
   probabilities = np.array([[0.75, 0.25, 0.5], [0.5, 0.8, 0.9]])
   np.testing.assert_allclose(kind.values(logits), probabilities, rtol=1e-6)
   # What is just the threshold does not exceed it.
   assert kind.answers(probabilities) == ["a", "b|c"]
-  truth = np.array([[1, 1, 0], [0, 1, 1]])
+  truth = [(0, 1), (1, 2)]
   results, report = kind.score(logits, truth)
   assert [line.split() for line in report.splitlines()[:3]] == [
       ["label", "precision", "recall", "f1", "examples"],

@@ -4,13 +4,17 @@ import numpy as np
 import pytest
 from scripting import ROOT, VOCAB, fail
 
+from albert.errors import InputError
 from albert.tasks import label_sets
+from albert.tasks.classification import InputExample
 
 
 @pytest.mark.parametrize("value, labels", [
     ("a|b", ("a", "b")), (" a | b ", ("a", "b")), ("", ()), ("|", ()),
     ('["a|b", "c"]', ("a|b", "c")), (["a", 1], ("a", "1")), ([], ()),
-    ("a|a", ("a",)), ("[1, [2]]", None), ("[a", None), (5, None),
+    ("a|a", ("a",)), ("[1, 0, 0]", None), ("1|0|0|1", None),
+    ([True, False], None), ("0|1", ("0", "1")), ("[1, [2]]", None),
+    ("[a", None), (5, None),
     ({"a": 1}, None)])
 def test_labels_in_files(value, labels):
   if labels is None:
@@ -18,6 +22,14 @@ def test_labels_in_files(value, labels):
       label_sets.split(value)
   else:
     assert label_sets.split(value) == labels
+
+
+def test_a_label_that_only_dev_has():
+  examples = [InputExample(0, "a", None, ("x",), "dev.tsv:2"),
+              InputExample(1, "a", None, ("x", "z"), "dev.tsv:3")]
+  assert label_sets.targets(examples, ["x", "z"]) == [(0,), (0, 1)]
+  with pytest.raises(InputError, match="^dev.tsv:3: the label 'z' .*--labels"):
+    label_sets.targets(examples, ["x", "y"])
 
 
 def f1(claimed, truth):

@@ -8,9 +8,12 @@ from albert.tasks import long_texts
 
 @pytest.mark.parametrize("way, length, expected", [
     (("head",), 10, "<abcdefgh|"), (("head_tail",), 10, "<abklmnop|"),
-    (("head_tail",), 9, "<aijklmn|"),  # a quarter of 7
+    (("head_tail",), 9, "<abjklmn|"),
     (("windows", 2), 10, "<abcdefgh| <ijklmnop|"),
-    (("windows", 3), 10, "<abcdefgh| <ijklmnop| <qr|")])
+    (("windows", 3), 10, "<abcdefgh| <ijklmnop| <klmnopqr|"),
+    (("windows", 3), 9, "<abcdefg| <hijklmn| <lmnopqr|"),
+    (("windows", 3), 8, "<abcdef| <ghijkl| <mnopqr|"),
+    (("windows", 9), 15, "<abcdefghijklm| <nopqr|")])
 def test_what_is_kept(way, length, expected):
   text = "abcdefghijklmnopqr"
   if way == ("head_tail",):
@@ -21,6 +24,13 @@ def test_what_is_kept(way, length, expected):
     found = make(given)
     assert " ".join(written(ids) for ids, _ in found) == wanted
     assert not any(map(any, (segments for _, segments in found)))
+
+
+def test_beginning_and_end_of_512():
+  """As in the paper."""
+  text = "a" * 500 + "b" * 500
+  (ids, _), = long_texts.sequence_maker(Letters(), 512, "head_tail")(text)
+  assert written(ids) == "<" + "a" * 128 + "b" * 382 + "|"
 
 
 def test_a_pair_is_cut_as_a_pair():

@@ -26,7 +26,8 @@ from albert.tasks.entity_files import Entity
         "matthews": (4 * 6 - 2 * 2 - 1 * 2 - 3 * 2) / (24 * 22) ** 0.5})])
 def test_classification(labels, predicted, num_labels, expected):
   values, confusion = metrics.classification(
-      np.array(labels), np.array(predicted), num_labels)
+      np.array(labels), np.array(predicted), num_labels,
+      1 if "f1" in expected else None)
   assert values == pytest.approx(expected)
   assert confusion.shape == (num_labels, num_labels)
 
@@ -37,11 +38,13 @@ def test_classification(labels, predicted, num_labels, expected):
     ([5, 6, 6, 9], [5, 6, 7, 8], (6 / (9 * 5) ** 0.5,
                                   4.5 / (4.5 * 5) ** 0.5, 2 / 4)),
     ([1, 2], [3, 3], (0, 0, 2.5)), ([2], [4], (0, 0, 4)),  # never varies
+    ([0.1] * 3, [0.3] * 3, (0, 0, 0.04)), ([1, 2, 3], [1, 3, np.nan], (
+        np.nan, np.nan, np.nan)),
     # Small differences of large numbers, in single precision.
     ([1e6, 1e6 + 2], np.float32([1e6 + 1, 1e6 + 3]), (1, 1, 1))])
 def test_regression(labels, predicted, expected):
   assert metrics.regression(labels, predicted) == pytest.approx(
-      dict(zip(("pearson", "spearman", "mse"), expected)))
+      dict(zip(("pearson", "spearman", "mse"), expected)), nan_ok=True)
 
 
 def test_report():
@@ -55,12 +58,25 @@ def test_report():
   assert lines[2].split() == ["b", "0.0000", "0.0000", "0.0000", "0"]
 
 
+def test_a_report_of_many_classes_has_the_most_frequent_mistakes():
+  names = ["label%d" % i for i in range(5000)]
+  confusion = np.zeros([5000, 5000], np.int64)
+  np.fill_diagonal(confusion, 9)
+  confusion[7, 8], confusion[8, 7] = 3, 4
+  confusion[100:200, 0] = 1
+  lines = metrics.report(confusion, names).splitlines()
+  assert len(lines) == 1 + 5000 + 2 + 50
+  assert lines[-50:-47] == ["label8\tlabel7\t4", "label7\tlabel8\t3",
+                            "label100\tlabel0\t1"]
+
+
 def test_entities():
   true = [[Entity(0, 2, "a"), Entity(3, 4, "b")], [Entity(0, 1, "a")], []]
   claimed = [[Entity(0, 2, "a"), Entity(3, 4, "a")], [Entity(0, 1, "a")],
              [Entity(0, 2, "c")]]
   found, report = metrics.entities(true, claimed)
-  assert found == {"precision": 0.5, "recall": 2 / 3, "f1": 4 / 7}
+  assert found == pytest.approx({
+      "precision": 0.5, "recall": 2 / 3, "f1": 4 / 7, "macro_f1": 0.8 / 3})
   assert [line.split() for line in report.splitlines()] == [
       ["kind", "precision", "recall", "f1", "entities"],
       ["a", "0.6667", "1.0000", "0.8000", "2"],

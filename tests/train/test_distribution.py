@@ -27,7 +27,8 @@ def horovod(monkeypatch):
   """Stands for horovod.tensorflow on the second GPU of the second host."""
   horovod = types.SimpleNamespace(
       rank=lambda: 3, size=lambda: 4, local_rank=lambda: 1, Average="average",
-      broadcast=lambda x, root_rank, name: tf.identity(x))
+      # Only the first rank's value stays as it is.
+      broadcast=lambda x, root_rank, name: x + root_rank)
   monkeypatch.setattr(distribution, "_horovod", lambda: horovod)
   return horovod
 
@@ -43,6 +44,10 @@ def test_a_rank_has_one_gpu(visible, own, monkeypatch, horovod):
     workers = distribution.get_workers(use_horovod=True)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == own
   assert workers[:3] == (3, 4, 1)
+
+
+def test_all_ranks_have_the_number_of_the_first(horovod):
+  assert distribution.broadcast(7) == 7
 
 
 def test_scalars_are_sent_together_with_the_step(horovod):

@@ -151,6 +151,17 @@ def test_predictions_are_in_the_order_of_the_examples(start, use_tpu):
     assert {shape[1] for shape in estimator.shapes} == {8, 16, 24}
 
 
+def test_limited_examples_are_drawn_by_the_seed():
+  """A file can be sorted by label."""
+  examples = list(range(100))
+  drawn = [finetuning.limited(examples, make_settings(
+      max_train_examples=10, random_seed=seed)) for seed in (1, 1, 2)]
+  assert drawn[0] == drawn[1] != drawn[2]
+  assert len(set(drawn[0])) == 10 and drawn[0] == sorted(drawn[0])
+  assert max(drawn[0]) > 50
+  assert finetuning.limited(examples, make_settings()) == examples
+
+
 def test_less_than_a_batch(start):
   with pytest.raises(InputError, match="^5 .* 8$"):
     start(range(5), of_length, do_train=True, train_batch_size=4, size=2)

@@ -157,3 +157,59 @@ def test_what_a_tpu_exports_for_a_cpu_looks_words_up():
         tf.estimator.ModeKeys.PREDICT)
     shapes = [shape.as_list() for shape in made.shapes if shape.ndims == 2]
     assert ([small.BATCH * small.SEQ, small.VOCAB] in shapes) == has_product
+
+
+def test_the_evaluated_loss_has_all_that_a_head_adds():
+  """Over two batches, of six and of two examples."""
+
+  class CountsTokens(Pretraining):
+
+    def apply(self, model, features):
+      output = super().apply(model, features)
+      return output._replace(losses=dict(output.losses, tokens=tf.reduce_sum(
+          tf.cast(features["input_mask"], tf.float32))))
+
+  class SaysOfHowMany(CountsTokens):
+
+    def totals(self, features):
+      totals = super().totals(features)
+      return dict(totals, tokens=totals["sentence_order_loss"])
+
+  batches = [make_features(), {
+      name: x[:2] for name, x in make_features(1).items()}]
+  features = {name: tf.placeholder(x.dtype, [None, *x.shape[1:]])
+              for name, x in batches[0].items()}
+
+  def build(head):
+    return small.make_model_fn(make_options(), head=head)(
+        features, None, tf.estimator.ModeKeys.EVAL, {})
+
+  metric_fn, tensors = build(SaysOfHowMany(0.5)).eval_metrics
+  metrics = metric_fn(*tensors)
+  with tf.Session() as session:
+    small.initialize(session)
+    session.run(tf.local_variables_initializer())
+    for batch in batches:
+      session.run([update for _, update in metrics.values()], {
+          features[name]: x for name, x in batch.items()})
+    found = step.whole_loss(session.run({
+        name: value for name, (value, _) in metrics.items()}))
+  tokens = sum(batch["input_mask"].sum() for batch in batches) / 8
+  assert found["loss"] == pytest.approx(
+      found["masked_lm_loss"] + 0.5 * found["sentence_order_loss"] + tokens)
+  assert set(found) == {"loss"} | {
+      task + "_" + what for task in ("masked_lm", "sentence_order")
+      for what in ("loss", "accuracy")}
+  tf.get_variable_scope().reuse_variables()
+  with pytest.raises(ValueError, match="lacks what tokens is divided by"):
+    build(CountsTokens(0.5))
+
+
+def test_what_a_host_keeps_is_in_no_checkpoint():
+  kept = step._keep("loss", tf.constant(2.0))
+  shown, = tf.get_collection(step.PROGRESS)
+  assert not tf.global_variables()
+  with tf.Session() as session:
+    session.run(tf.local_variables_initializer())
+    session.run(kept)
+    assert session.run(shown) == 2

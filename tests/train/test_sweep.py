@@ -24,7 +24,7 @@ ROWS = [["learning_rate", "seed", "eval_accuracy", "global_step"],
 @pytest.fixture
 def run(tmp_path):
   """Returns a function that sweeps; it returns the runs that were made."""
-  def run(ends_before=None, leads=True, **changes):
+  def run(ends_before=None, leads=True, invalid=(), **changes):
     calls = []
 
     def run_once(settings):
@@ -33,7 +33,7 @@ def run(tmp_path):
       if case == ends_before:
         raise KeyboardInterrupt
       calls.append((*case, settings.run.do_train, settings.data.do_predict))
-      if settings.run.do_train and leads:
+      if settings.run.do_train and leads and case not in invalid:
         checkpoints.write_checkpoint(folder, "model.ckpt-8", {
             "x": np.array(case)})
         filesystem.write_text(folder + "/report.txt", "of %s %s" % case)
@@ -73,6 +73,18 @@ def test_every_rate_with_every_seed(run, tmp_path):
   assert results(tmp_path / "best")["eval_accuracy"] == 0.65
   assert (tmp_path / "best" / "report.txt").read_text() == "of 0.2 7"
   assert results(tmp_path / "rate_0.1_seed_3" / "best")["eval_accuracy"] == 0.7
+
+
+def test_runs_without_a_valid_evaluation(run, tmp_path):
+  """A rate with one of them is not chosen."""
+  run(invalid=[(0.2, 3)])
+  assert table(tmp_path)[6:] == [["0.2", "3", "nan", "nan"],
+                                 ["0.2", "mean", "nan", ""],
+                                 ["0.2", "deviation", "nan", ""]]
+  assert results(tmp_path / "best")["eval_accuracy"] == 0.7
+  (tmp_path / "none").mkdir()
+  with pytest.raises(InputError, match="none of the 4 runs in .*_accuracy: "):
+    run(invalid=FOUND, output_dir=str(tmp_path / "none"))
 
 
 def test_one_seed_has_no_deviation(run, tmp_path):

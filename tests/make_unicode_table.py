@@ -1,0 +1,79 @@
+"""Prints the table of albert/characters.py: what is newer than Unicode 11.
+
+    python3.7 tests/make_unicode_table.py >old.json
+    python3.11 tests/make_unicode_table.py old.json
+
+The first one writes what its interpreter knows of all characters, the second
+one what is new or different in its own.
+"""
+
+import json
+import sys
+import textwrap
+import unicodedata
+
+
+def known():
+  """Returns dict, code point -> what matters of it.
+
+  That is its kind (Mn, Cf, P or nothing), whether it combines, its lower case,
+  its canonical and its compatible decomposition.
+  """
+  found = {}
+  for code, char in enumerate(map(chr, range(0x110000))):
+    category = unicodedata.category(char)
+    if category not in ("Cn", "Cs"):
+      found[code] = [
+          category if category in ("Mn", "Cf") else
+          "P" if category[0] == "P" else "", bool(unicodedata.combining(char)),
+          char.lower(), *(unicodedata.normalize(form, char)
+                          for form in ("NFD", "NFKD"))]
+  return found
+
+
+def ranges(codes):
+  """Returns code points as text, such as "898-89f b55"."""
+  found = []
+  for code in codes:
+    if found and found[-1][1] == code - 1:
+      found[-1][1] = code
+    else:
+      found.append([code, code])
+  return " ".join("%x" % first if first == last else "%x-%x" % (first, last)
+                  for first, last in found)
+
+
+def show(name, text):
+  lines = textwrap.wrap(text, 72)
+  print("%s =" % name, "\n    ".join(
+      ["(" if len(lines) > 1 else ""] + ['"%s"' % (line + " " * (
+          line != lines[-1])) for line in lines]) + ")" * (len(lines) > 1))
+
+
+def main():
+  if not sys.argv[1:]:
+    json.dump(known(), sys.stdout)
+    return
+  with open(sys.argv[1]) as reader:
+    old = {int(code): values for code, values in json.load(reader).items()}
+  new = known()
+  print("# Unicode", unicodedata.unidata_version)
+
+  def before(code):
+    return old.get(code, ["", False] + [chr(code)] * 3)
+
+  for name, kind in (("MARKS", "Mn"), ("FORMATS", "Cf"),
+                     ("PUNCTUATION", "P"), ("OTHERS", "")):
+    show(name, ranges(code for code, values in new.items()
+                      if values[0] == kind != before(code)[0]))
+  show("COMBINING", ranges(code for code, values in new.items()
+                           if values[1] and not before(code)[1]))
+  for place, name in ((2, "LOWER"), (3, "NFD"), (4, "NFKD")):
+    show(name, " ".join(
+        "%x:%s" % (code, ",".join("%x" % ord(char) for char in values[place]))
+        for code, values in new.items() if values[place] != before(code)[place]
+    ))
+
+
+if __name__ == "__main__":
+  main()
