@@ -7,7 +7,8 @@ A word, one a line, becomes one token: a Chinese word anywhere in running text,
 the longest first; a word of letters and digits where such a run begins with it.
 Text without the words keeps its ids, and the model says the same of it. A new
 token's embedding is the mean of those of the pieces that the word was until
-now, its bias in the masked LM the least of theirs; training goes on from there.
+now. Its bias in the masked LM is so far below the least of theirs that all new
+words together have a probability of 1e-4 at most; training goes on from there.
 The folder is a whole model's, to give to other programs as --init_checkpoint.
 """
 
@@ -28,8 +29,10 @@ from albert.model_folder import ModelSettings
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 # How the rows of a word's pieces make its own, in each table of the vocabulary.
+BIAS = "cls/predictions/output_bias"
 TABLES = {"bert/embeddings/word_embeddings": np.mean,  # [V, E]
-          "cls/predictions/output_bias": np.min}  # [V]
+          BIAS: np.min}  # [V]
+MOST = 1e-4  # probability of all new words together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +144,9 @@ def main():
   for name, combine in TABLES.items():
     if name in weights:
       weights[name] = extend(weights[name], places, words.values(), combine)
+  if BIAS in weights:
+    # The mean of some rows gives no more than the greatest score of theirs.
+    weights[BIAS][places] -= np.log(len(words) / MOST)
   with filesystem.whole_folder(own.output_dir) as target:
     vocab_file = os.path.join(target, "vocab.txt")
     filesystem.write_text(vocab_file, "".join(t + "\n" for t in tokens))
