@@ -9,6 +9,7 @@ memory at a time.
 import collections
 import concurrent.futures
 import contextlib
+import gc
 import multiprocessing
 import os
 
@@ -165,8 +166,10 @@ def _write_output(*args):
 def _pool(maker, num_workers):
   global _maker
   _maker = maker  # workers are forks, and find it there
+  # A worker does not collect what it inherits: that would copy memory, and an
+  # object of another library may wait for a thread that only its parent has.
   return concurrent.futures.ProcessPoolExecutor(
-      num_workers, multiprocessing.get_context("fork"))
+      num_workers, multiprocessing.get_context("fork"), initializer=gc.freeze)
 
 
 def loses_much(counts, dupe_factor):

@@ -1,5 +1,6 @@
 """Records come out as if all of them had been shuffled once."""
 
+import gc
 import os
 import pathlib
 import resource
@@ -165,3 +166,9 @@ def test_much_text_that_is_left_out_is_warned_of(dropped, warned, caplog):
   counts = {"dropped_tokens": dropped, "text_tokens": 100}
   assert shards.loses_much(counts, 2) == warned
   assert ("5.5% of the tokens are left out" in caplog.text) == warned
+
+
+def test_a_worker_collects_nothing_that_it_inherits():
+  """An ONNX Runtime session there would wait for its threads for ever."""
+  with shards._pool(None, 1) as pool:
+    assert pool.submit(gc.get_freeze_count).result() > 10000
