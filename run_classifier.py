@@ -277,9 +277,10 @@ def choose_positive(texts, folder, labels, examples, is_multi_label):
   if is_multi_label or len(labels) != 2 and not texts.positive_label:
     return None
   first = next(iter(examples.values()))  # of training, where it is there
+  kept = folder.more.get("positive_label")  # maybe of a model of other labels
   positive = label_kinds.positive_label(
       labels, collections.Counter(example.label for example in first),
-      texts.positive_label or folder.more.get("positive_label"))
+      texts.positive_label or (kept if kept in labels else None))
   logging.info("f1 is of the label %s (--positive_label)", positive)
   return positive
 

@@ -133,16 +133,19 @@ def count_weights(checkpoint):
 
 def read_weights(checkpoint):
   """Returns a checkpoint's weights, without the optimizer's: name -> array."""
-  return {name: value for name, value in read_all(checkpoint).items()
-          if not _OPTIMIZER.search(name)}
+  return _read(checkpoint, saved_shapes(checkpoint))
 
 
 def read_all(checkpoint):
   """Returns all that a checkpoint has: name -> array."""
   with reading(checkpoint):
+    return _read(checkpoint, dict(tf.train.list_variables(checkpoint)))
+
+
+def _read(checkpoint, names):
+  with reading(checkpoint):
     reader = tf.train.load_checkpoint(checkpoint)
-    return {name: reader.get_tensor(name)
-            for name in reader.get_variable_to_shape_map()}
+    return {name: reader.get_tensor(name) for name in names}
 
 
 def write_checkpoint(folder, name, weights):
