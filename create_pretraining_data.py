@@ -223,6 +223,23 @@ def check_outputs(texts, outputs, inputs):
           "or choose a different folder" % (texts.output_dir, min(others)))
 
 
+def check_described(paths, description):
+  """Refuses to write over records that were made otherwise.
+
+  Args:
+    paths: list of str, where records are described.
+    description: dict, see `describe`.
+  """
+  for path in filter(filesystem.exists, paths):
+    before = filesystem.read_json(path)
+    for name, value in description.items():
+      if before.get(name, value) != value:
+        raise InputError(
+            "%s: the records there were made with %s %s, not %s: remove them "
+            "and this file, or choose a different place" % (
+                path, name, before[name], value))
+
+
 def vocabulary_copies(texts, outputs):
   """Returns where the vocabulary is kept next to the records: path -> source.
 
@@ -292,10 +309,13 @@ def main():
       texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
   settings = create_settings(
       from_flags(RecordSettings, flags.FLAGS), tokenizer)
-  description = describe(settings, texts, tokenizer)
+  stats = [tf.io.gfile.stat(path) for path in paths]
+  num_bytes = sum(stat.length for stat in stats)
+  description = dict(describe(settings, texts, tokenizer),
+                     text_files=len(paths), text_bytes=num_bytes)
+  check_described(described, description)
   copies = vocabulary_copies(texts, outputs)
 
-  stats = [tf.io.gfile.stat(path) for path in paths]
   # Finished shards are kept apart for each text and way to make records.
   state = json.dumps([description, outputs, [
       (path, stat.length, stat.mtime_nsec)
@@ -306,7 +326,7 @@ def main():
   reader = corpus.TextReader(paths, texts.shard_characters)
   maker = shards.ShardMaker(
       create_segmenter(texts, tokenizer), settings, shards.count_buckets(
-          sum(stat.length for stat in stats), settings, len(outputs)), folder)
+          num_bytes, settings, len(outputs)), folder)
   if texts.beam_runner:
     remove(described)
     run_beam(texts, reader, maker, settings.random_seed)

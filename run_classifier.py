@@ -438,7 +438,9 @@ def main():
     specs = [spec if spec.length == 0 else spec._replace(rows=num_windows)
              for spec in specs] + [FeatureSpec("num_windows", "int", 0)]
   splits = {name: finetuning.Split(list(zip(rows, targets[name])),
-                                   make_features, has_labels=name == "train")
+                                   make_features, has_labels=name == "train",
+                                   paths=[classification.find_file(
+                                       task, texts.data_dir, name)])
             for name, rows in examples.items()}
   if texts.teacher and trains:
     splits["train"] = teachers.teach_texts(
@@ -487,7 +489,7 @@ def main():
 
   runner.run(evaluate, "eval_" + metric, write_test,
              ["eval_report.txt"] * bool(labels) +
-             ["thresholds.json"] * task.is_multi_label, texts)
+             ["thresholds.json"] * task.is_multi_label)
   if trains and "dev" in examples and not task.is_multi_label:
     if labels:
       warn_of_majority(settings.run.output_dir, examples["dev"])

@@ -159,7 +159,9 @@ def main():
   head = TokenLabels(labels, use_crf)
   splits = {name: finetuning.Split(
       split.windows, split.make_features, has_labels=name == "train" or all(
-          example.entities is not None for example in split.examples))
+          example.entities is not None for example in split.examples),
+      paths=[entity_files.find_file(entity_files.TASKS[own.task_name],
+                                    own.data_dir, name)])
             for name, split in texts.items()}
   if own.teacher and trains:
     splits["train"] = teachers.teach_tokens(splits["train"], own,
@@ -201,7 +203,7 @@ def main():
         runner.output_dir, name, [example.entities for example in examples],
         lambda _: score(texts[name], *predictions), checkpoint)
 
-  runner.run(evaluate, "eval_f1", write_test, ["eval_report.txt"], own)
+  runner.run(evaluate, "eval_f1", write_test, ["eval_report.txt"])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from albert.files import (
 from albert.heads.pretraining import Pretraining
 from albert.model.config import AlbertConfig
 from albert.settings import NEEDED, USUAL, from_flags, setting
-from albert.train import loop, step
+from albert.train import loop, run_file, step
 from albert.train import settings as train_settings
 
 
@@ -237,11 +237,16 @@ def main():
   depths = parse_growth(own.grow_layers, made.folder.config,
                         own.num_train_steps)
   contents = made.folder.contents()
+  schedule = train_settings.Schedule(own.num_train_steps, own.num_warmup_steps)
   if not workers.rank:
     outputs.prepare_output_dir(run.output_dir, contents)
+    if run.do_train:
+      run_file.begin(
+          settings, checkpoints.newest_or_best(run.output_dir),
+          {name: run_file.describe_records(files) for name, files in (
+              ("train", made.train), ("dev", made.heldout)) if files}, schedule)
 
   head = Pretraining(own.sentence_loss_weight)
-  schedule = train_settings.Schedule(own.num_train_steps, own.num_warmup_steps)
   stages = [
       (loop.create_estimator(settings, workers, step.model_fn_builder(
           config, head, settings, schedule, workers)), end)

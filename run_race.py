@@ -115,7 +115,8 @@ def main():
       {name: finetuning.Split(
           rows, lambda example: race.pack_choices(
               make_sequences(example), example, num_choices),
-          has_labels=name == "train")
+          has_labels=name == "train",
+          paths=[path for path, _ in task.find(own.data_dir, name)])
        for name, rows in examples.items()},
       specs + [FeatureSpec("num_choices", "int", 0)])
 
@@ -139,7 +140,7 @@ def main():
                                 log_probabilities[labelled]), None),
         checkpoint)
 
-  runner.run(evaluate, "eval_accuracy", write_test, task_settings=own)
+  runner.run(evaluate, "eval_accuracy", write_test)
 
 
 if __name__ == "__main__":

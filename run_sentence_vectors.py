@@ -97,19 +97,25 @@ def get_task(own):
       negative=lambda row: row.get("negative"))
 
 
+def split_path(own, task, name):
+  """Returns the path of the file that a split is read from."""
+  return own.texts_file if (
+      own.texts_file and name == "train" and own.loss == "simcse") else (
+          classification.find_file(task, own.data_dir, name))
+
+
 def read_texts(own, task):
   """Returns the texts to train on without scores, each once, a list of str."""
+  path = split_path(own, task, "train")
   if own.texts_file:
-    texts = [line for line in filesystem.read_lines(own.texts_file)
-             if line.strip()]
+    texts = [line for line in filesystem.read_lines(path) if line.strip()]
   else:
-    texts = [text for example in classification.read_examples(
-        task, classification.find_file(task, own.data_dir, "train"))
+    texts = [text for example in classification.read_examples(task, path)
              for text in (example.text_a, example.text_b)]
   texts = list(dict.fromkeys(texts))
   if len(texts) < 2:
     raise InputError("%s: fewer than two texts, which are compared with one "
-                     "another" % (own.texts_file or own.data_dir))
+                     "another" % path)
   return texts
 
 
@@ -120,8 +126,7 @@ def read_pairs(own, task, name):
     InputError: one is not, or some have no negative.
   """
   examples = classification.read_examples(
-      task, classification.find_file(task, own.data_dir, name),
-      is_test=name == "test")
+      task, split_path(own, task, name), is_test=name == "test")
   with_negative = sum(example.negative is not None for example in examples)
   for example in examples:
     if example.text_b is None:
@@ -311,7 +316,8 @@ def main():
           max_seq_length=settings.data.max_seq_length),
       head, [FeatureSpec("texts", "int", count),
              FeatureSpec("scores", "float", 0)],
-      {name: finetuning.Split(rows, make_features, has_labels=name == "train")
+      {name: finetuning.Split(rows, make_features, has_labels=name == "train",
+                              paths=[split_path(own, get_task(own), name)])
        for name, rows in examples.items()},
       [spec if spec.length == 0 else spec._replace(rows=count)
        for spec in finetuning.SPECS])
@@ -338,8 +344,7 @@ def main():
         lambda rows: (score(scores_of([examples[name][i] for i in rows]),
                             cosines[rows], threshold), None), checkpoint)
 
-  runner.run(evaluate, "eval_" + own.metric_for_best, write_test,
-             task_settings=own)
+  runner.run(evaluate, "eval_" + own.metric_for_best, write_test)
 
 
 if __name__ == "__main__":

@@ -192,7 +192,8 @@ def main():
       head, [FeatureSpec("start", "int", 0), FeatureSpec("end", "int", 0)],
       {name: finetuning.Split(split.windows,
                               functools.partial(make_features, split),
-                              has_labels=name == "train")
+                              has_labels=name == "train",
+                              paths=[getattr(own, name + "_file")])
        for name, split in passages.items()},
       finetuning.SPECS + (FeatureSpec("answer_mask", "int", None),))
   passages.pop("train", None)  # the runner keeps it until it is written
@@ -230,7 +231,7 @@ def main():
         lambda rows: (score(task, [questions[i] for i in rows], predictions),
                       None), checkpoint)
 
-  runner.run(evaluate, "eval_f1", write_test, task_settings=own)
+  runner.run(evaluate, "eval_f1", write_test)
 
 
 def null_threshold(checkpoint, settings):

@@ -12,12 +12,13 @@ def given_flags(**given):
   Args:
     **given: name of a flag that is given -> its value.
   """
-  found = {field.name: types.SimpleNamespace(value=field.default, present=0)
-           for cls in settings.FINE_TUNING for field in dataclasses.fields(cls)}
-  assert set(given) <= set(found)
-  for name, value in given.items():
-    found[name] = types.SimpleNamespace(value=value, present=1)
-  return found
+  values = {field.name: field.default for cls in settings.FINE_TUNING
+            for field in dataclasses.fields(cls)}
+  assert set(given) <= set(values)
+  return {name: types.SimpleNamespace(
+      name=name, value=given.get(name, default), present=int(name in given),
+      group=None, serialize="--{}={}".format(name, given.get(name)).format)
+          for name, default in values.items()}
 
 
 def make_settings(**given):

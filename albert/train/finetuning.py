@@ -22,7 +22,7 @@ from albert.files import (
   records,
 )
 from albert.files.records import FeatureSpec
-from albert.train import loop, step, sweep
+from albert.train import loop, run_file, step, sweep
 from albert.train import settings as train_settings
 
 # The features of every fine-tuning record; tasks add their own. `number`, the
@@ -43,11 +43,13 @@ class Split(NamedTuple):
       would take many times the space of the texts.
     has_labels: bool, whether labels are among the features.
     more_specs: list of FeatureSpec, of features that only this split has.
+    paths: list of str, the files that the examples are from.
   """
   examples: List
   make_features: Callable
   has_labels: bool = True
   more_specs: Sequence[FeatureSpec] = ()
+  paths: Sequence[str] = ()
 
 
 def start(values, default_length):
@@ -172,7 +174,8 @@ class Runner:
 
   Raises:
     InputError: there are fewer training examples than a batch takes, or the
-      output folder has a different model.
+      output folder has a different model, or a training of other data or
+      settings.
   """
 
   def __init__(self, settings, workers, folder, head, label_specs, splits,
@@ -191,6 +194,14 @@ class Runner:
       self._num_train_steps = self._count_steps()
     if self._leads:
       outputs.prepare_output_dir(settings.run.output_dir, folder.contents())
+    if self._leads and self._train_split:
+      run_file.begin(
+          settings, checkpoints.newest_or_best(settings.run.output_dir),
+          {name: dict(run_file.describe_files(split.paths),
+                      rows=len(split.examples))
+           for name, split in [("train", self._train_split), *splits.items()]
+           if name != "test" and split.paths},
+          self._schedule(), sweep.is_wanted(settings))
     self._begin(settings)
 
   def _count_steps(self):
@@ -215,18 +226,20 @@ class Runner:
     self._settings = settings
     self.output_dir = settings.run.output_dir
     self._written = {}  # name -> (records.Index, list of FeatureSpec)
-    data = settings.data
-    schedule = train_settings.Schedule(
+    self._estimator = loop.create_estimator(
+        settings, self._workers, step.model_fn_builder(
+            self._folder.config, self._head, settings, self._schedule(),
+            self._workers))
+
+  def _schedule(self):
+    data = self._settings.data
+    return train_settings.Schedule(
         self._num_train_steps,
         int(self._num_train_steps * data.warmup_proportion)
         if data.num_warmup_steps is None else data.num_warmup_steps,
         data.adversarial_epsilon if data.adversarial else 0.0)
-    self._estimator = loop.create_estimator(
-        settings, self._workers, step.model_fn_builder(
-            self._folder.config, self._head, settings, schedule,
-            self._workers))
 
-  def run(self, evaluate, metric, write_test, reports=(), task_settings=None):
+  def run(self, evaluate, metric, write_test, reports=()):
     """Does what --do_train, --do_eval and --do_predict ask for.
 
     Where several seeds or learning rates are asked for, all of them; see
@@ -239,13 +252,11 @@ class Runner:
         path, or None, that predicts it and writes what it finds.
       reports: names of files of the output folder that `evaluate` writes, to
         keep next to the best checkpoint.
-      task_settings: dataclass, the script's own settings.
     """
     contents = self._folder.contents()
     given = evaluate, metric, [*contents, *reports], write_test
     if sweep.is_wanted(self._settings):
       sweep.run(self._settings, self._leads, metric, contents, reports,
-                dataclasses.asdict(task_settings) if task_settings else {},
                 lambda settings: self._run(settings, *given))
     else:
       self._run(self._settings, *given)

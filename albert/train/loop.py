@@ -119,7 +119,7 @@ def warn_of_idle_flags(values):
       (["train_batch_size", "gradient_accumulation_steps", "recompute_grads",
         "optimizer", "learning_rate", "poly_power", "weight_decay_rate",
         "precision", "save_checkpoints_steps", "save_checkpoints_secs",
-        "keep_checkpoint_max", "num_gpus", "use_horovod"], values.do_train,
+        "keep_checkpoint_max", "num_gpus", "use_horovod", "resume_anyway"], values.do_train,
        "--do_train"),
       (["tpu_name"], values.use_tpu, "--use_tpu", True),
       (["tpu_zone", "gcp_project", "num_tpu_cores", "iterations_per_loop"],

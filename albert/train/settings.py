@@ -20,6 +20,9 @@ class RunSettings:
   output_dir: str = setting(
       None, "Folder for checkpoints and results; what was begun in it is "
       "resumed.", NEEDED)
+  resume_anyway: bool = setting(
+      False, "Whether to resume with other data or settings than the training "
+      "in --output_dir was begun with.")
   do_train: bool = setting(False, "Whether to train.", NEEDED)
   do_eval: bool = setting(
       False, "Whether to evaluate: the newest checkpoint of --output_dir, else "
@@ -194,7 +197,11 @@ def _numbers(name, kind, texts):
 
 @dataclasses.dataclass(frozen=True)
 class TrainSettings:
-  """All settings of a training; pretraining has no `data` and no `sweep`."""
+  """All settings of a training; pretraining has no `data` and no `sweep`.
+
+  `flags` are the values of all flags of the script, and `given` the lines of a
+  --flagfile that gives what was given.
+  """
   model: ModelSettings
   run: RunSettings
   batch: BatchSettings
@@ -202,6 +209,8 @@ class TrainSettings:
   device: DeviceSettings
   data: DataSettings = None
   sweep: SweepSettings = None
+  flags: dict = dataclasses.field(default_factory=dict)
+  given: tuple = ()
 
 
 PRETRAINING = (RunSettings, ModelSettings, BatchSettings, OptimizerSettings,
@@ -218,10 +227,15 @@ def read(values):
   Raises:
     InputError: flags contradict one another.
   """
-  settings = TrainSettings(**{
-      field.name: from_flags(field.type, values)
-      for field in dataclasses.fields(TrainSettings)
-      if dataclasses.fields(field.type)[0].name in values})
+  groups = {field.name: field.type
+            for field in dataclasses.fields(TrainSettings)
+            if dataclasses.is_dataclass(field.type)}
+  own = [values[name] for name in values if hasattr(values[name], "group")]
+  settings = TrainSettings(
+      flags={flag.name: flag.value for flag in own},
+      given=tuple(flag.serialize() for flag in own if flag.present), **{
+          name: from_flags(cls, values) for name, cls in groups.items()
+          if dataclasses.fields(cls)[0].name in values})
   device, run = settings.device, settings.run
   if device.rehearse:
     device = _topology(device)

@@ -4,17 +4,13 @@ import dataclasses
 import os
 
 import numpy as np
+import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
 
-_SETTINGS_FILE = "runs.json"
-# What runs may differ in: what is compared, and what changes no weights.
-_FREE = {
-    "output_dir", "do_train", "do_eval", "do_predict", "random_seed",
-    "num_seeds", "seeds", "learning_rate", "learning_rates", "log_steps",
-    "keep_checkpoint_max", "eval_batch_size", "recompute_grads"}
+_FOLDER = "rate_%s_seed_%s"  # of a run
 
 
 def is_wanted(settings):
@@ -55,8 +51,8 @@ def plan(settings):
     if checkpoints.latest_checkpoint(run.output_dir):
       raise InputError("%s has the checkpoints of a single run: choose a "
                        "different --output_dir" % run.output_dir)
-  elif run.do_train and filesystem.exists(
-      os.path.join(run.output_dir or "", _SETTINGS_FILE)):
+  elif run.do_train and run.output_dir and tf.io.gfile.glob(
+      os.path.join(run.output_dir, _FOLDER % ("*", "*"))):
     raise InputError("%s has several runs: choose a different --output_dir for "
                      "a single one" % run.output_dir)
   seeds = sweep.seed_numbers() or range(
@@ -68,7 +64,7 @@ def plan(settings):
 def run_settings(settings, rate, seed):
   """Returns the TrainSettings of one run, which has a folder of its own."""
   folder = os.path.join(settings.run.output_dir,
-                        "rate_%s_seed_%d" % (rate, seed))
+                        _FOLDER % (rate, seed))
   return dataclasses.replace(
       settings,
       run=dataclasses.replace(settings.run, output_dir=folder,
@@ -77,7 +73,7 @@ def run_settings(settings, rate, seed):
       data=dataclasses.replace(settings.data, do_predict=False))
 
 
-def run(settings, leads, metric, contents, reports, task_settings, run_once):
+def run(settings, leads, metric, contents, reports, run_once):
   """Trains with every learning rate and seed; the best run makes predictions.
 
   Each run has a folder in --output_dir, where it goes on if it was interrupted
@@ -92,17 +88,12 @@ def run(settings, leads, metric, contents, reports, task_settings, run_once):
     contents: dict, name of a file -> bytes: what describes the model.
     reports: names of files that an evaluation writes, to keep next to the best
       checkpoint.
-    task_settings: dict, what else runs must not differ in.
     run_once: function of the TrainSettings of a run.
 
   Raises:
-    InputError: the folder of a run has checkpoints of a different description,
-      or the runs there had different settings.
+    InputError: the folder of a run has checkpoints of a different description.
   """
   output_dir = settings.run.output_dir
-  if leads:
-    _check_settings(os.path.join(output_dir, _SETTINGS_FILE),
-                    dict(_described(settings), **task_settings))
   runs = plan(settings)
   results = {}
   for number, (rate, seed) in enumerate(runs, 1):
@@ -124,26 +115,6 @@ def run(settings, leads, metric, contents, reports, task_settings, run_once):
     _keep_best(settings, results, metric, [*contents, *reports])
   run_once(dataclasses.replace(settings, run=dataclasses.replace(
       settings.run, do_train=False, do_eval=False)))
-
-
-def _described(settings):
-  """Returns a dict of what runs must not differ in."""
-  values = {}
-  for group in dataclasses.asdict(settings).values():
-    values.update(group)
-  return {name: value for name, value in values.items() if name not in _FREE}
-
-
-def _check_settings(path, described):
-  """Writes settings, or raises an InputError where those there differ."""
-  if filesystem.exists(path):
-    before = filesystem.read_json(path)
-    for name, value in described.items():
-      if name in before and before[name] != value:
-        raise InputError("%s has runs with --%s=%s, not %s: choose a different "
-                         "--output_dir" % (
-                             os.path.dirname(path), name, before[name], value))
-  filesystem.write_json(path, described)
 
 
 def _by_rate(results):

@@ -68,7 +68,10 @@ def test_a_folder_has_the_records_of_one_run(tmp_path):
   before = content(folder)
   fail("%s .*part-00000-of-00003.tfrecord" % folder, SCRIPT, *args,
        "--num_output_shards=2")
+  fail("^%s/records.json: .*random_seed 12345, not 2" % folder, SCRIPT, *args,
+       "--random_seed=2")
   assert content(folder) == before
+  (folder / "records.json").unlink()
   succeed(SCRIPT, *args, "--random_seed=2")
   after = content(folder)
   assert after.keys() == before.keys() and after != before

@@ -103,6 +103,10 @@ def test_what_training_leaves(whole):
   assert found["global_step"] == 6
   assert found["loss"] == history_of(folder)[6] == pytest.approx(
       found["masked_lm_loss"] + found["sentence_order_loss"])
+  fail("begun with --learning_rate=.*, not 0.9; .* step 6 was .* becomes",
+       SCRIPT, *flags("whole0", *TRAINING, "--learning_rate=0.9"))
+  fail("begun with --optimizer=adamw, not lamb", SCRIPT, *flags(
+      "whole0", *TRAINING, "--optimizer=lamb", "--resume_anyway"))
   saved = dict(tf.train.list_variables(str(folder / "best")))
   assert saved["bert/embeddings/word_embeddings/adam_v"] == [50, 8]
   assert saved["cls/seq_relationship/output_weights"] == [2, 24]
@@ -183,8 +187,8 @@ def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("args, message", [
     (["--init_checkpoint=cut"], "damaged or not whole"),
-    (["--output_dir=whole0", "--num_train_steps=10", "--precision=fp16"],
-     "lacks .*loss_scale.*--precision")])
+    (["--output_dir=whole0", "--num_train_steps=10", "--precision=fp16",
+      "--resume_anyway"], "lacks .*loss_scale.*--precision")])
 def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
   (work / "cut").mkdir(exist_ok=True)
   for path in whole()[0].glob("model.ckpt-6.*"):

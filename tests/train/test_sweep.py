@@ -46,7 +46,7 @@ def run(tmp_path):
         output_dir=str(tmp_path), random_seed=1, learning_rates=["0.1", "0.2"],
         seeds=["7", "3"]), **changes))
     sweep.run(settings, leads, "eval_accuracy", {"task.json": b"{}"},
-              ["report.txt"], {"head": "beam"}, run_once)
+              ["report.txt"], run_once)
     return calls
   return run
 
@@ -97,14 +97,6 @@ def test_other_ranks_write_nothing(run, tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_runs_have_the_same_settings(run, tmp_path):
-  run()
-  run(eval_batch_size=64, seeds=["7"])
-  with pytest.raises(InputError, match="%s .*--num_train_epochs=2.0, not 3.0" %
-                     tmp_path):
-    run(num_train_epochs=3.0)
-
-
 def plan(folder, **given):
   """Plans what flags ask for, those that are `given` and those of a run."""
   sweep.check_flags(given_flags(**given))
@@ -136,7 +128,7 @@ def test_a_single_run_in_the_folder(tmp_path):
       str(tmp_path), "model.ckpt-1", {"x": np.zeros([1], np.float32)})
   assert plan(tmp_path, learning_rate=0.5) == [(0.5, 12345)]
   (tmp_path / "several").mkdir()
-  (tmp_path / "several" / "runs.json").write_text("{}")
+  (tmp_path / "several" / "rate_1e-05_seed_1").mkdir()
   with pytest.raises(InputError, match="several has several runs"):
     plan(tmp_path / "several")
   with pytest.raises(InputError, match="a single run: .* --output_dir"):

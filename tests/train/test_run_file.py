@@ -1,0 +1,140 @@
+"""What a run was begun with, and what it may go on with."""
+
+import json
+import types
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from given_settings import make_settings
+from scripting import VOCAB, fail
+from trained_models import KINDS, LENGTH, write_files
+
+import optimization
+from albert.errors import InputError
+from albert.files import filesystem
+from albert.train import run_file
+from albert.train.settings import Schedule
+
+GIVEN = dict(do_train=True, learning_rate=1e-3, num_train_epochs=2.0)
+
+
+@pytest.fixture
+def begin(tmp_path):
+  """Returns a function that begins or resumes a run of a file of texts."""
+  (tmp_path / "train.tsv").write_text("1\ta\n0\tb\n")
+
+  def begin(step=None, num_train_steps=100, several=False, **changes):
+    run_file.begin(
+        make_settings(**dict(GIVEN, output_dir=str(tmp_path), **changes)),
+        step and "model.ckpt-%d" % step,
+        {"train": run_file.describe_files([str(tmp_path / "train.tsv")])},
+        Schedule(num_train_steps, 10), several)
+    return (tmp_path / "run.flags").read_text().splitlines()
+  return begin
+
+
+def test_what_is_kept(begin, tmp_path):
+  """Contents of files, but for their digest, are not."""
+  note, kept, *given = begin(optimizer="lamb")
+  assert note.startswith("# 20")
+  assert given == ["--output_dir=%s" % tmp_path, "--do_train=True",
+                   "--optimizer=lamb", "--learning_rate=0.001",
+                   "--num_train_epochs=2.0"]
+  kept = json.loads(kept[2:])
+  assert kept["data"] == {"train": {
+      "files": 1, "first": "train.tsv", "bytes": 8,
+      "sha256": "ff5c563e980fc35d538fc445d975d85c"
+                "0ddda82ff3402e3b54fc794bfbf8e7d8"}}
+  assert kept["flags"]["weight_decay_rate"] == 0.01
+  assert kept["packages"]["tensorflow"] == tf.__version__
+
+
+def test_what_may_differ(begin, caplog):
+  first = begin()
+  assert begin(30, eval_batch_size=7, do_eval=True)[0] == first[0]
+  assert not caplog.messages
+  begin()  # a new training, in a folder without a checkpoint
+  # More steps: said, and what the rate does.
+  lines = begin(50, num_train_epochs=4.0, num_train_steps=200)
+  assert "rate of step 50 was 0.0005 and becomes 0.00075" in caplog.messages[0]
+  assert lines[1].startswith("# from step 50 on: the learning rate")
+  assert begin(60, num_train_epochs=4.0, num_train_steps=200)[:2] == lines[:2]
+
+
+@pytest.mark.parametrize("changes, what", [
+    (dict(learning_rate=0.9), "--learning_rate=0.001, not 0.9; the learning "
+     "rate of step 50 was 0.0005 and becomes 0.45"),
+    (dict(train_batch_size=8), "--train_batch_size=32, not 8"),
+    (dict(random_seed=1), "--random_seed=12345, not 1")])
+def test_other_settings(begin, changes, what, caplog):
+  begin()
+  with pytest.raises(InputError, match=what + ".*or --resume_anyway"):
+    begin(50, **changes)
+  assert "--learning_rate=0.001" in begin(50)  # nothing was written
+  lines = begin(50, resume_anyway=True, **changes)
+  assert what in caplog.text and what in lines[1]
+  begin(60, **changes)
+
+
+def test_another_optimizer(begin):
+  begin()
+  with pytest.raises(InputError, match="--optimizer=adamw, not lamb.*moments"):
+    begin(50, optimizer="lamb", resume_anyway=True)
+
+
+def test_other_data(begin, tmp_path):
+  begin()
+  (tmp_path / "train.tsv").write_text("1\ta\n0\tc\n")
+  with pytest.raises(InputError, match=r"train data of train.tsv \(8 bytes\)"):
+    begin(50)
+
+
+def test_several_runs(begin):
+  """Their seeds and rates are free, but not their number of steps."""
+  begin(several=True)
+  begin(several=True, random_seed=3, learning_rate=0.1)
+  with pytest.raises(InputError, match="--num_train_epochs=2.0, not 3.0"):
+    begin(several=True, num_train_epochs=3.0)
+
+
+def test_records_are_told_apart_by_name_and_size():
+  one, other = [run_file.describe_records([
+      types.SimpleNamespace(path="/x/a", size=5),
+      types.SimpleNamespace(path=path, size=size)])
+                for path, size in (("/x/b", 7), ("/y/b", 7))]
+  assert one == other
+  assert (one["files"], one["first"], one["bytes"]) == (2, "a", 12)
+  assert one["sha256"] != run_file.describe_records([
+      types.SimpleNamespace(path="/x/a", size=7),
+      types.SimpleNamespace(path="/x/b", size=5)])["sha256"]
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_the_learning_rate(power):
+  steps = [0, 4, 10, 50, 100, 130]
+  with tf.Graph().as_default(), tf.Session() as session:
+    rates = session.run([optimization.create_learning_rate(
+        1e-3, 100, 10, tf.constant(step, tf.int64), power) for step in steps])
+  np.testing.assert_allclose([run_file.learning_rate_at(
+      step, 1e-3, power, 100, 10) for step in steps], rates, 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [
+    "labels", "entities", "spans", "choices", "cosines"])
+def test_other_data_for_the_same_folder(name, trained, tmp_path):
+  """The same in a different place is no other data."""
+  kind, (_, data) = KINDS[name], write_files(tmp_path, name)
+  args = [kind.script, "--task_name=" + kind.task, VOCAB, *data, "--do_train",
+          "--do_eval", "--max_seq_length=%d" % LENGTH, "--train_batch_size=4",
+          "--output_dir=%s" % trained(name).out, *kind.flags]
+  fail("begun with [^;]*, not ", *args)
+  path = tmp_path / kind.file.format("train")
+  path.write_text(path.read_text() + "\n")
+  fail("train data of %s .*;.* --resume_anyway" % path.name, *args)
+
+
+def test_older_folders_have_no_such_file(begin, tmp_path):
+  begin(50)
+  assert filesystem.exists(str(tmp_path / "run.flags"))
