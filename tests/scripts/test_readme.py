@@ -143,12 +143,13 @@ def write_data(tree):
                                                for i in range(20)]}]}]}
   tags = ["#idiom%d#" % i for i in range(20)]
   for split in ("train", "dev", "test"):
-    for task, label in (("afqmc", "0"), ("cmnli", "neutral"), ("csl", "1"),
-                        ("ocnli", "neutral"), ("iflytek", "7"),
-                        ("tnews", "100"), ("wsc", "true"),
-                        ("cluener", {"name": {"甲": [[0, 0]]}})):
+    for task, *labels in (
+        ("afqmc", "0", "1"), ("cmnli", "neutral", "entailment"),
+        ("csl", "1", "0"), ("ocnli", "neutral", "entailment"),
+        ("iflytek", "7", "8"), ("tnews", "100", "101"),
+        ("wsc", "true", "false"), ("cluener", {"name": {"甲": [[0, 0]]}})):
       write_rows(clue / task / (split + ".json"),
-                 [dict(row, label=label)] * 20)
+                 [dict(row, label=label) for label in labels] * 10)
     write_rows(clue / "chid" / (split + ".json"), [
         {"candidates": ["北京", "上海"], "content": [tag]} for tag in tags])
     write_rows(clue / "chid" / (split + "_answer.json"),
