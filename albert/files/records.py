@@ -171,12 +171,13 @@ def input_fn_builder(files, specs, is_training, max_length=None,
   @tf.autograph.experimental.do_not_convert
   def read(params):
     batch_size = params["batch_size"]
-    readers, reader = shard
-    if is_training and "context" in params:  # on a TPU
-      _, reader, readers, _ = params["context"].current_input_fn_deployment()
+    (readers, reader), cores = shard, 1
+    if is_training and "context" in params:  # on a TPU, one for all of a host
+      _, reader, readers, cores = (
+          params["context"].current_input_fn_deployment())
     if is_training:
       dataset = _passes(Parts.of(files, readers, reader, skip_corrupt), seed,
-                        start * batch_size, shuffle_buffer)
+                        start * batch_size * cores, shuffle_buffer)
     else:
       dataset = Parts.of(files, 1, 0, skip_corrupt).read()
     if not varying:

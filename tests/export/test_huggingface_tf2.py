@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -157,7 +158,9 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
   pieces.Load(model_file)
   corpus, pairs = [(real_data / name).read_text(encoding="utf-8").split("\n")
                    for name in ("corpus/lctt_zh.txt", "glue/MRPC/train.tsv")]
-  lines = corpus[:200000:40] + pairs
+  # There, two single quotes become a double one.
+  lines = [line for line in corpus[:200000:40] + pairs
+           if not re.search("``|''", line)]
   differ = 0
   for line in lines:
     found = theirs(line, add_special_tokens=False)["input_ids"]

@@ -226,7 +226,7 @@ def test_parts_of_files_are_equally_large():
 
 
 class Host:
-  """The context of one of two hosts of a TPU pod."""
+  """The context of one of two hosts of a TPU pod, with four cores each."""
 
   def __init__(self, host):
     self._host = host
@@ -248,6 +248,9 @@ def test_readers_share_the_records_without_overlap(tmp_path):
       {"shard": (2, 0)}, {"shard": (2, 1)})]
   assert halves == [train(files[:1], 3, shuffle_buffer=1, context=Host(host))
                     for host in range(2)]
+  # In a step, a host reads a batch for each of its four cores.
+  assert train(files[:1], 3, start=1, context=Host(1)) == train(
+      files[:1], 3, start=4, shard=(2, 1))
   # Together they read the batches of one.
   assert [set(a + b) for a, b in zip(*halves)] == list(map(set, numbers(read(
       files[:1], 4, 3, is_training=True, pad_to_max=True, shuffle_buffer=1))))
