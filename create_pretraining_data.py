@@ -134,7 +134,7 @@ def create_settings(options, tokenizer):
 
 def create_segmenter(texts, tokenizer):
   """Returns the Segmenter of TextSettings, with jieba's dictionary loaded."""
-  use_jieba = not (texts.non_chinese or texts.spm_model_file)
+  use_jieba, user_words = not (texts.non_chinese or texts.spm_model_file), []
   if use_jieba:
     jieba.setLogLevel("WARNING")
     jieba.initialize()
@@ -145,7 +145,9 @@ def create_segmenter(texts, tokenizer):
         except ValueError as error:
           raise InputError("--user_dict %s: %s" % (
               texts.user_dict, error)) from error
-  return corpus.Segmenter(tokenizer, use_jieba)
+      user_words = [jieba.re_userdict.match(line.strip()).group(1) for line in
+                    filesystem.read_lines(texts.user_dict) if line.strip()]
+  return corpus.Segmenter(tokenizer, use_jieba, user_words)
 
 
 def describe(settings, texts, tokenizer):
@@ -313,8 +315,8 @@ def main():
   num_bytes = sum(stat.length for stat in stats)
   description = dict(describe(settings, texts, tokenizer),
                      text_files=len(paths), text_bytes=num_bytes)
-  check_described(described, description)
   copies = vocabulary_copies(texts, outputs)
+  check_described(described, description)
 
   # Finished shards are kept apart for each text and way to make records.
   state = json.dumps([description, outputs, [

@@ -7,12 +7,15 @@ For pretraining records of any tool: the share of labels that are right, where
 - punctuation at the end: in which half the last token is punctuation;
 - punctuation at the beginning: likewise, of the first token;
 - logistic regression on the first and last two tokens of both halves and on
-  their lengths, trained on one half of the records, tested on the other one.
+  their lengths, trained on one half of the records, tested on the other one;
+- boosted trees on the lengths of both halves, likewise.
 
-With --text_file the same of pairs of neighbouring lines: whole sentences. Needs
-scikit-learn.
+With --text_file the same of pairs of neighbouring lines: whole sentences. With
+--cut_text, what the lengths tell of the pairs that create_pretraining_data.py
+makes of a text, of the last ones of documents apart. Needs scikit-learn.
 """
 
+import collections
 import pathlib
 import random
 import sys
@@ -24,14 +27,22 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import create_pretraining_data  # noqa: E402
 import tokenization  # noqa: E402
 from albert import characters  # noqa: E402
+from albert.data import corpus, masking  # noqa: E402
 from albert.files import record_files  # noqa: E402
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Record files: globs.")
 flags.DEFINE_string("text_file", None, "Text, instead of records.")
+flags.DEFINE_string("cut_text", None, "Text to cut into pairs.")
 flags.DEFINE_integer("max_records", 20000, "Records to read at most.")
+flags.DEFINE_integer("max_seq_length", 128, "Of --cut_text.")
+flags.DEFINE_integer("max_documents", 1000, "Of --cut_text.")
+flags.DEFINE_integer("dupe_factor", 10, "Of --cut_text.")
+flags.DEFINE_float("short_seq_prob", 0.1, "Of --cut_text.")
+flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"], "Of --cut_text.")
 
 
 def read_pairs(paths, limit):
@@ -103,10 +114,72 @@ def logistic_regression(pairs, labels):
   return model.score(vectorizer.transform(rows[half:]), labels[half:])
 
 
+def lengths_of_pairs(tokenizer):
+  """Returns lengths and label of pairs of a text, and which are last ones.
+
+  Args:
+    tokenizer: of tokenization.py.
+
+  Returns:
+    (int [N, 2], int [N], bool [N]), those of a document one after the other.
+  """
+  texts = create_pretraining_data.TextSettings()
+  segmenter = create_pretraining_data.create_segmenter(texts, tokenizer)
+  settings = create_pretraining_data.create_settings(
+      create_pretraining_data.RecordSettings(
+          max_seq_length=FLAGS.max_seq_length,
+          short_seq_prob=FLAGS.short_seq_prob,
+          sentence_pair=FLAGS.sentence_pair), tokenizer)
+  rng, pairs = np.random.RandomState(0), []
+  for _, lines in zip(range(FLAGS.max_documents), corpus.TextReader(
+      [FLAGS.cut_text]).documents()):
+    document = segmenter.document(lines)
+    if len(document.ids):
+      text = masking.prepare_text(document, FLAGS.max_seq_length - 3)
+      for _ in range(FLAGS.dupe_factor):
+        pairs.extend(masking.create_pairs(
+            text, settings, rng, collections.Counter()))
+  sizes, labels = zip(*[
+      ((first.end - first.start, second.end - second.start), label)
+      for first, second, label in masking.label_pairs(pairs, settings, rng)])
+  return np.array(sizes), np.array(labels), np.array([
+      two.end == len(two.document.ids) for _, two in pairs])
+
+
+def boosted_trees(lengths, labels):
+  """Returns which labels of each half trees tell that the other one trained.
+
+  Args:
+    lengths: int [N, 2].
+    labels: int [N].
+
+  Returns:
+    bool [N].
+  """
+  from sklearn.ensemble import HistGradientBoostingClassifier
+
+  half, right = len(labels) // 2, []
+  for part, other in ((slice(half), slice(half, None)),
+                      (slice(half, None), slice(half))):
+    model = HistGradientBoostingClassifier(
+        max_iter=60, max_leaf_nodes=15, min_samples_leaf=100).fit(
+            lengths[other], labels[other])
+    right.append(model.predict(lengths[part]) == labels[part])
+  return np.concatenate(right)
+
+
 def main(argv):
   del argv
   tokenizer = tokenization.create_tokenizer(
       str(ROOT / "albert_config" / "vocab.txt"))
+  if FLAGS.cut_text:
+    lengths, labels, are_last = lengths_of_pairs(tokenizer)
+    print("%d pairs, %.3f with label 1; boosted trees on the lengths: %.3f; on "
+          "those of the %d last pairs of documents: %.3f" % (
+              len(labels), labels.mean(), boosted_trees(lengths, labels).mean(),
+              are_last.sum(), boosted_trees(
+                  lengths[are_last], labels[are_last]).mean()))
+    return
   if FLAGS.text_file:
     found = read_lines(FLAGS.text_file, tokenizer, FLAGS.max_records)
   else:
@@ -128,6 +201,8 @@ def main(argv):
         name, best_rule(first, second, labels)))
   print("logistic regression           %.3f" % logistic_regression(
       pairs, labels))
+  print("boosted trees on the lengths  %.3f" % boosted_trees(np.array(
+      [list(map(len, pair)) for pair in pairs]), labels).mean())
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import jieba
 import jieba.finalseg
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import logging
 
 from albert import characters
 from albert.errors import InputError
@@ -52,10 +53,16 @@ class WordCutter:
   most probable path through it, and for runs of single characters that are no
   word in it, its hidden Markov model. The path is found in one pass over a
   table of log-probabilities, and what the model makes of a run is remembered.
+
+  Args:
+    always: list of str, what is a word wherever it stands, in upper or lower
+      case.
   """
 
-  def __init__(self):
+  def __init__(self, always=()):
     jieba.initialize()
+    self._always = re.compile("(%s)" % "|".join(map(re.escape, sorted(
+        always, key=len, reverse=True))), re.I) if always else None
     log_total = math.log(jieba.dt.total)
     self._unknown = 0.0 - log_total
     # As in jieba, what only begins a word is there too, with 0.
@@ -67,13 +74,22 @@ class WordCutter:
   def cut(self, text):
     """Returns the words of `text`, a list of str; joined, they are the text."""
     words = []
+    for i, part in enumerate(
+        self._always.split(text) if self._always else [text]):
+      if i % 2:
+        words.append(part)
+      else:
+        self._cut_part(part, words)
+    return words
+
+  def _cut_part(self, text, words):
+    """Appends the words of a text as jieba has them."""
     for i, block in enumerate(jieba.re_han_default.split(text)):
       if i % 2:
         self._cut_block(block, words)
       elif block:
         for k, part in enumerate(jieba.re_skip_default.split(block)):
           words += [part] if k % 2 else part
-    return words
 
   def _cut_block(self, block, words):
     """Appends the words of a block without punctuation and space."""
@@ -137,14 +153,24 @@ class Segmenter:
   Args:
     tokenizer: of `tokenization.py`.
     use_jieba: bool; otherwise spelling tells where words begin.
+    user_words: list of str, what was added to jieba's dictionary.
   """
 
-  def __init__(self, tokenizer, use_jieba):
+  def __init__(self, tokenizer, use_jieba, user_words=()):
     self._tokenizer = tokenizer
     # Of a line: (ids, where words begin, where clauses end), lists of int.
     self.segment = self._by_jieba if use_jieba else self._by_spelling
-    self._cutter = WordCutter() if use_jieba else None
+    # What jieba's pattern cuts before it looks into its dictionary, or where
+    # its dictionary has a different case.
+    self._cutter = WordCutter([
+        word for word in user_words
+        if not jieba.re_han_default.fullmatch(word) or
+        word.lower() != word.upper()]) if use_jieba else None
     self._cache = {}
+    lost = [word for word in user_words if len(self.segment(word)[1]) != 1]
+    if lost:
+      logging.warning("%d words of the user dictionary are no words of their "
+                      "own in any text: %s", len(lost), ", ".join(lost[:20]))
 
   def document(self, lines):
     """Returns the Document of a list of sentences."""

@@ -26,7 +26,6 @@ class Segment(NamedTuple):
   end: int
 
 
-
 class Settings(NamedTuple):
   """How records are made: the flags of the same names, and the vocabulary.
 
@@ -58,6 +57,8 @@ class Settings(NamedTuple):
 # Tokens; a sentence that is not longer stays whole. The shorter the pieces of a
 # text, the less of a record is padding.
 LONG = 32
+_MIDDLE = (0.35, 0.65)  # of the last pair of a document
+_NEIGHBOURS = 50  # of about the same length, to exchange segments with
 
 
 def create_records(documents, shard_index, settings, counts):
@@ -84,8 +85,9 @@ def create_records(documents, shard_index, settings, counts):
       for document in documents)
   pairs = []
   for _ in range(settings.dupe_factor):
-    for index in range(len(texts)):
-      pairs.extend(create_pairs(texts, index, settings, rng, counts))
+    pairs.extend(label_pairs([
+        pair for text in texts
+        for pair in create_pairs(text, settings, rng, counts)], settings, rng))
   for i in rng.permutation(len(pairs)):
     first, second, label = pairs[i]
     yield create_record(first, second, label, settings, rng, counts)
@@ -94,10 +96,11 @@ def create_records(documents, shard_index, settings, counts):
 def find_cuts(document, length):
   """Returns where a document may be cut, whatever the cut is for.
 
-  Cuts are sentence boundaries. A sentence of more than LONG tokens may also be
-  cut between its clauses; a clause of more than LONG tokens and a third of
-  `length`, between its words; a word, anywhere. Whatever is more than half of
-  `length` is cut further, so that two neighbouring pieces always fit.
+  Cuts are sentence boundaries. A sentence of more than LONG tokens, or a sixth
+  of `length`, may also be cut between its clauses; a clause of more than a sixth
+  of it, between its words: with few pieces in a pair, their lengths would tell
+  which is the first. What is more than half of `length` is cut anywhere, so that
+  two neighbouring pieces always fit.
 
   Args:
     document: corpus.Document, not empty.
@@ -109,8 +112,8 @@ def find_cuts(document, length):
   total = len(document.ids)
   cuts = np.concatenate([[0], document.sentences, [total]])
   for finer, limit in (
-      (document.clauses, min(LONG, length // 2)),
-      (document.words, max(length // 3, min(LONG, length // 2))),
+      (document.clauses, min(LONG, length // 6)),
+      (document.words, length // 6),
       (np.arange(total), length // 2)):
     sizes = np.diff(cuts)
     cuts = np.union1d(
@@ -126,61 +129,92 @@ def prepare_text(document, length):
               np.append(0, (sizes / (1 - sizes / length)).cumsum()))
 
 
-def create_pairs(texts, index, settings, rng, counts):
+def create_pairs(text, settings, rng, counts):
   """Cuts a document into pairs of segments, one after the other.
 
   A pair has as many pieces as fit into a record, or, with `short_seq_prob`,
-  into a random shorter length; it has at least two. How its segments begin and
-  end must not tell their order. A pair ends before the piece that the token at
-  a given distance is in, so a cut before a piece of s tokens is an end with
-  probability s / L, L being the length. The cut inside the pair is drawn among
-  those that are not ends with weight s / (1 - s / L), and so it is like an end.
+  into a random shorter length that two pieces fit into. Nothing must tell which
+  segment comes first. A pair ends before the piece that the token at a given
+  distance is in, so a cut before a piece of s tokens is an end with probability
+  s / L, L being the length. The cut inside the pair is drawn among those that
+  are not ends with weight s / (1 - s / L), and so it is like an end.
+
+  The end of the document is no such end: its last lines may be short, and what
+  is left before it has few pieces. The last pair begins so early that it fills
+  a record, too, and is cut near its middle.
 
   Args:
-    texts: list of Text.
-    index: int, which of them to cut.
-    settings: Settings. With "sop" half of the pairs are swapped, with "nsp"
-      half get the text of a different document for a second segment; label 1.
+    text: Text.
+    settings: Settings.
     rng: np.random.RandomState.
     counts: collections.Counter; "dropped_tokens" counts those of documents of a
       single piece, which make no pair.
 
   Yields:
-    (Segment, Segment, label).
+    (Segment, Segment), in their order.
   """
-  document, cuts, _ = text = texts[index]
+  document, cuts, _ = text
   longest = settings.max_seq_length - 3  # [CLS], [SEP], [SEP]
   first, last = 0, len(cuts) - 1
   if last < 2:
     counts["dropped_tokens"] += len(document.ids)
     return
   while first < last:
-    first = min(first, last - 2)  # a single piece left takes the one before it
-    length = longest
+    stop = 0
     if rng.random_sample() < settings.short_seq_prob:
       length = rng.randint(2, longest + 1)
-    start = cuts[first]
-    stop = max(cuts.searchsorted(start + length, "right") - 1, first + 2)
-    end = cuts[stop]
-    between = _draw_piece(text, first + 1, stop, rng)
-    middle = cuts[between]
-    one = Segment(document, start, middle)
-    two = Segment(document, middle, end)
-    label = rng.randint(2)
-    if settings.sentence_pair == "sop":
-      yield (two, one, 1) if label else (one, two, 0)
+      stop = cuts.searchsorted(cuts[first] + length, "right") - 1
+    if stop < first + 2:
+      stop = cuts.searchsorted(cuts[first] + longest, "right") - 1
+    if stop == last:
+      first = min(first, cuts.searchsorted(cuts[last] - longest))
+      place = rng.uniform(*_MIDDLE)
+      between = first + 1 + np.argmin(np.abs(
+          cuts[first + 1:last] -
+          (1 - place) * cuts[first] - place * cuts[last]))
     else:
-      other = None
-      if label and len(texts) > 1:
-        number = rng.randint(len(texts) - 1)
-        other = _random_segment(texts[number + (number >= index)],
-                                max(start + length, end) - middle, rng)
-      if other:
-        yield one, other, 1
-        stop = between  # the second half is still to come
-      else:
-        yield one, two, 0
+      between = _draw_piece(text, first + 1, stop, rng)
+    yield (Segment(document, cuts[first], cuts[between]),
+           Segment(document, cuts[between], cuts[stop]))
     first = stop
+
+
+def label_pairs(pairs, settings, rng):
+  """Makes the examples of the sentence task of pairs.
+
+  Args:
+    pairs: list of (Segment, Segment), as they follow one another.
+    settings: Settings. With "sop", half of the pairs are swapped; label 1. With
+      "nsp", half exchange their second segments with one of about the same
+      length of a different document, so that lengths do not tell the label; those
+      that find none stay as they are.
+    rng: np.random.RandomState.
+
+  Returns:
+    list of (Segment, Segment, label).
+  """
+  labels = rng.randint(2, size=len(pairs))
+  if settings.sentence_pair == "sop":
+    return [(two, one, 1) if label else (one, two, 0)
+            for (one, two), label in zip(pairs, labels)]
+  made = [(one, two, 0) for one, two in pairs]
+  alone = []  # have found no other one yet
+  for i in sorted(np.flatnonzero(labels), key=lambda i: _size(pairs[i][1])):
+    for j in alone[:-_NEIGHBOURS:-1]:
+      if all(x[0].document is not y[1].document and _size(x[0]) + _size(
+          y[1]) <= settings.max_seq_length - 3
+             for x, y in ((pairs[i], pairs[j]), (pairs[j], pairs[i]))):
+        made[i] = pairs[i][0], pairs[j][1], 1
+        made[j] = pairs[j][0], pairs[i][1], 1
+        alone.remove(j)
+        break
+    else:
+      alone.append(i)
+  return made
+
+
+def _size(segment):
+  return segment.end - segment.start
 
 
 def _draw_piece(text, first, stop, rng):
@@ -188,20 +222,6 @@ def _draw_piece(text, first, stop, rng):
   low, high = text.weights[[first, stop]]
   drawn = low + rng.random_sample() * (high - low)
   return min(int(text.weights.searchsorted(drawn, "right")), stop) - 1
-
-
-def _random_segment(text, length, rng):
-  """Returns a Segment that begins where a second one may, of `length` at most.
-
-  Returns None where no piece is found that is so short.
-  """
-  for _ in range(100):
-    piece = _draw_piece(text, 0, len(text.cuts) - 1, rng)
-    start = text.cuts[piece]
-    stop = text.cuts.searchsorted(start + length, "right") - 1
-    if stop > piece:
-      return Segment(text.document, start, text.cuts[stop])
-  return None
 
 
 def _inside(positions, start, end):

@@ -5,6 +5,7 @@ import gzip
 import jieba
 import pytest
 
+import create_pretraining_data
 from albert.data import corpus
 
 
@@ -21,6 +22,30 @@ def test_words_are_jiebas(segmenter, tokenizer, line, words):
   assert tokens == tokenizer.tokenize(line) == tokenizer.tokenize_plain(line)
   assert ["".join(tokens[begin:end]).replace("##", "") for begin, end in zip(
       begins, begins[1:] + [len(ids)])] == words
+
+
+@pytest.mark.parametrize("word, line, words", [
+    ("*ST洱泽", "称*ST洱泽。", ["称", "*st洱泽", "。"]),  # jieba cuts at *
+    ("Abc Zyx认证", "有Abc Zyx认证的", ["有", "abczyx认证", "的"]),
+    ("洱泽·甲乙丙", "喝洱泽·甲乙丙", ["喝", "洱泽·甲乙丙"]),
+    ("zyx洱泽壳", "买ZYX洱泽壳。", ["买", "zyx洱泽壳", "。"]),
+    ("洱泽丙丁戊", "看洱泽丙丁戊。", ["看", "洱泽丙丁戊", "。"]),
+    ("zyx12", "用zyx12plus。", ["用", "zyx12plus", "。"])])  # one token
+def test_words_of_a_dictionary(tokenizer, tmp_path, caplog, word, line, words):
+  path = tmp_path / "words.txt"
+  path.write_text(word + " 9999\n", encoding="utf-8")
+  segment = create_pretraining_data.create_segmenter(
+      create_pretraining_data.TextSettings(user_dict=str(path)),
+      tokenizer).segment
+  ids, begins, _ = segment(line)
+  tokens = tokenizer.convert_ids_to_tokens(ids)
+  assert ["".join(tokens[begin:end]).replace("##", "") for begin, end in zip(
+      begins, begins[1:] + [len(ids)])] == words
+  assert not caplog.messages
+  path.write_text("\u200b\u200b 9999\nzyx zyx 9999\n", encoding="utf-8")
+  create_pretraining_data.create_segmenter(
+      create_pretraining_data.TextSettings(user_dict=str(path)), tokenizer)
+  assert "1 words of the user dictionary" in caplog.text
 
 
 @pytest.fixture(scope="module")

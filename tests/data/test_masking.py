@@ -38,9 +38,13 @@ def pairs_of(documents, settings, passes=1):
   texts = [masking.prepare_text(document, settings.max_seq_length - 3)
            for document in documents]
   for number in range(passes * len(texts)):
-    index, counts = number % len(texts), collections.Counter()
-    yield (*texts[index][:2], list(masking.create_pairs(
-        texts, index, settings, np.random.RandomState(number), counts)), counts)
+    text, counts = texts[number % len(texts)], collections.Counter()
+    yield (*text[:2], list(masking.create_pairs(
+        text, settings, np.random.RandomState(number), counts)), counts)
+
+
+def size(segment):
+  return segment.end - segment.start
 
 
 def clauses_of(segmenter, tokenizer, lines):
@@ -86,52 +90,101 @@ def make_document(*sentences):
 
 
 @pytest.mark.parametrize("length, clause_is_cut, word_is_cut", [
-    (200, False, False),
-    (120, True, False),  # more than a third of it: between words
-    (60, True, True)])  # more than half of it: anywhere
+    (310, False, False),
+    (200, True, False),  # more than a sixth of it: between words
+    (79, True, True)])  # more than half of it: anywhere
 def test_cuts_are_as_coarse_as_the_length_allows(length, clause_is_cut,
                                                  word_is_cut):
-  # 16, 48, 50 and 40 tokens: only the second sentence is longer than 32 tokens
+  # 12, 36, 50 and 40 tokens: only the second sentence is longer than 32 tokens
   # and has clauses.
-  document = make_document([[2] * 8], [[2] * 8] * 3, [[2] * 25], [[40]])
+  document = make_document([[2] * 6], [[2] * 6] * 3, [[2] * 25], [[40]])
   assert masking.find_cuts(document, length).tolist() == [
-      0, 16, 32, 48, *range(64, 114, 2 if clause_is_cut else 50),
-      *range(114, 155, 1 if word_is_cut else 40)]
+      0, 12, 24, 36, *range(48, 98, 2 if clause_is_cut else 50),
+      *range(98, 139, 1 if word_is_cut else 40)]
 
 
-@pytest.mark.parametrize("length, sentence_pair", [
-    (16, "sop"), (64, "sop"), (512, "sop"), (64, "nsp")])
-def test_pairs_go_from_cut_to_cut(documents, tokenizer, length, sentence_pair):
-  settings = make_settings(tokenizer, max_seq_length=length,
-                           sentence_pair=sentence_pair)
-  labels = []
+@pytest.mark.parametrize("length", [16, 64, 512])
+def test_pairs_go_from_cut_to_cut(documents, tokenizer, length):
+  settings = make_settings(tokenizer, max_seq_length=length)
   for document, cuts, pairs, counts in pairs_of(documents, settings):
-    end = 0
-    for first, second, label in pairs:
-      labels.append(label)
-      one, two = (second, first) if label and sentence_pair == "sop" else (
-          first, second)
-      assert one.document is document
-      assert min(one.end - one.start, two.end - two.start) > 0
-      assert one.end - one.start + two.end - two.start <= length - 3
-      # A single piece at the end of a document takes the one before it.
-      assert one.start == end or end == cuts[-2] and one.start == cuts[-3]
-      end = one.end
-      if label and sentence_pair == "nsp":
-        assert two.document is not document
-      else:
-        assert two.document is document and two.start == end
-        assert {one.start, end, two.end} <= set(cuts)
-        end = two.end
-    assert end == len(document.ids) or sentence_pair == "nsp"
+    end, longest = 0, length - 3
+    for one, two in pairs:
+      assert one.document is two.document is document
+      assert min(size(one), size(two)) > 0
+      assert size(one) + size(two) <= longest
+      assert one.end == two.start
+      assert {one.start, one.end, two.end} <= set(cuts)
+      if two.end < cuts[-1]:
+        assert one.start == end
+      else:  # the last pair fills a record, and is cut near the middle
+        first = min(end, cuts[cuts >= cuts[-1] - longest][0])
+        assert one.start == first
+        middle = (first + two.end) / 2
+        inner = cuts[(cuts > first) & (cuts < two.end)]
+        assert abs(one.end - middle) <= 0.15 * (two.end - first) + np.abs(
+            inner - middle).min() + np.diff(cuts).max() / 2
+      end = two.end
+    assert end == len(document.ids)
     assert not counts["dropped_tokens"]
+
+
+@pytest.mark.parametrize("sentence_pair", ["sop", "nsp"])
+def test_labels_of_pairs(documents, tokenizer, sentence_pair):
+  settings = make_settings(tokenizer, sentence_pair=sentence_pair)
+  pairs = [pair for _, _, found, _ in pairs_of(documents, settings)
+           for pair in found]
+  made = masking.label_pairs(pairs, settings, np.random.RandomState(0))
+  for (one, two), (first, second, label) in zip(pairs, made):
+    if sentence_pair == "sop":
+      assert (first, second) == ((two, one) if label else (one, two))
+    else:
+      assert first is one and size(first) + size(second) <= 61
+      assert (second is two) == (not label)
+      assert (second.document is two.document) == (not label)
+  if sentence_pair == "nsp":  # no text is lost
+    begins = [sorted((id(two.document), two.start) for _, two, *_ in rows)
+              for rows in (pairs, made)]
+    assert begins[0] == begins[1]
+  labels = [label for *_, label in made]
   assert abs(np.mean(labels) - 0.5) < 2.5 / np.sqrt(len(labels))
 
 
+def share_told(rows, width=8):
+  """Returns how many labels of one half of the rows the two lengths tell.
+
+  Args:
+    rows: int [N, 3], lengths and labels; what is likelier for lengths that are
+      alike is read off the other half.
+    width: int, tokens that lengths may differ in to be alike.
+  """
+  keys = rows[:, 0] // width * 1000 + rows[:, 1] // width
+  half = len(rows) // 2
+  sums = np.bincount(keys[:half], 2 * rows[:half, 2] - 1, keys.max() + 1)
+  return np.mean((sums[keys[half:]] > 0) == rows[half:, 2])
+
+
+@pytest.mark.parametrize("sentence_pair", ["sop", "nsp"])
+def test_lengths_do_not_tell_the_label(tokenizer, sentence_pair):
+  """The last lines of these documents are short, as those of articles."""
+  rng, settings = np.random.RandomState(0), make_settings(
+      tokenizer, max_seq_length=128, sentence_pair=sentence_pair)
+  documents = [make_document(*[[[1] * size] for size in rng.randint(
+      4, 32, size=rng.randint(9, 40))], [[1] * 5], [[1] * 8])
+               for _ in range(1000)]
+  pairs, is_last = zip(*[
+      (pair, pair[1].end == len(document.ids))
+      for document, _, found, _ in pairs_of(documents, settings, 4)
+      for pair in found])
+  rows = np.array([(size(first), size(second), label) for first, second, label
+                   in masking.label_pairs(pairs, settings, rng)])
+  assert share_told(rows) < 0.52
+  assert share_told(rows[np.array(is_last)], 16) < 0.55
+
+
 def test_a_single_sentence_makes_no_pair(tokenizer):
-  (_, _, pairs, counts), = pairs_of([make_document([[2] * 8])],
+  (_, _, pairs, counts), = pairs_of([make_document([[10]])],
                                     make_settings(tokenizer))
-  assert not pairs and counts["dropped_tokens"] == 16
+  assert not pairs and counts["dropped_tokens"] == 10
 
 
 @pytest.mark.parametrize("sentence_pair", ["sop", "nsp"])
@@ -148,13 +201,14 @@ def test_ends_do_not_tell_the_order(segmenter, tokenizer, real_data, length,
       len(token) == 1 and characters.is_punctuation(token) for token in
       tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))])
   ends, begins, labels, halves = [], [], [], []
-  for _, _, pairs, _ in pairs_of(laws, settings, passes=4):
-    for *segments, label in pairs:
-      ids = [s.document.ids[s.start:s.end] for s in segments]
-      ends.append([is_mark[part[-1]] for part in ids])
-      begins.append([is_mark[part[0]] for part in ids])
-      halves.append([len(part) for part in ids])
-      labels.append(label)
+  for *segments, label in masking.label_pairs(
+      [pair for _, _, pairs, _ in pairs_of(laws, settings, passes=4)
+       for pair in pairs], settings, np.random.RandomState(0)):
+    ids = [s.document.ids[s.start:s.end] for s in segments]
+    ends.append([is_mark[part[-1]] for part in ids])
+    begins.append([is_mark[part[0]] for part in ids])
+    halves.append([len(part) for part in ids])
+    labels.append(label)
   labels, halves = np.array(labels), np.array(halves)
   assert len(labels) > 10000
   error = 2 / np.sqrt(len(labels))
