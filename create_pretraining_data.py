@@ -183,14 +183,10 @@ def report(counts, settings):
           counts["masked_tokens"], 100.0 * counts["masked_tokens"] / usable)),
   ]
   if settings.masking == "ngram":
-    for kind in ("drawn", "placed"):
-      numbers = [counts["%s_%d" % (kind, n)]
-               for n in range(1, settings.ngram + 1)]
-      rows.append(("n-grams " + kind, ", ".join(
-          "%d: %.2f%%" % (n, 100.0 * count / max(1, sum(numbers)))
-          for n, count in enumerate(numbers, 1))))
-    rows.append(("n-grams clipped", "%.2f%%" % (
-        100.0 * counts["clipped"] / max(1, sum(numbers)))))
+    numbers = [counts["placed_%d" % n] for n in range(1, settings.ngram + 1)]
+    rows.append(("n-grams", ", ".join(
+        "%d: %.2f%%" % (n, 100.0 * count / max(1, sum(numbers)))
+        for n, count in enumerate(numbers, 1))))
   rows += [
       ("dropped tokens", "%d, %.3f%%, of documents that cannot be cut"
        % (counts["dropped_tokens"], 100.0 * counts["dropped_tokens"] / (

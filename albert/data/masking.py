@@ -58,6 +58,7 @@ class Settings(NamedTuple):
 # text, the less of a record is padding.
 LONG = 32
 _MIDDLE = (0.35, 0.65)  # of the last pair of a document
+_MOST_WAITING = 20  # n-grams; with very few masks to a record, some never fit
 _NEIGHBOURS = 50  # of about the same length, to exchange segments with
 
 
@@ -88,9 +89,9 @@ def create_records(documents, shard_index, settings, counts):
     pairs.extend(label_pairs([
         pair for text in texts
         for pair in create_pairs(text, settings, rng, counts)], settings, rng))
+  waiting = []
   for i in rng.permutation(len(pairs)):
-    first, second, label = pairs[i]
-    yield create_record(first, second, label, settings, rng, counts)
+    yield create_record(*pairs[i], settings, rng, counts, waiting)
 
 
 def find_cuts(document, length):
@@ -230,7 +231,7 @@ def _inside(positions, start, end):
                    positions.searchsorted(end)]
 
 
-def create_record(first, second, label, settings, rng, counts):
+def create_record(first, second, label, settings, rng, counts, waiting):
   """Makes one record: joins two segments, masks, pads.
 
   Args:
@@ -240,6 +241,7 @@ def create_record(first, second, label, settings, rng, counts):
     settings: Settings.
     rng: np.random.RandomState.
     counts: collections.Counter, to count into.
+    waiting: list of int; see `choose_words`.
 
   Returns:
     dict, feature name -> array.
@@ -271,7 +273,7 @@ def create_record(first, second, label, settings, rng, counts):
     ends = [begin + 1 for begin in begins]
   elif settings.masking == "mixed":
     begins, ends = keep_one_token(begins, ends, settings.whole_word_share, rng)
-  chosen = choose_words(begins, ends, limit, settings, rng, counts)
+  chosen = choose_words(begins, ends, limit, settings, rng, counts, waiting)
   masked, positions, labels = mask_words(
       ids, [(begins[word], ends[word]) for word in chosen], settings, rng)
 
@@ -315,52 +317,60 @@ def keep_one_token(begins, ends, whole_word_share, rng):
           np.where(whole, ends, drawn + 1).tolist())
 
 
-def choose_words(begins, ends, limit, settings, rng, counts):
+def choose_words(begins, ends, limit, settings, rng, counts, waiting):
   """Draws the words to mask.
 
   Words come in random order, each with the words after it that an n-gram takes:
-  n is drawn with p(n) = (1/n) / sum(1/k) (ALBERT, section 4.1), and a run that
-  meets a segment's end, a word chosen before, or the limit is clipped there. A
-  word that would exceed the limit is passed over.
+  n is drawn with p(n) = (1/n) / sum(1/k) (ALBERT, section 4.1) until it fits,
+  into the limit, the segment, and between the words chosen before. What did not
+  fit waits for the next place, in whatever record, so that runs have the shares
+  that they are drawn with.
 
   Args:
     begins, ends: lists of int, the tokens of each word.
     limit: int, maximum number of tokens to choose.
     settings: Settings.
     rng: np.random.RandomState.
-    counts: collections.Counter; n-grams count as "drawn_N" and "placed_N",
-      and as "clipped" where these differ.
+    counts: collections.Counter; n-grams count as "placed_N".
+    waiting: list of int, each n that was drawn and is to be placed; changed.
 
   Returns:
     list of int, the chosen words in order.
   """
-  order = rng.permutation(len(begins)).tolist()
-  runs = None
-  if settings.masking == "ngram":
-    weights = 1.0 / np.arange(1, settings.ngram + 1)
-    runs = 1 + np.searchsorted(np.cumsum(weights / weights.sum())[:-1],
-                               rng.random_sample(len(order)), "right")
+  longest = settings.ngram if settings.masking == "ngram" else 1
+  shares = np.cumsum(1.0 / np.arange(1, longest + 1))
   chosen = set()
-  for word in order:
-    if word in chosen or ends[word] - begins[word] > limit:
+  for word in rng.permutation(len(begins)).tolist():
+    room = _room(word, begins, ends, limit, longest, chosen)
+    if not room:
       continue
-    run = 1 if runs is None else int(runs[word])
-    placed = 0
-    for follower in range(word, min(word + run, len(begins))):
-      size = ends[follower] - begins[follower]
-      if follower in chosen or size > limit or (
-          placed and begins[follower] != ends[follower - 1]):
-        break
-      chosen.add(follower)
-      limit -= size
-      placed += 1
-    if runs is not None:
-      counts["drawn_%d" % run] += 1
-      counts["placed_%d" % placed] += 1
-      counts["clipped"] += placed < run
+    n = 1 if longest == 1 else next((n for n in waiting if n <= room), None)
+    if n in waiting:
+      waiting.remove(n)
+    while n is None and len(waiting) < _MOST_WAITING:
+      n = 1 + int(shares.searchsorted(rng.random_sample() * shares[-1],
+                                      "right"))
+      if n > room:
+        waiting.append(n)
+        n = None
+    if n is None:
+      n = min(waiting.pop(0), room)  # clipped
+    chosen.update(range(word, word + n))
+    limit -= ends[word + n - 1] - begins[word]
+    counts["placed_%d" % n] += 1
     if not limit:
       break
   return sorted(chosen)
+
+
+def _room(word, begins, ends, limit, longest, chosen):
+  """Returns how many words fit from `word` on, at most `longest`."""
+  for n in range(longest):
+    at = word + n
+    if at == len(begins) or at in chosen or ends[at] - begins[word] > limit or (
+        n and begins[at] != ends[at - 1]):
+      return n
+  return longest
 
 
 def mask_words(ids, words, settings, rng):
