@@ -4,7 +4,6 @@ import dataclasses
 import os
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert.errors import InputError
@@ -51,8 +50,8 @@ def plan(settings):
     if checkpoints.latest_checkpoint(run.output_dir):
       raise InputError("%s has the checkpoints of a single run: choose a "
                        "different --output_dir" % run.output_dir)
-  elif run.do_train and run.output_dir and tf.io.gfile.glob(
-      os.path.join(run.output_dir, _FOLDER % ("*", "*"))):
+  elif run.do_train and filesystem.find_files(
+      run.output_dir or "", _FOLDER % ("*", "*")):
     raise InputError("%s has several runs: choose a different --output_dir for "
                      "a single one" % run.output_dir)
   seeds = sweep.seed_numbers() or range(
