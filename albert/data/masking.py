@@ -98,10 +98,10 @@ def find_cuts(document, length):
   """Returns where a document may be cut, whatever the cut is for.
 
   Cuts are sentence boundaries. A sentence of more than LONG tokens, or a sixth
-  of `length`, may also be cut between its clauses; a clause of more than a sixth
-  of it, between its words: with few pieces in a pair, their lengths would tell
-  which is the first. What is more than half of `length` is cut anywhere, so that
-  two neighbouring pieces always fit.
+  of `length`, may also be cut between its clauses; a clause of more than a
+  sixth of it, between its words: with few pieces in a pair, their lengths would
+  tell which is the first. What is more than half of `length` is cut anywhere,
+  so that two neighbouring pieces always fit.
 
   Args:
     document: corpus.Document, not empty.
@@ -187,8 +187,8 @@ def label_pairs(pairs, settings, rng):
     pairs: list of (Segment, Segment), as they follow one another.
     settings: Settings. With "sop", half of the pairs are swapped; label 1. With
       "nsp", half exchange their second segments with one of about the same
-      length of a different document, so that lengths do not tell the label; those
-      that find none stay as they are.
+      length of a different document, so that lengths do not tell the label;
+      those that find none stay as they are.
     rng: np.random.RandomState.
 
   Returns:

@@ -188,7 +188,8 @@ def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
 @pytest.mark.parametrize("args, message", [
     (["--init_checkpoint=cut"], "damaged or not whole"),
     ([*TRAINING, "--output_dir=whole0", "--num_train_steps=10",
-      "--precision=fp16", "--resume_anyway"], "lacks .*loss_scale.*--precision")])
+      "--precision=fp16", "--resume_anyway"],
+     "lacks .*loss_scale.*--precision")])
 def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
   (work / "cut").mkdir(exist_ok=True)
   for path in whole()[0].glob("model.ckpt-6.*"):
