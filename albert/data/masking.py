@@ -341,36 +341,37 @@ def choose_words(begins, ends, limit, settings, rng, counts, waiting):
   shares = np.cumsum(1.0 / np.arange(1, longest + 1))
   chosen = set()
   for word in rng.permutation(len(begins)).tolist():
-    room = _room(word, begins, ends, limit, longest, chosen)
-    if not room:
+    if word in chosen or ends[word] - begins[word] > limit:
       continue
-    n = 1 if longest == 1 else next((n for n in waiting if n <= room), None)
-    if n in waiting:
-      waiting.remove(n)
-    while n is None and len(waiting) < _MOST_WAITING:
-      n = 1 + int(shares.searchsorted(rng.random_sample() * shares[-1],
-                                      "right"))
-      if n > room:
-        waiting.append(n)
-        n = None
-    if n is None:
-      n = min(waiting.pop(0), room)  # clipped
+    n = 1
+    if longest > 1:
+      room = 1
+      while room < longest and word + room < len(begins) and (
+          word + room not in chosen) and (
+              begins[word + room] == ends[word + room - 1]) and (
+                  ends[word + room] - begins[word] <= limit):
+        room += 1
+      n = _draw_run(room, shares, waiting, rng)
+      counts["placed_%d" % n] += 1
     chosen.update(range(word, word + n))
     limit -= ends[word + n - 1] - begins[word]
-    counts["placed_%d" % n] += 1
     if not limit:
       break
   return sorted(chosen)
 
 
-def _room(word, begins, ends, limit, longest, chosen):
-  """Returns how many words fit from `word` on, at most `longest`."""
-  for n in range(longest):
-    at = word + n
-    if at == len(begins) or at in chosen or ends[at] - begins[word] > limit or (
-        n and begins[at] != ends[at - 1]):
+def _draw_run(room, shares, waiting, rng):
+  """Returns how many words a run of at most `room` has; see choose_words."""
+  for n in waiting:
+    if n <= room:
+      waiting.remove(n)
       return n
-  return longest
+  while len(waiting) < _MOST_WAITING:
+    n = 1 + int(shares.searchsorted(rng.random_sample() * shares[-1], "right"))
+    if n <= room:
+      return n
+    waiting.append(n)
+  return min(waiting.pop(0), room)
 
 
 def mask_words(ids, words, settings, rng):
