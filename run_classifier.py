@@ -440,7 +440,9 @@ def main():
   splits = {name: finetuning.Split(list(zip(rows, targets[name])),
                                    make_features, has_labels=name == "train",
                                    paths=[classification.find_file(
-                                       task, texts.data_dir, name)])
+                                       task, texts.data_dir, name),
+                                          *teachers.unlabelled_files(
+                                              texts, name)])
             for name, rows in examples.items()}
   if texts.teacher and trains:
     splits["train"] = teachers.teach_texts(

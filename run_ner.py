@@ -161,7 +161,8 @@ def main():
       split.windows, split.make_features, has_labels=name == "train" or all(
           example.entities is not None for example in split.examples),
       paths=[entity_files.find_file(entity_files.TASKS[own.task_name],
-                                    own.data_dir, name)])
+                                    own.data_dir, name),
+             *teachers.unlabelled_files(own, name)])
             for name, split in texts.items()}
   if own.teacher and trains:
     splits["train"] = teachers.teach_tokens(splits["train"], own,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import Callable, Dict, NamedTuple
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 from absl import flags, logging
@@ -23,23 +23,34 @@ class Task(NamedTuple):
   Attributes:
     find, read, sequence_maker: functions that find and read the files and make
       the sequences.
+    answer_file: function of a path that returns the path of its answers, or
+      None; None where the answers are in the same file.
     submissions: name of a split to predict -> name of its submission.
     word: function that words the submissions.
   """
   find: Callable
   read: Callable
   sequence_maker: Callable
+  answer_file: Optional[Callable]
   submissions: Dict[str, str]
   word: Callable
 
+  def paths(self, data_dir: str, name: str) -> List[str]:
+    """Returns the paths of all files of a split."""
+    paths = [path for path, _ in self.find(data_dir, name)]
+    if self.answer_file:
+      paths += filter(None, map(self.answer_file, paths[:]))
+    return paths
+
 
 TASKS = {
-    "race": Task(race.find_race, race.read_race, race.sequence_maker,
+    "race": Task(race.find_race, race.read_race, race.sequence_maker, None,
                  {"test": "race_predict.json"}, submissions.clue_lines),
-    "c3": Task(race.find_c3, race.read_c3, race.sequence_maker,
+    "c3": Task(race.find_c3, race.read_c3, race.sequence_maker, None,
                {"test": "c311_predict.json", "test1.0": "c310_predict.json"},
                submissions.clue_lines),
     "chid": Task(chid.find_files, chid.read, chid.sequence_maker,
+                 chid.answer_file,
                  {"test": "chid11_predict.json",
                   "test1.0": "chid10_predict.json"}, submissions.clue_object)}
 
@@ -116,7 +127,7 @@ def main():
           rows, lambda example: race.pack_choices(
               make_sequences(example), example, num_choices),
           has_labels=name == "train",
-          paths=[path for path, _ in task.find(own.data_dir, name)])
+          paths=task.paths(own.data_dir, name))
        for name, rows in examples.items()},
       specs + [FeatureSpec("num_choices", "int", 0)])
 

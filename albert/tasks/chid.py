@@ -24,6 +24,12 @@ def find_files(data_dir, split):
   return [(path, None) for path in paths if filesystem.exists(path)][:1]
 
 
+def answer_file(path):
+  """Returns the path of the answers that go with a file, or None."""
+  path = path[:-len(".json")] + "_answer.json"
+  return path if filesystem.exists(path) else None
+
+
 def read(path, part):
   """Yields the race.Example of each blank; its `question` is the blank's tag.
 
@@ -34,8 +40,8 @@ def read(path, part):
   Raises:
     InputError: a row cannot be read; the message names the line.
   """
-  answers, answer_path = {}, path[:-len(".json")] + "_answer.json"
-  if filesystem.exists(answer_path):
+  answers, answer_path = {}, answer_file(path)
+  if answer_path:
     answers = filesystem.read_json(answer_path)
     if not isinstance(answers, dict):
       raise InputError("%s: not one JSON object, tag -> number" % answer_path)

@@ -31,7 +31,7 @@ _FREE = {
     "learning_rates", "rehearse", "tpu_name", "tpu_zone", "gcp_project",
     "master", "iterations_per_loop", "null_score_diff_threshold", "mark",
     "data_dir", "train_file", "dev_file", "test_file", "texts_file",
-    "input_file", "eval_input_file"}
+    "unlabelled_file", "input_file", "eval_input_file"}
 # What is otherwise with several runs, which are compared.
 _OF_SEVERAL = {"num_train_epochs", "num_train_steps", "random_seed",
                "learning_rate"}

@@ -103,6 +103,11 @@ def read_unlabelled(path, are_pairs):
   return found
 
 
+def unlabelled_files(own, name):
+  """Returns the paths of the unlabelled texts of a split, a list."""
+  return [path for path in [own.unlabelled_file] if path and name == "train"]
+
+
 def teach_texts(split, own, kind, labels, texts, is_labelled):
   """Returns a Split of texts or pairs with the features of a teacher.
 
