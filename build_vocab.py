@@ -85,8 +85,8 @@ def wordpiece(lines, own):
   try:
     import tokenizers
   except ImportError as error:
-    raise InputError("tokenizers is not installed: pip install -r "
-                     "requirements/vocab.txt") from error
+    raise InputError("tokenizers is not installed: pip install "
+                     "'.[vocab]'") from error
   model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
   model.normalizer = tokenizers.normalizers.BertNormalizer(
       lowercase=own.do_lower_case)

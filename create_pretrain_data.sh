@@ -10,7 +10,7 @@
 # --flag=value.
 set -euo pipefail
 cd "$(dirname "$0")"
-source requirements/usage.sh && usage "-.*" "$@"
+source albert/shell.sh && usage "-.*" "$@"
 
 for flag in "$@"; do
   case $flag in

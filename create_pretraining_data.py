@@ -15,13 +15,16 @@ import json
 import os
 import re
 
+from albert import cli  # first: it says so where TensorFlow is missing
+
+# isort: split
 import jieba
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags, logging
 
 import tokenization
-from albert import characters, cli
+from albert import characters
 from albert.data import corpus, shards
 from albert.data.masking import Settings
 from albert.errors import InputError
@@ -279,8 +282,8 @@ def run_beam(texts, reader, maker, random_seed):
   try:
     from albert.data import beam_pipeline  # Beam is an optional extra
   except ImportError as error:
-    raise InputError("--beam_runner: %s; pip install -r requirements/beam.txt"
-                     % error) from error
+    raise InputError(
+        "--beam_runner: %s; pip install '.[beam]'" % error) from error
   beam_pipeline.run(
       texts.beam_runner, texts.beam_options, reader,
       beam_pipeline.MakeRecords(maker, texts.user_dict), random_seed,

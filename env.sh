@@ -1,13 +1,13 @@
 # Sourced by every script here; `source env.sh` gives a shell with its python.
 # A python on PATH that has TensorFlow 1.15 or 2.15 is used as it is. Otherwise
 # .venv gets TensorFlow 1.15 with a Python 3.7 or, if there is none, .venv-tf2
-# gets TensorFlow 2.15 with a Python 3.9 to 3.11: once, from requirements/.
-#   ALBERT_PYTHON        an interpreter; no other one is tried
-#   ALBERT_PLATFORM      tf1 or tf2; the other one is not tried
-#   ALBERT_REQUIREMENTS  more files, such as requirements/plot.txt
+# gets TensorFlow 2.15 with a Python 3.9 to 3.11: once, by pip install -e.
+#   ALBERT_PYTHON    an interpreter; no other one is tried
+#   ALBERT_PLATFORM  tf1 or tf2; the other one is not tried
+#   ALBERT_EXTRAS    optional parts of pyproject.toml, such as plot,onnx
 # Sets PYTHON, ALBERT_PLATFORM and PATH. Status 69: no Python fits.
 if [[ $0 == "${BASH_SOURCE[0]}" ]]; then
-  cd "$(dirname "$0")" && source requirements/usage.sh && usage "" "$@"
+  cd "$(dirname "$0")" && source albert/shell.sh && usage "" "$@"
   refuse "bash $0" "write: source $0"
 fi
 
@@ -28,10 +28,11 @@ albert_python() (
     done 2>/dev/null
     return 1
   }
-  ready() { # the venv has a copy of each file that it was made from
-    [[ -x $venv/bin/python && ! -e $venv/unfinished ]] || return
-    for file in "${files[@]}"; do
-      [[ $(<"$file") == "$(cat "$venv/${file##*/}" 2>/dev/null)" ]] || return
+  ready() { # the venv was made from pyproject.toml as it is, with these extras
+    [[ -x $venv/bin/python && ! -e $venv/unfinished ]] &&
+      cmp -s "$root/pyproject.toml" "$venv/pyproject.toml" || return
+    for extra in $extras; do
+      [[ " $(<"$venv/extras") " == *" $extra "* ]] || return
     done
   }
   install() (
@@ -46,24 +47,26 @@ albert_python() (
     if ready; then exit; fi
     echo "Installing into $venv (Python $version); takes minutes, once"
     mkdir -p "$venv" && touch "$venv/unfinished" || exit
-    gpu=$(nvidia-smi -L 2>/dev/null | grep GPU)
-    cuda=${gpu:+s/^tensorflow-cpu=/tensorflow[and-cuda]=/}
+    extras=$(echo $extras $(cat "$venv/extras" 2>/dev/null)) # and those there
+    what=$platform
+    [[ $platform != tf2 ]] || ! nvidia-smi -L 2>/dev/null | grep -q GPU ||
+      what=tf2-gpu
+    what=${extras:+${extras// /,},}$what
     [[ -x $venv/bin/python ]] || "$python" -m venv "$venv" &&
       # An old pip does not know the tags of current wheels.
       "$venv/bin/python" -m pip install -qq --upgrade pip &&
-      "$venv/bin/python" -m pip install -qq -r <(sed "$cuda" "${files[@]}") || {
+      "$venv/bin/python" -m pip install -qq -e "$root[$what]" || {
       [[ $? -gt 128 ]] || rm "$venv/unfinished" # pip itself gave up
-      fail "$venv: cannot install ${files[*]}, for the reason above"
+      fail "$venv: cannot install $what, for the reason above"
     }
-    cp "${files[@]}" "$venv" && rm "$venv/unfinished"
+    echo "$extras" >"$venv/extras"
+    cp "$root/pyproject.toml" "$venv" && rm "$venv/unfinished"
   ) 9>"$root/.venv.lock"
 
-  extra=() # files
-  for file in ${ALBERT_REQUIREMENTS-}; do
-    extra+=("$root/$file")
-    [[ -f $root/$file ]] || fail "ALBERT_REQUIREMENTS: there is no $root/$file"
-    # Horovod is built against the TensorFlow that is there.
-    [[ $file != *horovod* ]] || export PIP_NO_BUILD_ISOLATION=0
+  extras=${ALBERT_EXTRAS-} extras=${extras//,/ }
+  for extra in $extras; do
+    grep -q "^$extra = \[" "$root/pyproject.toml" ||
+      fail "ALBERT_EXTRAS: pyproject.toml has no $extra"
   done
 
   # By the names of folders, as importing TensorFlow takes seconds.
@@ -75,31 +78,36 @@ found = re.search(r"\btensorflow(_[cg]pu)?-([12])\.15\.", names)
 if found: print("tf" + found.group(2), sys.executable)' 2>/dev/null)
   if [[ -n $found && ${ALBERT_PLATFORM:-$found} == "$found" &&
     $python != "$root"/.venv* ]]; then
-    others="jieba sentencepiece tqdm"
-    ((!${#extra[@]})) && "$python" -c "import ${others// /,}" 2>/dev/null ||
-      "$python" -m pip install -qq $others \
-        ${extra[@]+"${extra[@]/#/-r}"} >&2 ||
-      fail "$python: cannot install $others ${extra[*]}, for the reason above"
+    [[ -z $extras ]] &&
+      "$python" -c "import jieba, sentencepiece, tqdm" 2>/dev/null ||
+      "$python" -m pip install -qq -e "$root[${extras// /,}]" >&2 ||
+      fail "$python: cannot install $root[${extras// /,}], for the reason above"
     echo "$found $python" && exit
   fi
-  for platform in ${ALBERT_PLATFORM:-${found:-tf1 tf2}}; do
-    case $platform in
-      tf1) venv=$root/.venv versions=3.7 ;;
-      tf2) venv=$root/.venv-tf2 versions="3.11 3.10 3.9" ;;
-      *) fail "ALBERT_PLATFORM=$platform: it can be tf1 or tf2" ;;
-    esac
-    [[ $platform == tf2 || $(uname -sm) == "Linux x86_64" ]] || continue
-    files=("$root/requirements/$platform.txt"
-      ${extra[@]+"${extra[@]}"})
-    if [[ -n ${ALBERT_PYTHON-} ]] || ! ready; then
-      find_python || continue
-      install >&2 || exit
-    fi
-    echo "$platform $venv/bin/python" && exit
-  done
+  make_environment() { # prints what it is, and ends; returns without a Python
+    for platform in ${ALBERT_PLATFORM:-${found:-tf1 tf2}}; do
+      case $platform in
+        tf1) venv=$root/.venv versions=3.7 ;;
+        tf2) venv=$root/.venv-tf2 versions="3.11 3.10 3.9" ;;
+        *) fail "ALBERT_PLATFORM=$platform: it can be tf1 or tf2" ;;
+      esac
+      [[ $platform == tf2 || $(uname -sm) == "Linux x86_64" ]] || continue
+      if [[ -n ${ALBERT_PYTHON-} ]] || ! ready; then
+        find_python || continue
+        install >&2 || exit
+      fi
+      echo "$platform $venv/bin/python" && exit
+    done
+  }
+  make_environment
+  if [[ -z ${ALBERT_PYTHON-} ]] && type -P uv >/dev/null &&
+    uv python install "${versions%% *}" >&2; then
+    make_environment
+  fi
   fail "no Python for ${ALBERT_PLATFORM:-tf1 or tf2}${ALBERT_PYTHON:+: \
-$ALBERT_PYTHON does not fit}; tf1 needs 3.7 on Linux x86_64, tf2 3.9 to 3.11 \
-with its venv package. Install one or set ALBERT_PYTHON to its path" 69
+$ALBERT_PYTHON does not fit}; tf1 needs 3.7 on Linux x86_64, tf2 3.9 to 3.11.
+To get one: apt install python3.11-venv, or install uv (pip install uv), which \
+env.sh then uses, or set ALBERT_PYTHON to its path" 69
 )
 
 albert_found=$(albert_python) || return

@@ -3,7 +3,7 @@
 # data, in a few minutes without a GPU. Everything made is in output/quickstart.
 set -euo pipefail
 cd "$(dirname "$0")"
-source requirements/usage.sh && usage "" "$@"
+source albert/shell.sh && usage "" "$@"
 source ./env.sh
 out=output/quickstart
 rm -rf "$out"

@@ -36,7 +36,7 @@ declare -A recipes=( # length, batch, epochs, rate of tiny
   [c3]="512 24 8 2e-5"
   [cluener]="64 32 10/4 1e-4")
 names=${!recipes[*]}
-source requirements/usage.sh
+source albert/shell.sh
 usage "${names// /|}|cluewsc2020|-.*" "$@"
 read_size
 tasks=() flags=(--do_train --do_eval)

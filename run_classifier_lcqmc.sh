@@ -9,7 +9,7 @@
 #   LCQMC_DATA  folder with train.txt, dev.txt, test.txt (default data/lcqmc)
 set -euo pipefail
 cd "$(dirname "$0")"
-source requirements/usage.sh && usage "-.*" "$@"
+source albert/shell.sh && usage "-.*" "$@"
 read_size
 source ./env.sh
 data=${LCQMC_DATA:-data/lcqmc} out=output/lcqmc

@@ -18,7 +18,7 @@
 # Flags of run_pretraining.py may follow and override, as --flag=value.
 set -euo pipefail
 cd "$(dirname "$0")"
-source requirements/usage.sh && usage "-.*" "$@"
+source albert/shell.sh && usage "-.*" "$@"
 
 if [[ -n ${INPUT-} ]]; then
   heldout=${HELDOUT-}

@@ -11,7 +11,7 @@
 #   ALBERT_TESTS_STRICT  1: a missing platform and a skipped test are failures
 set -euo pipefail
 cd "$(dirname "$0")"
-source requirements/usage.sh && usage ".*" "$@"
+source albert/shell.sh && usage ".*" "$@"
 unset PYTHONDONTWRITEBYTECODE # processes share what one has compiled
 
 tier=default platforms="tf1 tf2" arguments=() last=
@@ -34,9 +34,8 @@ for word in "$@"; do
 done
 
 python_on() ( # platform, arguments
-  export ALBERT_PLATFORM=$1 ALBERT_REQUIREMENTS=requirements/tests-$1.txt
-  [[ $tier != all ]] ||
-    ALBERT_REQUIREMENTS+=" requirements/tests-all-$1.txt"
+  export ALBERT_PLATFORM=$1 ALBERT_EXTRAS=tests
+  [[ $tier != all ]] || ALBERT_EXTRAS+=,tests-all
   source ./env.sh || exit
   "$PYTHON" "${@:2}"
 )
@@ -74,7 +73,7 @@ for platform in ${ready[@]+"${ready[@]}"}; do
     HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 \
       HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_GLOO=1 \
       python_on "$platform" -m pip install -q --no-build-isolation \
-      -r requirements/horovod.txt ||
+      horovod==0.28.1 ||
       echo "Horovod cannot be built here"
   fi
   echo "== pytest on $platform"

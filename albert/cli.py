@@ -11,7 +11,23 @@ from albert import settings
 from albert.errors import InputError
 
 
-def run(main, classes, takes_arguments=False, older_flags=(), **changes):
+def _without_tensorflow(kind, error, trace):
+  """Ends a script in one line where TensorFlow is not installed."""
+  if not isinstance(error, ImportError) or (
+      (error.name or "").split(".")[0] != "tensorflow"):
+    sys.__excepthook__(kind, error, trace)
+    return
+  print("ERROR: TensorFlow is not installed in %s: pip install '.[tf2]' into a "
+        "Python 3.9 to 3.11, or '.[tf1]' into 3.7; exported ONNX models need "
+        "none (--engine=onnx)" % sys.executable, file=sys.stderr)
+
+
+# Scripts import TensorFlow before they run, those that predict only if needed.
+sys.excepthook = _without_tensorflow
+
+
+def run(main, classes, takes_arguments=False, older_flags=(), description=None,
+        **changes):
   """Runs `main` as a script; bad input ends it with one line and exit 1.
 
   Args:
@@ -19,6 +35,8 @@ def run(main, classes, takes_arguments=False, older_flags=(), **changes):
     classes: list of settings classes, whose fields are the script's flags.
     takes_arguments: bool, whether there may be such arguments.
     older_flags: see `without_older_flags`.
+    description: str, what --help begins with; default: the docstring of the
+      script that was started.
     **changes: see `settings.define_flags`.
   """
 
@@ -44,7 +62,7 @@ def run(main, classes, takes_arguments=False, older_flags=(), **changes):
 
   settings.define_flags(*classes, **changes)
   if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
-    print(help_text(sys.modules["__main__"].__doc__))
+    print(help_text(description or sys.modules["__main__"].__doc__))
     sys.exit(0)
   app.run(guarded_main, flags_parser=lambda argv: _parse(
       without_older_flags(argv, older_flags)))

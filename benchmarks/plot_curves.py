@@ -3,7 +3,7 @@ r"""Draws the training curves of one or several runs, as a PNG.
     python benchmarks/plot_curves.py --runs=output/a,output/b --names=A,B \
       --output=curves.png
 
-Needs requirements/plot.txt.
+Needs: pip install '.[plot]'.
 """
 
 import collections
@@ -146,8 +146,7 @@ def create_figure():
     from matplotlib.figure import Figure
   except ImportError as error:
     raise InputError(
-        "matplotlib does not start (%s); `source env.sh` with "
-        "ALBERT_REQUIREMENTS=requirements/plot.txt installs it"
+        "matplotlib does not start (%s): pip install '.[plot]'"
         % error) from error
   return Figure(figsize=(15, 8), layout="constrained")
 

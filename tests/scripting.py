@@ -23,12 +23,21 @@ from albert import cli, settings
 from albert.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCRIPTS = sorted(
+    path.name for path in ROOT.glob("*.py")
+    if re.search(r"\b(cli|command)\.run\(", path.read_text(encoding="utf-8")))
 VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
 # A small model.
 SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
          "num_hidden_layers": 2, "num_attention_heads": 2,
          "intermediate_size": 32, "hidden_act": "gelu",
          "initializer_range": 0.3}  # so that no two texts score the same
+
+
+def module_of(script):
+  """Returns the module that has a script's settings and `main`."""
+  module = importlib.import_module(script[:-len(".py")].replace("/", "."))
+  return getattr(module, "command", module)
 
 
 @contextlib.contextmanager
@@ -43,7 +52,7 @@ def parsed(script, *args):
     (module, list of the arguments that are no flags).
   """
   if isinstance(script, str):
-    script = importlib.import_module(script[:-len(".py")].replace("/", "."))
+    script = module_of(script)
   others = set(flags.FLAGS)
   settings.define_flags(*script.SETTINGS, **getattr(script, "DEFAULTS", {}))
   try:

@@ -1,6 +1,6 @@
 """Makes pretraining records by an Apache Beam pipeline, on a cluster.
 
-Needs requirements/beam.txt. Text, user dictionary and output must be on a file
+Needs: pip install '.[beam]'. Text, user dictionary and output must be on a file
 system that all workers see, and the project on their Python path.
 """
 

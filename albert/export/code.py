@@ -2,11 +2,12 @@
 
 import ast
 import pathlib
+import re
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SCRIPTS = ("predict.py", "serve.py")
 _MORE = ("LICENSE", "albert/serving/page.html")
-_PACKAGES = "numpy\nabsl-py\nonnxruntime\n"
+_PACKAGES = ["numpy", "absl-py", "onnxruntime"]
 
 
 def files(is_sentencepiece):
@@ -28,10 +29,16 @@ def files(is_sentencepiece):
       found.add(path)
       waiting += _imports(_read(path))
   content = {path: _read(path) for path in found.union(_MORE)}
-  content["requirements.txt"] = "%s%s" % (
-      _PACKAGES + "sentencepiece\n" * is_sentencepiece,
-      _read("requirements/serve.txt"))
+  packages = _PACKAGES + ["sentencepiece"] * is_sentencepiece
+  content["requirements.txt"] = "\n".join([*packages, *_of_serve(), ""])
   return {path: text.encode() for path, text in content.items()}
+
+
+def _of_serve():
+  """Returns the packages that serve.py needs, as pyproject.toml has them."""
+  section = re.search(r"^serve = \[(.*?)^\]", _read("pyproject.toml"),
+                      re.DOTALL | re.MULTILINE).group(1)
+  return re.findall(r'"(.*)"', section)
 
 
 def _read(path):

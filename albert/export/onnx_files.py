@@ -44,8 +44,8 @@ def convert(config, head, checkpoint, int8=False, standard_ops=False):
     )
     from onnxruntime.transformers.onnx_model import OnnxModel
   except ImportError as error:
-    raise InputError("ONNX files need more packages (%s): pip install -r "
-                     "requirements/onnx.txt" % error) from error
+    raise InputError("ONNX files need more packages (%s): pip install "
+                     "'.[onnx]'" % error) from error
   graph, signature = frozen.freeze(config, head, checkpoint)
   outputs = {name: tensor for name, tensor in signature.outputs.items()
              if name in (head.onnx_outputs or signature.outputs)}

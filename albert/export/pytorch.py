@@ -378,8 +378,8 @@ def safetensors_numpy():
   try:
     import safetensors.numpy
   except ImportError as error:
-    raise InputError("safetensors is not installed: pip install -r "
-                     "requirements/pytorch.txt") from error
+    raise InputError("safetensors is not installed: pip install "
+                     "'.[pytorch]'") from error
   return safetensors.numpy
 
 

@@ -52,6 +52,9 @@ def load(engine, path, given=None):
   Raises:
     InputError: something is missing, or does not fit the rest.
   """
+  if path == filesystem.STARTER and not filesystem.exists(path):
+    raise InputError("give --model_dir: %s, the default, is in the folder of "
+                     "the project alone" % path)
   given = given or model_folder.FolderSettings()
   asked = EngineSettings(engine) if isinstance(engine, str) else engine
   if asked.engine == "onnx":

@@ -143,7 +143,7 @@ def _faiss_index(vectors):
   try:
     import faiss
   except ImportError:
-    logging.warning("%d texts: `pip install -r requirements/faiss.txt` makes "
+    logging.warning("%d texts: `pip install '.[faiss]'` makes "
                     "the search faster", len(vectors))
     return False
   index = faiss.IndexFlatIP(vectors.shape[1])

@@ -101,9 +101,8 @@ def _horovod():
     import horovod.tensorflow as hvd
   except ImportError as error:
     raise InputError(
-        "--use_horovod: Horovod does not start (%s); `source env.sh` with "
-        "ALBERT_REQUIREMENTS=requirements/horovod.txt installs it"
-        % error) from error
+        "--use_horovod: Horovod does not start (%s); docs/pretraining.md says "
+        "how to build it" % error) from error
   hvd.init()
   return hvd
 

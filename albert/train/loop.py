@@ -185,8 +185,8 @@ def create_estimator(settings, workers, model_fn):
           device.tpu_name, zone=device.tpu_zone, project=device.gcp_project)
     except (ImportError, OSError, ValueError) as error:
       raise InputError(
-          "--tpu_name=%s cannot be looked up (%s): `pip install -r "
-          "requirements/tpu.txt` on a machine of Google Cloud, or give the "
+          "--tpu_name=%s cannot be looked up (%s): `pip install "
+          "'.[tpu]'` on a machine of Google Cloud, or give the "
           "TPU's address, grpc://IP:8470" % (device.tpu_name, error)) from error
   run_config = tf.estimator.tpu.RunConfig(
       cluster=cluster,

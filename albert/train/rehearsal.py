@@ -193,7 +193,7 @@ class Rehearsal:
         "cloud_tpu_client")
     if device.tpu_name and "://" not in device.tpu_name and (
         not importlib.util.find_spec(package)):
-      rows.append(("needs", "requirements/tpu.txt, to find --tpu_name=%s" %
+      rows.append(("needs", "pip install '.[tpu]', to find --tpu_name=%s" %
                    device.tpu_name))
     print("rehearsal of %s on TensorFlow %s: nothing is trained or kept" % (
         device.rehearse, tf.__version__))

@@ -76,10 +76,11 @@ def test_it_serves_the_page(folder):
 def test_files():
   found = code.files(is_sentencepiece=False)
   packages = found.pop("requirements.txt").decode()
-  assert packages.startswith("numpy\nabsl-py\nonnxruntime\n# For serve.py")
+  assert packages.startswith("numpy\nabsl-py\nonnxruntime\nfastapi==")
+  assert packages.endswith("uvloop>=0.17; platform_system != 'Windows'\n")
   for path, content in found.items():  # as they are here
     assert content == (ROOT / path).read_bytes()
   assert {"predict.py", "serve.py", "LICENSE", "albert/predict/engines.py",
           "albert/serving/page.html"} < set(found)
-  assert len(found) < 40
+  assert len(found) < 45
   assert "sentencepiece" in code.files(True)["requirements.txt"].decode()

@@ -1,13 +1,12 @@
 """Documents: their flags are known, their links lead somewhere, and the Chinese
 ones have the blocks, tables and figures of the English ones."""
 
-import importlib
 import re
 import types
 
 import pytest
 from absl import flags
-from scripting import ROOT, call_main
+from scripting import ROOT, call_main, module_of
 
 from albert import download
 
@@ -74,7 +73,7 @@ def parse(script, words):
   if defined:
     check(defined)
     return
-  module = importlib.import_module(name)
+  module = module_of(name.replace(".", "/") + ".py")
   call_main(types.SimpleNamespace(
       __name__=script, main=lambda: check(flags.FLAGS),
       SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,)),

@@ -35,11 +35,12 @@ class Shell:
     self.variables = {
         "PATH": "%s:/usr/bin:/bin" % self.bin, "PIP_LOG": str(self.log),
         "HOME": str(self.bin), "PIP": ""}
-    shutil.copytree(str(ROOT / "requirements"), str(self.tree / "requirements"))
     (self.tree / "output" / "quickstart").mkdir(parents=True)
     (self.tree / "output" / "quickstart" / "kept").write_text("")
     (self.tree / ".ci").mkdir()
-    for path in [*ROOT.glob("*.sh"), ROOT / ".ci" / "run"]:
+    (self.tree / "albert").mkdir()
+    for path in [*ROOT.glob("*.sh"), ROOT / ".ci" / "run",
+                 ROOT / "albert" / "shell.sh", ROOT / "pyproject.toml"]:
       shutil.copy(str(path), str(self.tree / path.relative_to(ROOT)))
     self.bin.mkdir()
     self.log.write_text("")
@@ -154,16 +155,20 @@ def test_env_installs_once(shell):
   venv = shell.tree / ".venv"
   assert (status, out) == (0, "tf1 {0}/python {0} 1 3\n".format(venv / "bin"))
   assert log.startswith("Installing into %s (Python 3.7)" % venv)
-  upgrade, requirements = shell.installed()
-  assert upgrade.endswith("--upgrade pip") and " -r " in requirements
+  upgrade, project = shell.installed()
+  assert upgrade.endswith("--upgrade pip")
+  assert project.endswith(" -e %s[tf1]" % shell.tree)
   assert shell.source() == (0, out, "") and not shell.installed()
-  more = {"ALBERT_REQUIREMENTS": "requirements/plot.txt requirements/onnx.txt"}
-  assert shell.source(**more)[0] == 0 and len(shell.installed()) == 2
-  assert shell.source() == shell.source(**more) == (0, out, "")
-  assert not shell.installed()
-  with open(str(shell.tree / "requirements" / "tf1.txt"), "a") as writer:
-    writer.write("more\n")
-  assert shell.source()[0] == 0 and len(shell.installed()) == 2
+  for extras, found in (("plot,onnx", "plot,onnx,tf1"),
+                        ("serve", "serve,plot,onnx,tf1")):
+    assert shell.source(ALBERT_EXTRAS=extras)[0] == 0
+    assert shell.installed()[1].endswith("[%s]" % found)
+    assert shell.source() == shell.source(ALBERT_EXTRAS=extras) == (0, out, "")
+    assert not shell.installed()
+  with open(str(shell.tree / "pyproject.toml"), "a") as writer:
+    writer.write("\n")
+  assert shell.source()[0] == 0
+  assert shell.installed()[1].endswith("[serve,plot,onnx,tf1]")
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -171,11 +176,11 @@ def test_env_installs_once(shell):
 def test_env_after_pip_failed(shell, before, end):
   shell.add("python3.11", "3.11")
   assert not before or shell.source()[0] == 0
-  plot = {"ALBERT_REQUIREMENTS": "requirements/plot.txt"}
+  plot = {"ALBERT_EXTRAS": "plot"}
   there = shell.tree / ".venv-tf2" / "there"
   status, out, log = shell.source(PIP="touch %s; %s" % (there, end), **plot)
   assert (status, out) == (1, "")
-  assert re.search("ERROR: .*/.venv-tf2: cannot install .*plot.txt", log)
+  assert re.search("ERROR: .*/.venv-tf2: cannot install plot,tf2, ", log)
   shell.installed()
   if before and end == "exit 1":  # what was complete still is
     assert shell.source()[0] == 0 and not shell.installed()
@@ -197,7 +202,7 @@ def test_env_twice_at_once(shell):
 def test_env_chooses_a_python(shell):
   status, out, log = shell.source()
   assert (status, out) == (69, "")
-  assert re.fullmatch("ERROR: no Python for tf1 or tf2; .*\n", log)
+  assert re.fullmatch("ERROR: no Python for tf1 or tf2; .*\nTo get .*\n", log)
   assert shell.run("quickstart.sh")[0] == 69
   assert (shell.tree / "output" / "quickstart" / "kept").exists()
   shell.add("python3.12", "3.12")
@@ -206,7 +211,7 @@ def test_env_chooses_a_python(shell):
     status, _, log = shell.source(ALBERT_PYTHON=python)
     assert status == 69 and "tf2: %s does not fit" % python in log
   assert shell.source(ALBERT_PLATFORM="tf1")[0] == 69
-  for variable in ("ALBERT_PLATFORM", "ALBERT_REQUIREMENTS"):
+  for variable in ("ALBERT_PLATFORM", "ALBERT_EXTRAS"):
     status, _, log = shell.source(**{variable: "no_such"})
     assert status == 1
     assert re.fullmatch("ERROR: %s.*no_such.*\n" % variable, log)
@@ -223,15 +228,21 @@ def test_env_chooses_a_python(shell):
 
 def test_env_on_a_gpu_host(shell):
   shell.add("python3.11", "3.11")
-  # Of what pip gets, the log has the requirements too.
-  shell.variables["PIP"] = (
-      '[[ $* == *" pip" ]] || cat "${@: -1}" >>"$PIP_LOG"')
-  for name in ("tensorflow-cpu", "tensorflow[and-cuda]"):
+  for extra in ("tf2", "tf2-gpu"):
     shell.source()
-    assert [line for line in shell.installed()
-            if line.startswith(name + "==2.15.1;")]
+    assert shell.installed()[1].endswith("[%s]" % extra)
     shell.add("nvidia-smi", program="#!/bin/sh\necho GPU 0: fast\n")
     shutil.rmtree(str(shell.tree / ".venv-tf2"))
+
+
+def test_env_gets_a_python_from_uv(shell):
+  """Where there is none; a stand-in for uv."""
+  for name in ("python3.7", "python3.11"):
+    shell.add("a_" + name, name[len("python"):])
+  shell.add("uv", program='#!/bin/sh\n[ "$1 $2" != "python install" ] || '
+            'cp %s/a_python$3 %s/python$3\n' % (shell.bin, shell.bin))
+  assert shell.source()[1].startswith("tf2 ")
+  assert shell.source(ALBERT_PLATFORM="tf1")[1].startswith("tf1 ")
 
 
 @pytest.mark.parametrize("installed, platform", [

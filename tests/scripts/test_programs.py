@@ -1,7 +1,6 @@
 """What scripts say of themselves, and what it takes to import them."""
 
 import dataclasses
-import importlib
 import json
 import re
 import subprocess
@@ -9,12 +8,10 @@ import sys
 import types
 
 import pytest
-from scripting import ROOT, call_main
+from scripting import ROOT, SCRIPTS, call_main, module_of
 
 from albert import cli
 
-SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py")
-                 if "cli.run(" in path.read_text(encoding="utf-8"))
 MODULES = sorted(path.stem for path in ROOT.glob("*.py")) + sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in (ROOT / "albert").rglob("*.py") if path.stem != "__init__")
@@ -23,7 +20,7 @@ MODULES = sorted(path.stem for path in ROOT.glob("*.py")) + sorted(
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help(script):
   """What the script is for, then each of its flags once."""
-  module, found = importlib.import_module(script), []
+  module, found = module_of(script), []
   call_main(types.SimpleNamespace(
       __name__=script, SETTINGS=module.SETTINGS,
       main=lambda: found.append(cli.help_text(module.__doc__))))

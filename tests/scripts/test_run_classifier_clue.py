@@ -44,9 +44,9 @@ def clue(tmp_path):
 
   A command is a dict: flag -> value, and "script".
   """
-  (tmp_path / "requirements").mkdir()
+  (tmp_path / "albert").mkdir()
   for name in ("run_classifier_clue.sh", "run_classifier_lcqmc.sh",
-               "requirements/usage.sh"):
+               "albert/shell.sh"):
     shutil.copy(str(ROOT / name), str(tmp_path / name))
   (tmp_path / "env.sh").write_text("PYTHON=./python\n")
   (tmp_path / "python").write_text(PYTHON % shutil.which("python3"))
@@ -144,5 +144,5 @@ def test_results_are_never_of_another_model_unsaid(clue, script, args):
   said = "albert_tiny cannot be downloaded. These are the results of starter"
   assert done.stdout.count(said) == 2
   assert done.stdout.index("eval_accuracy") > done.stdout.rindex(said)
-  (command,) = clue(*args, script=script, OFFLINE="1", MODEL="requirements")[1]
-  assert command["--init_checkpoint"] == "requirements"
+  (command,) = clue(*args, script=script, OFFLINE="1", MODEL="albert")[1]
+  assert command["--init_checkpoint"] == "albert"

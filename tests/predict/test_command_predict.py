@@ -9,8 +9,8 @@ from trained_models import KINDS, LIMITS
 
 from albert.errors import InputError
 from albert.predict import load, results
+from albert.predict.command import TextSettings, find_inputs
 from albert.predict.predictors import PredictSettings
-from predict import TextSettings, find_inputs
 
 EVERY = 99  # candidates
 

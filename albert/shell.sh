@@ -1,5 +1,5 @@
 # Sourced by the shell scripts, before they do anything:
-#   source requirements/usage.sh && usage 'tnews|csl|--.*' "$@"
+#   source albert/shell.sh && usage 'tnews|csl|--.*' "$@"
 # -h and --help print the script's head comment, as far as it goes. A word that
 # does not match the regular expression ends the script with status 2.
 usage() {
