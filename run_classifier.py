@@ -264,7 +264,7 @@ def numbers_head(settings, folder, numbers):
   return Regression((np.mean(numbers), np.std(numbers) or 1.0))
 
 
-def choose_positive(texts, folder, labels, examples, is_multi_label):
+def choose_positive(texts, folder, labels, examples):
   """Returns the label that F1 is of, None where there is no such metric.
 
   Args:
@@ -272,9 +272,8 @@ def choose_positive(texts, folder, labels, examples, is_multi_label):
     folder: ModelFolder.
     labels: list of str, all that there are.
     examples: dict, name of a split -> list of classification.InputExample.
-    is_multi_label: bool.
   """
-  if is_multi_label or len(labels) != 2 and not texts.positive_label:
+  if len(labels) != 2 and not texts.positive_label:
     return None
   first = next(iter(examples.values()))  # of training, where it is there
   kept = folder.more.get("positive_label")  # maybe of a model of other labels
@@ -283,13 +282,6 @@ def choose_positive(texts, folder, labels, examples, is_multi_label):
       texts.positive_label or (kept if kept in labels else None))
   logging.info("f1 is of the label %s (--positive_label)", positive)
   return positive
-
-
-def score(kind, logits, targets):
-  """Returns (dict of results, report or None) of a split's predictions."""
-  results, report = kind.score(logits, targets)
-  results = {"eval_" + name: value for name, value in results.items()}
-  return dict(results, loss=results["eval_loss"]), report
 
 
 def write_predictions(output_dir, name, submission, examples, values, kind,
@@ -359,6 +351,150 @@ def check_labels(folder, labels, trains):
     logging.warning(message)
 
 
+def check_metric(metric, task, labels):
+  """Refuses a metric that the labels do not have.
+
+  Args:
+    metric: str, of metrics.METRICS.
+    task: classification.Task.
+    labels: list of str; empty for numbers.
+  """
+  if task.is_regression:
+    fits = metric in ("pearson", "spearman")
+  elif task.is_multi_label:
+    fits = metric in ("micro_f1", "macro_f1", "exact")
+  else:
+    fits = metric not in ("pearson", "spearman", "micro_f1", "exact") and (
+        metric != "f1" or len(labels) == 2)
+  if not fits:
+    raise InputError("--metric_for_best=%s does not go with %s" % (
+        metric, "numbers" if task.is_regression else
+        "%d labels" % len(labels)))
+
+
+def create_kind(texts, folder, task, examples, labels):
+  """Returns what the labels are, of label_kinds; see TextTask."""
+  if task.is_multi_label:
+    return label_kinds.SeveralLabels(
+        labels, None if "train" in examples else folder.more.get("thresholds"))
+  positive = choose_positive(texts, folder, labels, examples)
+  return label_kinds.OneLabel(labels, positive) if (
+      labels) else label_kinds.Numbers()
+
+
+def create_head(texts, settings, folder, kind, examples, num_windows):
+  """Returns the head on top of the encoder; see TextTask.
+
+  Raises:
+    InputError: --class_weights are not readable, or do not go with the labels.
+  """
+  labels, train = kind.labels, examples.get("train", [])
+  if isinstance(kind, label_kinds.SeveralLabels):
+    if texts.class_weights:
+      raise InputError("--class_weights does not go with --multi_label")
+    return MultiLabel(len(labels), num_windows=num_windows)
+  if not labels:
+    return numbers_head(settings, folder, numbers_of(train))
+  class_weights = None
+  if texts.class_weights and train:
+    class_weights = labelling.class_weights(
+        texts.class_weights, labels, kind.targets(train))
+    logging.info("weights of the labels: %s", ", ".join(
+        "%s %.4g" % pair for pair in zip(labels, class_weights)))
+  return Classifier(len(labels), class_weights, num_windows)
+
+
+class TextTask(finetuning.Task):
+  """Texts, or pairs of texts, with labels or numbers.
+
+  Args:
+    texts: TextSettings.
+    settings: TrainSettings.
+    folder: ModelFolder.
+    task: classification.Task.
+    examples: dict, name of a split -> list of classification.InputExample.
+    labels: list of str, all that there are; empty for numbers.
+    are_pairs: bool.
+  """
+
+  def __init__(self, texts, settings, folder, task, examples, labels,
+               are_pairs):
+    self._flags = texts
+    self._task = task
+    self._kind = kind = create_kind(texts, folder, task, examples, labels)
+    more = choose_long_text(texts, folder, are_pairs)
+    num_windows = more.get("max_windows")
+    head = create_head(texts, settings, folder, kind, examples, num_windows)
+    if texts.unlabelled_file and "train" in examples:
+      examples = dict(examples, train=examples["train"] + [
+          classification.InputExample(None, *pair, None) for pair in
+          teachers.read_unlabelled(texts.unlabelled_file, are_pairs)])
+    self._examples = examples
+    self._targets = {name: kind.targets(rows)
+                     for name, rows in examples.items()}
+    self.head = teachers.head_for(head, texts)
+    self.metric = "eval_" + (texts.metric_for_best or task.metric)
+    self.label_specs = [FeatureSpec("label_ids", *kind.feature)]
+    if num_windows:
+      self.specs = [*finetuning.with_rows(num_windows),
+                    FeatureSpec("num_windows", "int", 0)]
+    positive = {"positive_label": kind.positive} if kind.positive else {}
+    self.description = {"task_name": texts.task_name.lower(), "labels": labels,
+                        "pairs": are_pairs, "more": dict(more, **positive)}
+    if task.is_multi_label:
+      self.reports = ["eval_report.txt", "thresholds.json"]
+    elif labels:
+      self.reports = ["eval_report.txt"]
+    make_features = feature_maker(long_texts.sequence_maker(
+        folder.create_tokenizer(), settings.data.max_seq_length, **more),
+                                  kind.label_ids, num_windows)
+    self.splits = {
+        name: finetuning.Split(
+            list(zip(rows, self._targets[name])), make_features,
+            has_labels=name == "train", paths=[
+                classification.find_file(task, texts.data_dir, name),
+                *teachers.unlabelled_files(texts, name)])
+        for name, rows in examples.items()}
+    if texts.teacher and "train" in examples:
+      self.splits["train"] = teachers.teach_texts(
+          self.splits["train"], texts, kind.result, labels,
+          [(x.text_a, x.text_b) for x in examples["train"]],
+          [x.label is not None for x in examples["train"]])
+
+  def decode(self, name, rows, checkpoint):
+    """Returns logits, float [N, L]."""
+    path = checkpoint and os.path.join(os.path.dirname(checkpoint),
+                                       "thresholds.json")
+    if self._task.is_multi_label and name != "dev" and path and (
+        filesystem.exists(path)):
+      self._kind.thresholds = filesystem.read_json(path)
+    return np.array([row["logits"] for row in rows])
+
+  def targets(self, name):
+    return [example.label for example in self._examples[name]]
+
+  def score(self, name, predictions, rows):
+    results, report = self._kind.score(
+        predictions[rows], [self._targets[name][i] for i in rows])
+    results = {"eval_" + key: value for key, value in results.items()}
+    return dict(results, loss=results["eval_loss"]), report
+
+  def evaluate(self, predictions, output_dir):
+    if self._task.is_multi_label:
+      self._kind.choose_thresholds(
+          predictions, self._targets["dev"], self._flags.thresholds)
+      filesystem.write_json(os.path.join(output_dir, "thresholds.json"),
+                            self._kind.thresholds)
+    return super().evaluate(predictions, output_dir)
+
+  def write(self, name, predictions, output_dir, checkpoint):
+    submission = self._task.submissions[name].format(
+        self._flags.task_name.lower())
+    write_predictions(
+        output_dir, name, submission, self._examples[name],
+        self._kind.values(predictions), self._kind, self._flags.plain_results)
+
+
 def main():
   cli.require_flags(flags.FLAGS, "task_name", "data_dir", "output_dir")
   texts = from_flags(TextSettings, flags.FLAGS)
@@ -388,110 +524,13 @@ def main():
   if trains:
     examples["train"] = finetuning.limited(examples["train"], settings)
     check_variety(examples["train"], labels)
-  metric = texts.metric_for_best or task.metric
-  if (metric in ("pearson", "spearman")) != task.is_regression or (
-      metric == "f1" and len(labels) != 2) or (
-          metric not in ("micro_f1", "macro_f1", "exact")
-          if task.is_multi_label else metric in ("micro_f1", "exact")):
-    raise InputError("--metric_for_best=%s does not go with %s" % (
-        metric, "numbers" if task.is_regression else
-        "%d labels" % len(labels)))
+  check_metric(texts.metric_for_best or task.metric, task, labels)
   are_pairs = check_pairs(folder, examples, trains)
   check_labels(folder, labels, trains)
-  positive = choose_positive(
-      texts, folder, labels, examples, task.is_multi_label)
-  if task.is_multi_label:
-    kind = label_kinds.SeveralLabels(
-        labels, None if trains else folder.more.get("thresholds"))
-  else:
-    kind = label_kinds.OneLabel(labels, positive) if (
-        labels) else label_kinds.Numbers()
-  targets = {name: kind.targets(rows) for name, rows in examples.items()}
   for name, rows in examples.items():
     report_examples(name, rows, labels)
-  class_weights = None
-  if texts.class_weights and task.is_multi_label:
-    raise InputError("--class_weights does not go with --multi_label")
-  if texts.class_weights and trains:
-    class_weights = labelling.class_weights(
-        texts.class_weights, labels, targets["train"])
-    logging.info("weights of the labels: %s", ", ".join(
-        "%s %.4g" % pair for pair in zip(labels, class_weights)))
-  if trains and texts.unlabelled_file:
-    examples["train"] += [
-        classification.InputExample(None, *pair, None)
-        for pair in teachers.read_unlabelled(texts.unlabelled_file, are_pairs)]
-    targets["train"] = kind.targets(examples["train"])
-  more = choose_long_text(texts, folder, are_pairs)
-  num_windows = more.get("max_windows")
-  if task.is_multi_label:
-    head = MultiLabel(len(labels), num_windows=num_windows)
-  else:
-    head = Classifier(len(labels), class_weights, num_windows) if (
-        labels) else numbers_head(settings, folder, numbers_of(
-            examples["train"] if trains else []))
-  make_features = feature_maker(long_texts.sequence_maker(
-      folder.create_tokenizer(), settings.data.max_seq_length, **more),
-                                kind.label_ids, num_windows)
-  specs = finetuning.SPECS
-  if num_windows:
-    specs = [spec if spec.length == 0 else spec._replace(rows=num_windows)
-             for spec in specs] + [FeatureSpec("num_windows", "int", 0)]
-  splits = {name: finetuning.Split(list(zip(rows, targets[name])),
-                                   make_features, has_labels=name == "train",
-                                   paths=[classification.find_file(
-                                       task, texts.data_dir, name),
-                                          *teachers.unlabelled_files(
-                                              texts, name)])
-            for name, rows in examples.items()}
-  if texts.teacher and trains:
-    splits["train"] = teachers.teach_texts(
-        splits["train"], texts, kind.result, labels,
-        [(x.text_a, x.text_b) for x in examples["train"]],
-        [x.label is not None for x in examples["train"]])
-  runner = finetuning.Runner(
-      settings, workers, dataclasses.replace(
-          folder, task_name=texts.task_name.lower(), head=head.name,
-          labels=labels, pairs=are_pairs, more=dict(
-              more, **{"positive_label": positive} if positive else {}),
-          max_seq_length=settings.data.max_seq_length),
-      teachers.head_for(head, texts), [FeatureSpec("label_ids", *kind.feature)],
-      splits, specs)
-
-  def predict(name, checkpoint):
-    return np.array([row["logits"] for row in runner.predict(name, checkpoint)])
-
-  def evaluate(checkpoint):
-    logits = predict("dev", checkpoint)
-    if task.is_multi_label:
-      kind.choose_thresholds(logits, targets["dev"], texts.thresholds)
-      filesystem.write_json(
-          os.path.join(runner.output_dir, "thresholds.json"), kind.thresholds)
-    results, report = score(kind, logits, targets["dev"])
-    if report:
-      filesystem.write_text(os.path.join(runner.output_dir, "eval_report.txt"),
-                            report)
-    return dict(results, global_step=checkpoints.step_of(checkpoint))
-
-  def write_test(name, checkpoint):
-    logits = predict(name, checkpoint)
-    path = checkpoint and os.path.join(os.path.dirname(checkpoint),
-                                       "thresholds.json")
-    if task.is_multi_label and path and filesystem.exists(path):
-      kind.thresholds = filesystem.read_json(path)  # the best checkpoint's
-    write_predictions(
-        runner.output_dir, name,
-        task.submissions[name].format(texts.task_name.lower()), examples[name],
-        kind.values(logits), kind, texts.plain_results)
-    outputs.write_test_scores(
-        runner.output_dir, name, [example.label for example in examples[name]],
-        lambda rows: score(kind, logits[rows],
-                           [targets[name][i] for i in rows]),
-        checkpoint)
-
-  runner.run(evaluate, "eval_" + metric, write_test,
-             ["eval_report.txt"] * bool(labels) +
-             ["thresholds.json"] * task.is_multi_label)
+  finetuning.run(TextTask(texts, settings, folder, task, examples, labels,
+                          are_pairs), settings, workers, folder)
   if trains and "dev" in examples and not task.is_multi_label:
     if labels:
       warn_of_majority(settings.run.output_dir, examples["dev"])

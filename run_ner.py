@@ -15,7 +15,7 @@ from absl import flags, logging
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import checkpoints, filesystem, outputs
+from albert.files import checkpoints, filesystem
 from albert.files.records import FeatureSpec
 from albert.heads import TokenLabels, crf
 from albert.predict import tagger
@@ -118,17 +118,74 @@ def score(texts, label_ids, entities, losses):
               loss=loss), report
 
 
-def write_output(output_dir, name, text):
-  path = os.path.join(output_dir, name)
-  filesystem.write_text(path, text)
-  logging.info("wrote %s", path)
+class EntityTask(finetuning.Task):
+  """Texts with entities.
 
+  Args:
+    own: EntitySettings.
+    settings: TrainSettings.
+    folder: ModelFolder.
+    texts: dict, name of a split -> ner.Texts.
+    labels: list of str, of the tokens.
+    by_character: bool, whether each character is a token.
+  """
+  metric = "eval_f1"
+  label_specs = (FeatureSpec("label_mask", "int", None),
+                 FeatureSpec("label_ids", "int", None))
+  reports = ["eval_report.txt"]
 
-def write_entities(output_dir, name, examples, entities, to_row):
-  """Writes a JSON object for each text, made by `to_row`."""
-  write_output(output_dir, name, "".join(
-      json.dumps(to_row(*pair), ensure_ascii=False) + "\n"
-      for pair in zip(examples, entities)))
+  def __init__(self, own, settings, folder, texts, labels, by_character):
+    trains = "train" in texts
+    use_crf = own.crf if trains else folder.more["crf"]
+    self._name = own.task_name
+    self._labels = labels
+    self._init_checkpoint = settings.model.init_checkpoint
+    # Those of training are let go once they are written.
+    self._texts = {name: split for name, split in texts.items()
+                   if name != "train"}
+    self.head = teachers.head_for(TokenLabels(labels, use_crf), own)
+    self.description = {"task_name": own.task_name, "labels": labels, "more": {
+        "crf": use_crf, "by_character": by_character}}
+    self.splits = {
+        name: finetuning.Split(
+            split.windows, split.make_features,
+            has_labels=name == "train" or all(
+                example.entities is not None for example in split.examples),
+            paths=[entity_files.find_file(
+                entity_files.TASKS[own.task_name], own.data_dir, name),
+                   *teachers.unlabelled_files(own, name)])
+        for name, split in texts.items()}
+    if own.teacher and trains:
+      self.splits["train"] = teachers.teach_tokens(
+          self.splits["train"], own, texts["train"])
+
+  def decode(self, name, rows, checkpoint):
+    """Returns (labels of the tokens, entities, losses) of each text."""
+    texts = self._texts[name]
+    transitions = crf.load_transitions(
+        checkpoint or checkpoints.find_checkpoint(self._init_checkpoint),
+        self._labels)
+    label_ids = tagger.decode(
+        texts.join([row["logits"] for row in rows]), transitions, self._labels)
+    return label_ids, texts.entities(label_ids), [
+        row.get("loss", 0.0) for row in rows]
+
+  def targets(self, name):
+    return [example.entities for example in self._texts[name].examples]
+
+  def score(self, name, predictions, rows):
+    # All texts have labels, or none has.
+    return score(self._texts[name], *predictions)
+
+  def write(self, name, predictions, output_dir, checkpoint):
+    for file, to_row in (
+        (self._name + "_predict.json", entity_files.submission),
+        (name + "_entities.jsonl", entity_files.with_offsets)):
+      path = os.path.join(output_dir, file)
+      filesystem.write_text(path, "".join(
+          json.dumps(to_row(*pair), ensure_ascii=False) + "\n"
+          for pair in zip(self._texts[name].examples, predictions[1])))
+      logging.info("wrote %s", path)
 
 
 def mark_lines(model_dir):
@@ -155,56 +212,8 @@ def main():
   teachers.check(flags.FLAGS, own, trains)
   texts, labels, by_character = read_texts(
       own, settings, finetuning.wanted_splits(settings, workers), folder)
-  use_crf = own.crf if trains else folder.more["crf"]
-  head = TokenLabels(labels, use_crf)
-  splits = {name: finetuning.Split(
-      split.windows, split.make_features, has_labels=name == "train" or all(
-          example.entities is not None for example in split.examples),
-      paths=[entity_files.find_file(entity_files.TASKS[own.task_name],
-                                    own.data_dir, name),
-             *teachers.unlabelled_files(own, name)])
-            for name, split in texts.items()}
-  if own.teacher and trains:
-    splits["train"] = teachers.teach_tokens(splits["train"], own,
-                                            texts["train"])
-  runner = finetuning.Runner(
-      settings, workers, dataclasses.replace(
-          folder, task_name=own.task_name, head=head.name, labels=labels,
-          pairs=None, max_seq_length=settings.data.max_seq_length,
-          more={"crf": use_crf, "by_character": by_character}),
-      teachers.head_for(head, own), [
-          FeatureSpec("label_mask", "int", None),
-          FeatureSpec("label_ids", "int", None)], splits)
-  texts.pop("train", None)  # the runner keeps it until it is written
-
-  def predict(name, checkpoint):
-    rows = runner.predict(name, checkpoint)
-    transitions = crf.load_transitions(
-        checkpoint or checkpoints.find_checkpoint(
-            settings.model.init_checkpoint), labels)
-    label_ids = tagger.decode(
-        texts[name].join([row["logits"] for row in rows]), transitions, labels)
-    return label_ids, texts[name].entities(label_ids), [
-        row.get("loss", 0.0) for row in rows]
-
-  def evaluate(checkpoint):
-    results, report = score(texts["dev"], *predict("dev", checkpoint))
-    write_output(runner.output_dir, "eval_report.txt", report)
-    return dict(results, global_step=checkpoints.step_of(checkpoint))
-
-  def write_test(name, checkpoint):
-    examples = texts[name].examples
-    predictions = predict(name, checkpoint)
-    write_entities(runner.output_dir, own.task_name + "_predict.json", examples,
-                   predictions[1], entity_files.submission)
-    write_entities(runner.output_dir, name + "_entities.jsonl", examples,
-                   predictions[1], entity_files.with_offsets)
-    # All texts have labels, or none has.
-    outputs.write_test_scores(
-        runner.output_dir, name, [example.entities for example in examples],
-        lambda _: score(texts[name], *predictions), checkpoint)
-
-  runner.run(evaluate, "eval_f1", write_test, ["eval_report.txt"])
+  finetuning.run(EntityTask(own, settings, folder, texts, labels, by_character),
+                 settings, workers, folder)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import numpy as np
 from absl import flags, logging
 
 from albert import cli
-from albert.files import checkpoints, filesystem, outputs
+from albert.files import filesystem
 from albert.files.records import FeatureSpec
 from albert.heads import Choices
 from albert.settings import NEEDED, from_flags, setting
@@ -96,6 +96,55 @@ def write_predictions(output_dir, task, name, examples, chosen,
   logging.info("%s: the number of the choice, from 0, for each id", path)
 
 
+class ChoiceTask(finetuning.Task):
+  """Questions with choices.
+
+  Args:
+    own: ChoiceSettings.
+    settings: TrainSettings.
+    tokenizer: of tokenization.py.
+    examples: dict, name of a split -> list of race.Example.
+  """
+  metric = "eval_accuracy"
+  label_specs = (FeatureSpec("label", "int", 0),)
+
+  def __init__(self, own, settings, tokenizer, examples):
+    self._task = task = TASKS[own.task_name]
+    self._examples = examples
+    num_choices = max((len(example.choices) for rows in examples.values()
+                       for example in rows), default=1)
+    make_sequences = task.sequence_maker(
+        tokenizer, settings.data.max_seq_length, own.max_query_length)
+    self.head = Choices(num_choices)
+    self.description = {"task_name": own.task_name}
+    self.specs = [*finetuning.with_rows(num_choices),
+                  FeatureSpec("num_choices", "int", 0)]
+    self.splits = {
+        name: finetuning.Split(
+            rows, lambda example: race.pack_choices(
+                make_sequences(example), example, num_choices),
+            has_labels=name == "train", paths=task.paths(own.data_dir, name))
+        for name, rows in examples.items()}
+
+  def decode(self, name, rows, checkpoint):
+    """Returns (choices, int [N]; log probabilities, float [N, choices])."""
+    log_probabilities = np.array([row["log_probabilities"] for row in rows])
+    return race.choose(self._examples[name], log_probabilities), (
+        log_probabilities)
+
+  def targets(self, name):
+    return [example.answer for example in self._examples[name]]
+
+  def score(self, name, predictions, rows):
+    chosen, log_probabilities = predictions
+    return score([self._examples[name][i] for i in rows], chosen[rows],
+                 log_probabilities[rows]), None
+
+  def write(self, name, predictions, output_dir, checkpoint):
+    write_predictions(output_dir, self._task, name, self._examples[name],
+                      *predictions)
+
+
 def main():
   cli.require_flags(flags.FLAGS, "data_dir", "output_dir")
   own = from_flags(ChoiceSettings, flags.FLAGS)
@@ -110,48 +159,8 @@ def main():
     examples["train"] = finetuning.limited(examples["train"], settings)
   for name, rows in examples.items():
     logging.info("%s: %d questions", name, len(rows))
-  num_choices = max((len(example.choices) for rows in examples.values()
-                     for example in rows), default=1)
-  make_sequences = task.sequence_maker(
-      folder.create_tokenizer(), settings.data.max_seq_length,
-      own.max_query_length)
-  specs = [spec if spec.length == 0 else spec._replace(rows=num_choices)
-           for spec in finetuning.SPECS]
-  head = Choices(num_choices)
-  runner = finetuning.Runner(
-      settings, workers, dataclasses.replace(
-          folder, task_name=own.task_name, head=head.name, labels=None,
-          pairs=None, more={}, max_seq_length=settings.data.max_seq_length),
-      head, [FeatureSpec("label", "int", 0)],
-      {name: finetuning.Split(
-          rows, lambda example: race.pack_choices(
-              make_sequences(example), example, num_choices),
-          has_labels=name == "train",
-          paths=task.paths(own.data_dir, name))
-       for name, rows in examples.items()},
-      specs + [FeatureSpec("num_choices", "int", 0)])
-
-  def predict(name, checkpoint):
-    log_probabilities = np.array([
-        row["log_probabilities"] for row in runner.predict(name, checkpoint)])
-    return (examples[name], race.choose(examples[name], log_probabilities),
-            log_probabilities)
-
-  def evaluate(checkpoint):
-    return dict(score(*predict("dev", checkpoint)),
-                global_step=checkpoints.step_of(checkpoint))
-
-  def write_test(name, checkpoint):
-    rows, chosen, log_probabilities = predict(name, checkpoint)
-    write_predictions(runner.output_dir, task, name, rows, chosen,
-                      log_probabilities)
-    outputs.write_test_scores(
-        runner.output_dir, name, [example.answer for example in rows],
-        lambda labelled: (score([rows[i] for i in labelled], chosen[labelled],
-                                log_probabilities[labelled]), None),
-        checkpoint)
-
-  runner.run(evaluate, "eval_accuracy", write_test)
+  finetuning.run(ChoiceTask(own, settings, folder.create_tokenizer(), examples),
+                 settings, workers, folder)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from absl import flags, logging
 import tokenization
 from albert import cli
 from albert.errors import InputError
-from albert.files import checkpoints, filesystem, outputs
+from albert.files import filesystem
 from albert.files.records import FeatureSpec
 from albert.heads import likeness
 from albert.model.config import AlbertConfig
@@ -274,6 +274,59 @@ def with_dropout(config, own):
   return config
 
 
+class VectorTask(finetuning.Task):
+  """Texts whose vectors' cosines are to be as their scores.
+
+  Args:
+    own: VectorSettings.
+    settings: TrainSettings.
+    folder: ModelFolder.
+    examples: dict, name of a split -> list of classification.InputExample.
+  """
+
+  def __init__(self, own, settings, folder, examples):
+    self._settings = settings
+    self._examples = examples
+    count = 2 + (own.loss == "in_batch" and "train" in examples and
+                 examples["train"][0].negative is not None)
+    make_features = feature_maker(
+        folder.create_tokenizer(), settings.data.max_seq_length, count)
+    self.head = likeness.Likeness(own.loss, own.scale, own.pooling, own.layer)
+    self.metric = "eval_" + own.metric_for_best
+    self.label_specs = [FeatureSpec("texts", "int", count),
+                        FeatureSpec("scores", "float", 0)]
+    self.specs = finetuning.with_rows(count)
+    self.description = {"task_name": own.task_name.lower(), "more": {
+        "pooling": own.pooling, "layer": own.layer}}
+    self.splits = {
+        name: finetuning.Split(
+            rows, make_features, has_labels=name == "train",
+            paths=[split_path(own, get_task(own), name)])
+        for name, rows in examples.items()}
+
+  def decode(self, name, rows, checkpoint):
+    """Returns (cosines, float [N]; the threshold from dev, or None)."""
+    threshold = None if name == "dev" else finetuning.dev_result(
+        "eval_threshold", checkpoint, self._settings)
+    return np.array([row["cosines"] for row in rows], np.float64), threshold
+
+  def targets(self, name):
+    return [example.label for example in self._examples[name]]
+
+  def score(self, name, predictions, rows):
+    cosines, threshold = predictions
+    examples = [self._examples[name][i] for i in rows]
+    return score(scores_of(examples), cosines[rows], threshold), None
+
+  def write(self, name, predictions, output_dir, checkpoint):
+    path = os.path.join(output_dir, name + "_results.tsv")
+    filesystem.write_text(path, "score\ttext_a\ttext_b\n" + "".join(
+        "%.8f\t%s\t%s\n" % (cosine, *[
+            " ".join(text.split()) for text in (x.text_a, x.text_b)])
+        for cosine, x in zip(predictions[0], self._examples[name])))
+    logging.info("%s: the cosine of each pair", path)
+
+
 def main():
   cli.require_flags(flags.FLAGS, "task_name")
   own = from_flags(VectorSettings, flags.FLAGS)
@@ -296,55 +349,16 @@ def main():
   if not -last <= own.layer <= last or own.layer == 0:
     raise InputError("--layer=%d: the model has layers 1 to %d" % (
         own.layer, last))
-  config = with_dropout(folder.config, own)
+  with_dropout(folder.config, own)  # its error comes first
   examples = read_examples(own, finetuning.wanted_splits(settings, workers))
   if trains:
     examples["train"] = finetuning.limited(examples["train"], settings)
     describe_negatives(settings, workers, own)
   for name, rows in examples.items():
     logging.info("%s: %d examples", name, len(rows))
-  count = 3 if own.loss == "in_batch" and trains and (
-      examples["train"][0].negative is not None) else 2
-  head = likeness.Likeness(own.loss, own.scale, own.pooling, own.layer)
-  make_features = feature_maker(
-      folder.create_tokenizer(), settings.data.max_seq_length, count)
-  runner = finetuning.Runner(
-      settings, workers, dataclasses.replace(
-          folder, config=config, task_name=own.task_name.lower(),
-          head=head.name, labels=None, pairs=None,
-          more={"pooling": own.pooling, "layer": own.layer},
-          max_seq_length=settings.data.max_seq_length),
-      head, [FeatureSpec("texts", "int", count),
-             FeatureSpec("scores", "float", 0)],
-      {name: finetuning.Split(rows, make_features, has_labels=name == "train",
-                              paths=[split_path(own, get_task(own), name)])
-       for name, rows in examples.items()},
-      [spec if spec.length == 0 else spec._replace(rows=count)
-       for spec in finetuning.SPECS])
-
-  def predict(name, checkpoint):
-    return np.array([row["cosines"]
-                     for row in runner.predict(name, checkpoint)], np.float64)
-
-  def evaluate(checkpoint):
-    return dict(score(scores_of(examples["dev"]), predict("dev", checkpoint)),
-                global_step=checkpoints.step_of(checkpoint))
-
-  def write_test(name, checkpoint):
-    cosines = predict(name, checkpoint)
-    path = os.path.join(runner.output_dir, name + "_results.tsv")
-    filesystem.write_text(path, "score\ttext_a\ttext_b\n" + "".join(
-        "%.8f\t%s\t%s\n" % (cosine, *[
-            " ".join(text.split()) for text in (x.text_a, x.text_b)])
-        for cosine, x in zip(cosines, examples[name])))
-    logging.info("%s: the cosine of each pair", path)
-    threshold = finetuning.dev_result("eval_threshold", checkpoint, settings)
-    outputs.write_test_scores(
-        runner.output_dir, name, [x.label for x in examples[name]],
-        lambda rows: (score(scores_of([examples[name][i] for i in rows]),
-                            cosines[rows], threshold), None), checkpoint)
-
-  runner.run(evaluate, "eval_" + own.metric_for_best, write_test)
+  finetuning.run(
+      VectorTask(own, settings, folder, examples), settings, workers,
+      dataclasses.replace(folder, config=with_dropout(folder.config, own)))
 
 
 if __name__ == "__main__":

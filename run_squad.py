@@ -10,7 +10,7 @@ from absl import flags, logging
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import checkpoints, filesystem, outputs
+from albert.files import filesystem
 from albert.files.records import FeatureSpec
 from albert.heads import BeamSpans, Spans
 from albert.heads.spans import BEAM_SIZE
@@ -164,6 +164,82 @@ def find_task(own):
   return dataclasses.replace(own, task_name=name)
 
 
+def null_threshold(checkpoint, settings):
+  """Returns what was found on dev for a checkpoint, else 0: float."""
+  found = finetuning.dev_result("null_threshold", checkpoint, settings)
+  if found is None:
+    logging.warning("no null threshold from --do_eval: taking 0")
+  return found or 0.0
+
+
+class AnswerTask(finetuning.Task):
+  """Questions whose answers are part of a passage.
+
+  Args:
+    own: AnswerSettings.
+    settings: TrainSettings.
+    passages: dict, name of a split -> squad.Passages.
+  """
+  metric = "eval_f1"
+  label_specs = (FeatureSpec("start", "int", 0), FeatureSpec("end", "int", 0))
+  specs = finetuning.SPECS + (FeatureSpec("answer_mask", "int", None),)
+
+  def __init__(self, own, settings, passages):
+    self._own = own
+    self._settings = settings
+    self._task = task = TASKS[own.task_name]
+    # Those of training are let go once they are written.
+    self._passages = {name: split for name, split in passages.items()
+                      if name != "train"}
+    self.head = Spans() if own.head == Spans.name else BeamSpans(
+        task.has_unanswerable, own.start_n_top, own.end_n_top)
+    self.description = {"task_name": own.task_name, "more": {
+        "has_unanswerable": task.has_unanswerable}}
+    self.splits = {
+        name: finetuning.Split(
+            split.windows, functools.partial(make_features, split),
+            has_labels=name == "train", paths=[getattr(own, name + "_file")])
+        for name, split in passages.items()}
+
+  def decode(self, name, rows, checkpoint):
+    """Returns (the likeliest text of each question, the best answers, the odds
+    of there being none): dicts by id."""
+    found = squad.find_answers(
+        self._passages[name], rows, self._own.n_best_size,
+        self._own.max_answer_length)
+    ids = [question.id for question in self._passages[name].questions]
+    best = dict(zip(ids, (each.best for each in found)))
+    null_odds = dict(zip(ids, (each.null_odds for each in found)))
+    predictions = {key: answers[0].text for key, answers in best.items()}
+    if self._task.has_unanswerable and name != "dev":
+      threshold = self._own.null_score_diff_threshold
+      predictions = with_nulls(
+          predictions, null_odds, null_threshold(checkpoint, self._settings)
+          if threshold is None else threshold)
+    return predictions, best, null_odds
+
+  def targets(self, name):
+    return [question.answers for question in self._passages[name].questions]
+
+  def score(self, name, predictions, rows):
+    questions = self._passages[name].questions
+    return score(self._task, [questions[i] for i in rows],
+                 predictions[0]), None
+
+  def evaluate(self, predictions, output_dir):
+    _, best, null_odds = predictions
+    results, texts = judge(
+        self._task, self._passages["dev"].questions, best, null_odds)
+    write_answers(output_dir, "dev_", texts, best, null_odds)
+    return results, None
+
+  def write(self, name, predictions, output_dir, checkpoint):
+    write_answers(output_dir, "", *predictions)
+    filesystem.write_text(
+        os.path.join(output_dir, self._own.task_name + "_predict.json"),
+        submissions.clue_object(predictions[0], predictions[0].values()))
+
+
 def main():
   cli.require_flags(flags.FLAGS, "output_dir")
   own = find_task(from_flags(AnswerSettings, flags.FLAGS))
@@ -182,64 +258,8 @@ def main():
   tokenizer = folder.create_tokenizer()
   passages = {name: read_passages(own, settings, name, tokenizer)
               for name in finetuning.wanted_splits(settings, workers)}
-  head = Spans() if own.head == Spans.name else BeamSpans(
-      task.has_unanswerable, own.start_n_top, own.end_n_top)
-  runner = finetuning.Runner(
-      settings, workers, dataclasses.replace(
-          folder, task_name=own.task_name, head=head.name, labels=None,
-          pairs=None, more={"has_unanswerable": task.has_unanswerable},
-          max_seq_length=settings.data.max_seq_length),
-      head, [FeatureSpec("start", "int", 0), FeatureSpec("end", "int", 0)],
-      {name: finetuning.Split(split.windows,
-                              functools.partial(make_features, split),
-                              has_labels=name == "train",
-                              paths=[getattr(own, name + "_file")])
-       for name, split in passages.items()},
-      finetuning.SPECS + (FeatureSpec("answer_mask", "int", None),))
-  passages.pop("train", None)  # the runner keeps it until it is written
-
-  def predict(name, checkpoint):
-    found = squad.find_answers(
-        passages[name], runner.predict(name, checkpoint), own.n_best_size,
-        own.max_answer_length)
-    ids = [question.id for question in passages[name].questions]
-    return (dict(zip(ids, (each.best for each in found))),
-            dict(zip(ids, (each.null_odds for each in found))))
-
-  def evaluate(checkpoint):
-    best, null_odds = predict("dev", checkpoint)
-    results, predictions = judge(task, passages["dev"].questions, best,
-                                 null_odds)
-    write_answers(runner.output_dir, "dev_", predictions, best, null_odds)
-    return dict(results, global_step=checkpoints.step_of(checkpoint))
-
-  def write_test(name, checkpoint):
-    best, null_odds = predict(name, checkpoint)
-    predictions = {key: found[0].text for key, found in best.items()}
-    if task.has_unanswerable:
-      threshold = own.null_score_diff_threshold
-      predictions = with_nulls(
-          predictions, null_odds, null_threshold(checkpoint, settings)
-          if threshold is None else threshold)
-    write_answers(runner.output_dir, "", predictions, best, null_odds)
-    questions = passages[name].questions
-    filesystem.write_text(
-        os.path.join(runner.output_dir, own.task_name + "_predict.json"),
-        submissions.clue_object(predictions, predictions.values()))
-    outputs.write_test_scores(
-        runner.output_dir, name, [q.answers for q in questions],
-        lambda rows: (score(task, [questions[i] for i in rows], predictions),
-                      None), checkpoint)
-
-  runner.run(evaluate, "eval_f1", write_test)
-
-
-def null_threshold(checkpoint, settings):
-  """Returns what was found on dev for a checkpoint, else 0: float."""
-  found = finetuning.dev_result("null_threshold", checkpoint, settings)
-  if found is None:
-    logging.warning("no null threshold from --do_eval: taking 0")
-  return found or 0.0
+  finetuning.run(
+      AnswerTask(own, settings, passages), settings, workers, folder)
 
 
 if __name__ == "__main__":

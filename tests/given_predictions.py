@@ -22,26 +22,26 @@ from albert.train import settings as train_settings
 SETTINGS = ()
 
 
-class Runner:
-  """A finetuning.Runner whose predictions are given."""
+class Runner(finetuning.Runner):
+  """One whose predictions are given."""
 
   predictions = None
 
-  def __init__(self, given, workers, folder, head, label_specs, splits, *_):
-    del workers, folder, head, label_specs
+  def __init__(self, given, workers, folder, task):
+    del workers, folder
     self.output_dir = given.run.output_dir
-    self._splits = splits
+    self._task = task
+    self._splits = task.splits
 
-  def predict(self, name, _):
+  def predict(self, name, checkpoint):
     rows = self.predictions[name]
     assert len(rows) == len(self._splits[name].examples)
     return [{key: np.array(value, np.float32) for key, value in row.items()}
             for row in rows]
 
-  def run(self, evaluate, metric, write_test, *_, **__):
-    del evaluate, metric
+  def run(self):
     for name in self._splits:
-      write_test(name, None)
+      self._write_test(name, None)
 
 
 def start(values, default_length):

@@ -4,7 +4,7 @@ All are named tuples of plain values: `to_json` makes JSON of them. `cells` are
 what people read in a line of a table. Probabilities are between 0 and 1; starts
 and ends are characters of the text, the end exclusive.
 
-Tests: tests/scripts/test_predict.py.
+Tests: tests/predict/test_command_predict.py.
 """
 
 from typing import List, NamedTuple, Optional

@@ -2,6 +2,7 @@
 
 Each kind has
   labels         list of str, all that there are; empty for numbers
+  positive       str, the one of two labels that F1 is of, or None
   result         str, `kind` of what predicts them; see predictors.Predictor
   feature        ("int" or "float", length) of `label_ids`; see FeatureSpec
   targets(examples), what is learnt from them: a list
@@ -22,6 +23,7 @@ _YES = ("1", "true", "yes", "是")
 class Numbers:
   """Labels are numbers to predict."""
   labels = []
+  positive = None
   result = "score"
   feature = ("float", 0)
 
@@ -43,11 +45,7 @@ class Numbers:
 
 
 class OneLabel:
-  """Each text has one label.
-
-  Attributes:
-    positive: str, the one of two labels that F1 is of, or None.
-  """
+  """Each text has one label."""
   result = "label"
   feature = ("int", 0)
 
@@ -84,6 +82,7 @@ class SeveralLabels:
   Attributes:
     thresholds: dict, label -> what its probability must exceed.
   """
+  positive = None
   result = "labels"
 
   def __init__(self, labels, thresholds=None):

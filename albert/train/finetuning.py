@@ -16,6 +16,7 @@ from albert import cli, model_folder
 from albert.errors import InputError
 from albert.files import (
   checkpoints,
+  filesystem,
   outputs,
   reading_order,
   record_files,
@@ -31,6 +32,12 @@ SPECS = (FeatureSpec("input_ids", "int", None),
          FeatureSpec("input_mask", "int", None),
          FeatureSpec("segment_ids", "int", None),
          FeatureSpec("number", "int", 0))
+
+
+def with_rows(count):
+  """Returns SPECS of examples that are so many sequences, padded to that."""
+  return [spec if spec.length == 0 else spec._replace(rows=count)
+          for spec in SPECS]
 
 
 class Split(NamedTuple):
@@ -155,6 +162,63 @@ def limited(examples, settings):
   return [examples[i] for i in sorted(drawn)]
 
 
+class Task:
+  """A kind of task: what its model learns, and what predictions are made into.
+
+  Scripts have a subclass each; Runner does what all of them have in common.
+
+  Attributes:
+    head: heads.base.Head.
+    splits: dict, name -> Split; see wanted_splits.
+    metric: str, name among the results that the best checkpoint is chosen by;
+      the greater, the better.
+    label_specs: list of FeatureSpec, of the features that are labels.
+    specs: list of FeatureSpec, of all other features.
+    description: dict, what the model's folder says of the task: attributes of
+      ModelFolder, such as `task_name`, `labels` and `more`.
+    reports: list of str, files of the output folder that `evaluate` writes, to
+      keep next to the best checkpoint.
+  """
+  label_specs = ()
+  specs = SPECS
+  description = {}
+  reports = ()
+
+  def decode(self, name, rows, checkpoint):
+    """Returns the predictions of a split.
+
+    Args:
+      name: str, of the split.
+      rows: list of dict, name -> array, what the head says of each example.
+      checkpoint: str, the one that predicted; None for --init_checkpoint.
+    """
+    raise NotImplementedError
+
+  def targets(self, name):
+    """Returns the labels of what is predicted of a split: a list, with None
+    where there is none."""
+    raise NotImplementedError
+
+  def score(self, name, predictions, rows):
+    """Returns (results: dict, name -> number; report: str or None).
+
+    Args:
+      name: str, of the split.
+      predictions: see `decode`.
+      rows: list of int, those of the targets that are known.
+    """
+    raise NotImplementedError
+
+  def evaluate(self, predictions, output_dir):
+    """Returns what `score` says of the dev file; may choose what it needs."""
+    del output_dir
+    return self.score("dev", predictions, range(len(self.targets("dev"))))
+
+  def write(self, name, predictions, output_dir, checkpoint):
+    """Writes the predictions of a split into a folder; see `decode`."""
+    raise NotImplementedError
+
+
 class Runner:
   """Trains, evaluates and predicts.
 
@@ -163,11 +227,8 @@ class Runner:
     workers: distribution.Workers.
     folder: model_folder.ModelFolder, what is trained or used; rank 0 writes it
       to the output folder.
-    head: heads.base.Head.
-    label_specs: list of FeatureSpec, of the features that are labels.
-    splits: dict, name -> Split; see wanted_splits. Every process gets all of
-      "train", which is taken out of it, and reads its share.
-    specs: list of FeatureSpec, of all other features.
+    task: Task. Every process gets all of the split "train", which is taken out
+      of its splits, and reads its share.
 
   Attributes:
     output_dir: str, folder of the run.
@@ -178,16 +239,15 @@ class Runner:
       settings.
   """
 
-  def __init__(self, settings, workers, folder, head, label_specs, splits,
-               specs=SPECS):
+  def __init__(self, settings, workers, folder, task):
     self._settings = settings
     self._workers = workers
     self._leads = not workers.rank
-    self._folder = folder
-    self._head = head
-    self._specs = list(specs)
-    self._label_specs = list(label_specs)
-    self._splits = splits
+    self._task = task
+    self._folder = folder = dataclasses.replace(folder, **dict(
+        dict(head=task.head.name, labels=None, pairs=None, more={},
+             max_seq_length=settings.data.max_seq_length), **task.description))
+    self._splits = splits = task.splits
     self._train_split = splits.pop("train", None)
     self._num_train_steps = 0
     if self._train_split:
@@ -228,7 +288,7 @@ class Runner:
     self._written = {}  # name -> (records.Index, list of FeatureSpec)
     self._estimator = loop.create_estimator(
         settings, self._workers, step.model_fn_builder(
-            self._folder.config, self._head, settings, self._schedule(),
+            self._folder.config, self._task.head, settings, self._schedule(),
             self._workers))
 
   def _schedule(self):
@@ -239,45 +299,36 @@ class Runner:
         if data.num_warmup_steps is None else data.num_warmup_steps,
         data.adversarial_epsilon if data.adversarial else 0.0)
 
-  def run(self, evaluate, metric, write_test, reports=()):
+  def run(self):
     """Does what --do_train, --do_eval and --do_predict ask for.
 
     Where several seeds or learning rates are asked for, all of them; see
     sweep.run.
-
-    Args:
-      evaluate: function of a checkpoint path, or None, that returns results.
-      metric: str, name among the results; the greater, the better.
-      write_test: function of the name of a split to predict and a checkpoint
-        path, or None, that predicts it and writes what it finds.
-      reports: names of files of the output folder that `evaluate` writes, to
-        keep next to the best checkpoint.
     """
-    contents = self._folder.contents()
-    given = evaluate, metric, [*contents, *reports], write_test
     if sweep.is_wanted(self._settings):
-      sweep.run(self._settings, self._leads, metric, contents, reports,
-                lambda settings: self._run(settings, *given))
+      sweep.run(self._settings, self._leads, self._task.metric,
+                self._folder.contents(), self._task.reports, self._run)
     else:
-      self._run(self._settings, *given)
+      self._run(self._settings)
 
-  def _run(self, settings, evaluate, metric, files, write_test):
+  def _run(self, settings):
     self._begin(settings)
-    run, data = settings.run, settings.data
+    run, data, task = settings.run, settings.data, self._task
     if run.do_train:
       evaluator = None
       if run.do_eval and self._leads:
         evaluator = outputs.Evaluator(
-            run.output_dir, evaluate,
-            outputs.BestRule(metric, higher_is_better=True), files,
-            run.early_stop_evals, self._head.for_use)
+            run.output_dir, self._evaluate,
+            outputs.BestRule(task.metric, higher_is_better=True),
+            [*self._folder.contents(), *task.reports],
+            run.early_stop_evals, task.head.for_use)
       loop.train_and_evaluate(
           settings, self._workers, [(self._estimator, self._num_train_steps)],
           self._train_input_fn_at, evaluator)
     asked = None if run.do_train else checkpoints.named_in(
         run.output_dir, settings.model.init_checkpoint)
     if run.do_eval and not run.do_train and self._leads:
-      outputs.evaluate_and_write(run.output_dir, evaluate, asked)
+      outputs.evaluate_and_write(run.output_dir, self._evaluate, asked)
     if data.do_predict and self._leads:
       best = os.path.join(run.output_dir, "best")
       checkpoint = (asked or checkpoints.latest_checkpoint(best) or
@@ -286,7 +337,26 @@ class Runner:
                    checkpoint or settings.model.init_checkpoint)
       for name in self._splits:
         if name != "dev":
-          write_test(name, checkpoint)
+          self._write_test(name, checkpoint)
+
+  def _evaluate(self, checkpoint):
+    """Returns the results of the dev file, a dict; writes `eval_report.txt`."""
+    predictions = self._task.decode(
+        "dev", self.predict("dev", checkpoint), checkpoint)
+    results, report = self._task.evaluate(predictions, self.output_dir)
+    if report:
+      filesystem.write_text(
+          os.path.join(self.output_dir, "eval_report.txt"), report)
+    return dict(results, global_step=checkpoints.step_of(checkpoint))
+
+  def _write_test(self, name, checkpoint):
+    """Predicts a split; writes what is found and, with labels, the scores."""
+    task = self._task
+    predictions = task.decode(name, self.predict(name, checkpoint), checkpoint)
+    task.write(name, predictions, self.output_dir, checkpoint)
+    outputs.write_test_scores(
+        self.output_dir, name, task.targets(name),
+        lambda rows: task.score(name, predictions, rows), checkpoint)
 
   def _train_input_fn_at(self, start):
     if "train" not in self._written:
@@ -353,9 +423,10 @@ class Runner:
 
   def _write(self, name, split):
     """Writes the records of a split."""
-    specs = [*self._specs, *self._label_specs * split.has_labels,
-             *split.more_specs]
-    num_rows = self._specs[0].rows or 1
+    specs = [*self._task.specs, *split.more_specs]
+    if split.has_labels:
+      specs += self._task.label_specs
+    num_rows = self._task.specs[0].rows or 1
     unk_id = self._folder.create_tokenizer().unk_id if (
         self._folder.tokenizer_file) else None
     lengths, unknown = [], []
@@ -385,3 +456,8 @@ class Runner:
         [record_files.record_file(index.path)], specs,
         max_length=data.max_seq_length,
         pad_to_max=data.pad_to_max or device.use_tpu, **kwargs)
+
+
+def run(task, settings, workers, folder):
+  """Trains, evaluates and predicts a Task; see Runner."""
+  Runner(settings, workers, folder, task).run()

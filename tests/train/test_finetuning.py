@@ -80,13 +80,15 @@ def start(tmp_path, monkeypatch):
         eval_batch_size=8, num_train_epochs=1, warmup_proportion=0,
         random_seed=1, max_seq_length=24), **changes))
     name = "train" if settings.run.do_train else "dev"
-    splits = {name: finetuning.Split(list(examples), make)}
+    task = finetuning.Task()
+    task.head = base.Head()
+    task.splits = {name: finetuning.Split(list(examples), make)}
     runner = finetuning.Runner(
         settings, distribution.Workers(rank, size, 0, list), ModelFolder(
-            AlbertConfig(**albert_zh_config()), None), base.Head(), [], splits)
+            AlbertConfig(**albert_zh_config()), None), task)
     if settings.run.do_train:
-      runner.run(None, None, None)
-      assert not splits  # nothing of the training set is kept
+      runner.run()
+      assert not task.splits  # nothing of the training set is kept
     return runner, estimator, read
   return start
 
