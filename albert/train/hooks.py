@@ -129,8 +129,6 @@ class ProgressHook(tf.train.SessionRunHook):
       values = dict(self._host_values(run_context.session, step), **values)
     if interrupts.requested():
       run_context.request_stop()
-      if step == self._step:  # it ended between two slices
-        return
     if not math.isfinite(values["loss"]):
       raise not_finite("the loss is %s at step %d" % (
           values["loss"], self._step + 1), self._output_dir)
@@ -169,6 +167,7 @@ class ProgressHook(tf.train.SessionRunHook):
 
   def _log(self):
     seconds = (time.time() - self._since) / (self._step - self._first_step)
+    interrupts.tell_step(seconds)
     means = {name: total / self._count for name, total in self._sums.items()}
     if math.isclose(means.get("example_loss", math.nan), means["loss"],
                     rel_tol=1e-6):

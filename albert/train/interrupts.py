@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: training ends after the step in hand, or between slices.
+"""SIGINT and SIGTERM: training ends after the running step.
 
 A step can take minutes in which Python's own handlers do not run, so a thread
 reads what the system writes for each signal. The second signal ends the process
@@ -10,18 +10,20 @@ import os
 import signal
 import sys
 import threading
-import time
 
 from absl import logging
 
-_SECONDS = 30  # from one message about slices to the next
-
-_state = {"signal": None, "training": False, "since": 0.0}
+_state = {"signal": None, "training": False, "step_seconds": None}
 
 
 def requested():
   """Returns the number of the signal that asked for the end, or None."""
   return _state["signal"]
+
+
+def tell_step(seconds):
+  """Keeps how many seconds a step takes, to say it where a signal comes."""
+  _state["step_seconds"] = seconds
 
 
 @contextlib.contextmanager
@@ -103,27 +105,9 @@ def _watch(reader):
       is_second = True
       _state["signal"] = number
       if _state["training"]:
-        logging.info("%s: training ends after this step, or between its "
-                     "slices; a second one ends it at once",
-                     signal.Signals(number).name)
-
-
-def goes_on(number, num_slices):
-  """Tells whether the next slice of a step is to be computed.
-
-  Logs how far a long step is.
-
-  Args:
-    number: int, slices that are done.
-    num_slices: int.
-
-  Returns:
-    bool.
-  """
-  now = time.time()
-  if number <= 1:
-    _state["since"] = now
-  elif number < num_slices and now > _state["since"] + _SECONDS:
-    _state["since"] = now
-    logging.info("slice %d of %d of a step", number, num_slices)
-  return not _state["signal"]
+        seconds = _state["step_seconds"]
+        logging.info(
+            "%s: training ends after this step%s; a second one ends it at once "
+            "and loses what came after the last checkpoint",
+            signal.Signals(number).name,
+            "" if seconds is None else ", within about %.1f s" % seconds)

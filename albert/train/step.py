@@ -34,7 +34,6 @@ import optimization
 from albert.files import checkpoints
 from albert.model import kernels
 from albert.model.layouts import create_model
-from albert.train import interrupts
 from lamb_optimizer import LAMB
 from optimization import AdamW
 
@@ -145,59 +144,20 @@ def _train_spec(config, head, settings, schedule, workers, features):
         "gradients": {variable.op.name: optimization.densify(gradient, variable)
                       for gradient, variable in pairs if gradient is not None}}
 
-  # On a CPU a slice can take half a minute.
-  may_end = (num_slices > 1 and workers.size * num_gpus == 1 and
-             is_cpu(settings.device) and not settings.device.use_xla)
-
-  def goes_on(number, sums):
-    """Tells whether a loop goes on, after `number` slices."""
-    del sums
-    is_left = number < num_slices
-    return tf.logical_and(is_left, tf.py_func(
-        interrupts.goes_on, [number, num_slices], tf.bool)) if (
-            may_end) else is_left
-
-  def share_sums(first, variables):
-    """Returns the sums of the slices from `first` on, and their number."""
-    # The first slice makes the variables, which a loop cannot.
-    sums = slice_sums(first, variables)
-    if num_slices == 1:
-      return sums, 1
-    trained = _trained(sums)
-    number, sums = tf.while_loop(
-        goes_on, lambda number, sums: (number + 1, tf.nest.map_structure(
-            tf.add, sums, slice_sums(first + number, trained))),
-        (1, sums), parallel_iterations=1, back_prop=False)
-    return sums, number
-
   def batch_sums(variables=None):
-    """Returns the sums of a batch, and of how many slices of a share."""
-    shares = []
-    for number in range(num_gpus):
-      with tf.device("/gpu:%d" % number if num_gpus > 1 else None):
-        shares.append(share_sums(number * num_slices, variables))
-      variables = _trained(shares[0][0])
-    sums = tf.nest.map_structure(
-        lambda *tensors: tf.add_n(tensors), *[sums for sums, _ in shares])
-    return _reduce_means(sums, workers), shares[0][1]
+    sums = _sum_slices(slice_sums, num_slices, num_gpus, variables)
+    return _reduce_means(sums, workers)
 
-  sums, number = batch_sums()
+  sums = batch_sums()
   gradients = sums["gradients"]
   if schedule.adversarial_epsilon:
-    with optimization.moved_word_embeddings(
-        gradients, schedule.adversarial_epsilon):
-      adversarial, number = batch_sums(_trained(sums))
-    gradients = {name: gradient + adversarial["gradients"][name]
-                 for name, gradient in gradients.items()}
+    gradients = _with_adversarial(
+        gradients, lambda: batch_sums(_trained(sums))["gradients"],
+        schedule.adversarial_epsilon)
   clipped, _ = tf.clip_by_global_norm(list(gradients.values()), _CLIP_NORM)
+  train_op = optimizer.apply_gradients(
+      zip(clipped, _trained(sums)), tf.train.get_or_create_global_step())
 
-  def update():
-    return optimizer.apply_gradients(
-        zip(clipped, _trained(sums)), tf.train.get_or_create_global_step())
-
-  # A step that was ended between its slices changes nothing.
-  train_op = tf.cond(tf.equal(number, num_slices), update, tf.no_op) if (
-      may_end) else update()
   scalars = {"loss": sums["loss"]}
   for name, metric in sums["metrics"].items():
     scalars[name] = tf.div_no_nan(metric["value"], metric["weight"])
@@ -206,19 +166,64 @@ def _train_spec(config, head, settings, schedule, workers, features):
       settings, checkpoints.latest_checkpoint, True)
   with tf.control_dependencies([train_op]):
     step = tf.train.get_global_step().read_value()
+  host_call = None
   if settings.device.use_tpu:
-    return tf.estimator.tpu.TPUEstimatorSpec(
-        tf.estimator.ModeKeys.TRAIN, loss=sums["loss"], train_op=train_op,
-        scaffold_fn=scaffold_fn,
-        host_call=_host_call(step, scalars, settings.run))
+    host_call = _host_call(step, scalars, settings.run)
+  else:
+    _show(dict(scalars, global_step=step))
+  return tf.estimator.tpu.TPUEstimatorSpec(
+      tf.estimator.ModeKeys.TRAIN, loss=sums["loss"], train_op=train_op,
+      scaffold_fn=scaffold_fn, host_call=host_call)
+
+
+def _sum_slices(slice_sums, num_slices, num_gpus, variables):
+  """Adds up a function of a slice over all slices of a batch.
+
+  Args:
+    slice_sums: function of (number of a slice, list of variables, or None for
+      those that it makes) that returns a nested dict of tensors.
+    num_slices: int, of the share of a batch that each GPU has.
+    num_gpus: int; with 1, where the computation is, is left to TensorFlow.
+    variables: list of variables, or None.
+  """
+  shares = []
+  for gpu in range(num_gpus):
+    first = gpu * num_slices
+    with tf.device("/gpu:%d" % gpu if num_gpus > 1 else None):
+      # The first slice makes the variables, which a loop cannot.
+      sums = slice_sums(first, variables)
+      variables = _trained(sums)
+      if num_slices > 1:
+        _, sums = tf.while_loop(
+            lambda number, _: number < num_slices,
+            lambda number, sums, first=first, trained=variables: (
+                number + 1, tf.nest.map_structure(
+                    tf.add, sums, slice_sums(first + number, trained))),
+            (1, sums), parallel_iterations=1, back_prop=False)
+    shares.append(sums)
+  return tf.nest.map_structure(lambda *tensors: tf.add_n(tensors), *shares)
+
+
+def _with_adversarial(gradients, compute, epsilon):
+  """Adds the gradients where the word embeddings are moved along theirs.
+
+  Args:
+    gradients: dict, name of a variable -> its gradient.
+    compute: function that returns such a dict anew.
+    epsilon: float; see `optimization.moved_word_embeddings`.
+  """
+  with optimization.moved_word_embeddings(gradients, epsilon):
+    moved = compute()
+  return {name: gradient + moved[name] for name, gradient in gradients.items()}
+
+
+def _show(scalars):
+  """Gives scalars to TensorBoard and to the log."""
   for name, scalar in scalars.items():
-    tf.summary.scalar(name, scalar)
-  scalars["global_step"] = step
-  for name, scalar in scalars.items():
+    if name != "global_step":
+      tf.summary.scalar(name, scalar)
     tf.add_to_collection(
         PROGRESS, tf.identity(scalar, name="progress/" + name))
-  return tf.estimator.tpu.TPUEstimatorSpec(
-      tf.estimator.ModeKeys.TRAIN, loss=sums["loss"], train_op=train_op)
 
 
 def _create_optimizer(settings, schedule):
