@@ -184,7 +184,7 @@ def test_bad_input(tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     for name in ("safetensors", "safetensors.numpy"):
       patch.setitem(sys.modules, name, None)
-    fails("pytorch.]", to)
+    fails("pytorch]", to)
 
 
 def test_vocabulary_of_a_tokenizer(tmp_path):

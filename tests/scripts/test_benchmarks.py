@@ -137,7 +137,7 @@ def test_what_is_drawn(monkeypatch):
   assert [text.get_text() for text in legend.get_texts()] == [
       "A", "A, held out", "B", "unigram entropy"]
   monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-  with pytest.raises(InputError, match="plot.]"):
+  with pytest.raises(InputError, match="plot]"):
     plot_curves.create_figure()
 
 

@@ -133,7 +133,7 @@ def test_bad_flags(args, message, folder, tmp_path):
 
 def test_what_is_not_installed(monkeypatch):
   monkeypatch.setitem(sys.modules, "uvicorn", None)
-  with pytest.raises(SystemExit, match="serve.]"):
+  with pytest.raises(SystemExit, match="serve]"):
     runpy.run_path(serve.__file__)
 
 
