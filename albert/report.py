@@ -50,12 +50,14 @@ def show_masks(rows):
   """Returns HTML: each text with a bar for each of its candidates.
 
   Args:
-    rows: [[text, number of the mask, "TOKEN PROBABILITY", ...]].
+    rows: [["TOKEN PROBABILITY TOKEN PROBABILITY ...", text]], as predict.py
+      fills one mask.
   """
   shown = []
-  for text, _, *candidates in rows:
+  for candidates, text in rows:
+    words = candidates.split()
     shown.append("<p>%s</p>" % html.escape(text))
-    for token, probability in (words.rsplit(" ", 1) for words in candidates):
+    for token, probability in zip(words[::2], words[1::2]):
       shown.append(
           '<div class="bar" style="background-size: %.1f%%">%s %s</div>' % (
               100 * float(probability), html.escape(token), probability))

@@ -26,7 +26,8 @@ def test_scripts_alone_read_flags():
   found = {name_of(path) for path in LIBRARY
            if re.search(r"\bFLAGS\b", path.read_text(encoding="utf-8"))}
   assert found == {"albert.cli", "albert.settings"} | {  # and commands
-      "albert.download", "albert.predict.command", "albert.serving.command"}
+      "albert.download", "albert.predict.command", "albert.serving.command",
+      "albert.vocab.build", "albert.vocab.extend"}
 
 
 def test_every_module_has_a_test_or_names_one():

@@ -8,7 +8,7 @@ import pytest
 from albert import report
 
 FILES = {
-    "masks.tsv": "我[MASK]<b>。\t1\t不 0.7500\t& 0.1250\n",
+    "masks.tsv": "不 0.7500 & 0.1250\t我[MASK]<b>。\n",
     "topics/eval_history.tsv":
         "global_step\teval_accuracy\n10\t0.5\n20\t0.75\n",
     "scratch/eval_history.tsv":

@@ -47,14 +47,11 @@ SMALL = {
 }
 # What a script says at the end where this is all that it is given.
 ENDS = {
-    "build_vocab.py": ([], "--input_file"),
     "convert_to_pytorch.py": ([], "--output_dir"),
     "create_pretraining_data.py": ([], "--input_file"),
     "export_model.py": ([], "--init_checkpoint"),
-    "extend_vocab.py": ([], "--words_file"),
     "extract_features.py": ([], "--init_checkpoint"),
     "predict.py": (["--model_dir=no_such"], "no_such"),
-    "predict_masked.py": (["--modl_dir=a", "text"], "'modl_dir'.*: model_dir"),
     "run_classifier.py": ([], "--task_name"),
     "run_ner.py": ([], "--task_name"),
     "run_pretraining.py": (["--do_train"], "--output_dir"),

@@ -6,7 +6,7 @@ import re
 import pytest
 from scripting import ROOT
 
-from predict_masked import MaskedPredictor
+from albert.predict import load
 
 STARTER = ROOT / "albert_tiny_starter"
 
@@ -18,8 +18,9 @@ def test_sentences_of_the_card():
   with open(str(ROOT / "data" / "cloze.tsv"), encoding="utf-8") as reader:
     sentences = list(csv.reader(reader, delimiter="\t"))[1:]
   assert [[text, answer] for text, answer, _ in rows] == sentences
-  filled = MaskedPredictor(str(STARTER)).predict([row[0] for row in rows])
-  assert [" ".join(token for token, _ in masks[0]) for masks in filled] == [
+  filled = load(str(STARTER)).predict([row[0] for row in rows])
+  assert [" ".join(token for token, _ in found.masks[0])
+          for found in filled] == [
       likeliest for _, _, likeliest in rows]
 
 

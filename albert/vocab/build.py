@@ -1,12 +1,12 @@
 r"""Makes a vocabulary from text, for another language or domain.
 
-    python build_vocab.py --input_file='my_text/*.txt' --vocab_size=21128 \
-      --output_file=vocab.txt
-    python build_vocab.py --input_file='my_text/*.txt' --vocab_size=30000 \
-      --kind=sentencepiece --output_file=spm.model
+    python -m albert.vocab build --input_file='my_text/*.txt' \
+      --vocab_size=21128 --output_file=vocab.txt
+    python -m albert.vocab build --input_file='my_text/*.txt' \
+      --vocab_size=30000 --kind=sentencepiece --output_file=spm.model
 
-For a model that is trained from scratch; extend_vocab.py adds words to one that
-there is. Both kinds begin with the special tokens, padding first. WordPiece: as
+For a model that is trained from scratch; `extend` adds words to one that there
+is. Both kinds begin with the special tokens, padding first. WordPiece: as
 BERT's, with Chinese characters apart. SentencePiece: a unigram model with the
 special pieces and the normalization of Google's ALBERT.
 """

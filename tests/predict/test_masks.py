@@ -6,13 +6,14 @@ import re
 import numpy as np
 import pytest
 import reference_albert as reference
-from scripting import fail, succeed
+from scripting import succeed
 from small_models import albert_zh_config, google_config, write_folder
 from vocabularies import SPECIAL
 
 import tokenization
 from albert.errors import InputError
-from predict_masked import MaskedPredictor
+from albert.predict import load
+from albert.predict.predictors import PredictSettings
 
 TOKENS = SPECIAL + list("中国的首都是北京上海大") + ["play", "##ing"]
 CONFIGS = {"albert_zh": albert_zh_config, "google": google_config}
@@ -26,7 +27,8 @@ def model(request, tmp_path_factory):
   config = CONFIGS[request.param](
       vocab_size=len(TOKENS), max_position_embeddings=LENGTH)
   weights = write_folder(folder, config, TOKENS)
-  return folder, config, weights, MaskedPredictor(str(folder), batch_size=2)
+  return folder, config, weights, load(
+      str(folder), own=PredictSettings(batch_size=2))
 
 
 def expected(weights, config, tokens, ids, top_k):
@@ -59,12 +61,12 @@ def test_probabilities_are_those_of_the_reference(model):
   # In batches of two, those of like length together, with one mask to three.
   texts = ["中国的首[MASK]是北京", "[MASK]京", "上[MASK]",
            "[MASK]海[MASK]大[MASK]", "playing[MASK]playing"]
-  found = masked.predict(texts, top_k=3)
+  found = [result.masks for result in masked.predict(texts, top_k=3)]
   assert [len(masks) for masks in found] == [1, 1, 1, 3, 1]
   for text, masks in zip(texts, found):
     assert_same(masks, expected(weights, config, TOKENS, wordpiece_ids(text),
                                 3))
-  everything, = masked.predict(["上[MASK]"], top_k=100)[0]
+  everything, = masked.predict(["上[MASK]"], top_k=100)[0].masks
   assert {token for token, _ in everything} == set(TOKENS) - set(SPECIAL)
   assert masked.predict([]) == []
 
@@ -75,7 +77,7 @@ def test_sentencepiece(spm_file, tmp_path):
                          max_position_embeddings=30)
   weights = write_folder(tmp_path, config, pathlib.Path(spm_file))
   text = "in 2000, [MASK] met[MASK]dogs"
-  found, = MaskedPredictor(str(tmp_path)).predict([text], top_k=4)
+  found = load(str(tmp_path)).predict([text], top_k=4)[0].masks
   ids = []
   for number, part in enumerate(["in 2000, ", " met", "dogs"]):
     ids += [4] * bool(number) + tokenizer.convert_tokens_to_ids(
@@ -87,34 +89,23 @@ def test_sentencepiece(spm_file, tmp_path):
 def test_a_model_without_masks(model, tmp_path):
   write_folder(tmp_path, model[1], TOKENS, top={"output_bias": np.zeros([2])})
   with pytest.raises(InputError, match="%s has no masked-LM" % tmp_path):
-    MaskedPredictor(str(tmp_path))
+    load(str(tmp_path))
 
 
-@pytest.mark.full
+def test_what_has_no_mask(model, tmp_path):
+  _, _, _, masked = model
+  with pytest.raises(InputError, match=r"text 2 \(中国\) has no \[MASK\]"):
+    masked.predict(["[MASK]", "中国"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["google"], indirect=True)
-def test_script(model, tmp_path):
+def test_script(model):
   folder, _, _, masked = model
   texts = ["中国的首[MASK]是北京", "[MASK]海[MASK]"]
-  wanted = [[text, str(number)] + ["%s %.4f" % choice for choice in choices]
-            for text, masks in zip(texts, masked.predict(texts, top_k=2))
-            for number, choices in enumerate(masks, 1)]
-  flags = ["--model_dir=file://%s" % folder, "--top_k=2"]
-  command = ["predict_masked.py", *flags]
-  source, target = tmp_path / "texts.txt", tmp_path / "filled.tsv"
-  source.write_text("\n".join(texts) + "\n", encoding="utf-8")
-  to_target = [*command, "--output_file=file://%s" % target]
-
-  def rows(text):
-    return [line.split("\t") for line in text.splitlines()]
-
-  assert rows(succeed(*command, *texts)[0]) == wanted
-  # For a pretrained model, predict.py says the same in its own way.
-  assert rows(succeed("predict.py", *flags, texts[0])[0]) == [
-      [" ".join(wanted[0][2:]), texts[0]]]
-  fail(r"text 2 \(中国\) has no \[MASK\]", *to_target,
-       input="[MASK]\r\n中国\r\n".encode())
-  fail("standard input: has no texts", *to_target, input=b"")
-  fail("--input_file, not both", *to_target, "--input_file=x", "[MASK]")
-  assert not target.exists()
-  assert succeed(*to_target, "--input_file=file://%s" % source)[0] == ""
-  assert rows(target.read_text(encoding="utf-8")) == wanted
+  wanted = [[" ".join("%s %.4f" % choice for choice in choices)
+             for choices in result.masks] + [text]
+            for text, result in zip(texts, masked.predict(texts, top_k=2))]
+  out, _ = succeed("predict.py", "--model_dir=file://%s" % folder, "--top_k=2",
+                   *texts)
+  assert [line.split("\t") for line in out.splitlines()] == wanted

@@ -1,4 +1,4 @@
-"""extend_vocab.py: what words change, and what they leave as it was."""
+"""What words change, and what they leave as it was."""
 
 import json
 import pathlib
@@ -10,12 +10,12 @@ from reference_albert import softmax
 from scripting import ROOT, succeed
 from small_models import albert_zh_config, google_config, write_folder
 
-import extend_vocab
 import tokenization
 from albert.errors import InputError
 from albert.files import checkpoints
 from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
+from albert.vocab.extend import read_words
 
 PIECES = ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]",
           "[MASK]"] + list("我爱中国的首都是北京上海很大，c") + [
@@ -26,7 +26,7 @@ TABLE, BIAS = "bert/embeddings/word_embeddings", "cls/predictions/output_bias"
 def extend(source, target, words, *flags):
   path = target.parent / "words.txt"
   path.write_text(words, encoding="utf-8")
-  return succeed("extend_vocab.py", "--words_file=%s" % path,
+  return succeed("albert/vocab/extend.py", "--words_file=%s" % path,
                  "--init_checkpoint=%s" % source, "--output_dir=%s" % target,
                  *flags)
 
@@ -127,7 +127,7 @@ def test_bad_words(words, message, tmp_path):
   for name, text in (("words", words), ("vocab", "\n".join(PIECES))):
     (tmp_path / (name + ".txt")).write_text(text, encoding="utf-8")
   with pytest.raises(InputError, match=message):
-    extend_vocab.read_words(
+    read_words(
         str(tmp_path / "words.txt"),
         tokenization.WordPieceTokenizer(str(tmp_path / "vocab.txt")))
 

@@ -1,6 +1,6 @@
 r"""Adds words to a model's vocabulary and to its tables.
 
-    python extend_vocab.py --words_file=words.txt \
+    python -m albert.vocab extend --words_file=words.txt \
       --init_checkpoint=albert_tiny_starter --output_dir=output/with_words
 
 A word, one a line, becomes one token: a Chinese word anywhere in running text,

@@ -1,9 +1,11 @@
-"""build_vocab.py: what it makes is read as released vocabularies are."""
+"""What `build` makes is read as released vocabularies are."""
 
 import gzip
+import subprocess
+import sys
 
 import pytest
-from scripting import ROOT, fail, run, succeed
+from scripting import ROOT, fail, succeed
 
 import tokenization
 
@@ -16,7 +18,7 @@ def test_wordpiece(tmp_path):
                                   "Walking walking\n" * 3, encoding="utf-8")
   with gzip.open(str(tmp_path / "b.txt.gz"), "wt", encoding="utf-8") as writer:
     writer.write("跳 talking talking\n" * 3)
-  succeed("build_vocab.py", "--input_file=%s" % (tmp_path / "[ab].txt*"),
+  succeed("albert/vocab/build.py", "--input_file=%s" % (tmp_path / "[ab].txt*"),
           "--output_file=%s" % path, "--vocab_size=60")
   tokenizer = tokenization.WordPieceTokenizer(str(path))
   tokens = list(tokenizer.vocab)
@@ -29,7 +31,7 @@ def test_wordpiece(tmp_path):
   assert tokenizer.tokenize("跑步 RUNNING, talking") == [
       "跑", "步", "running", ",", "talking"]
   # With its case.
-  succeed("build_vocab.py", "--input_file=%s" % (tmp_path / "a.txt"),
+  succeed("albert/vocab/build.py", "--input_file=%s" % (tmp_path / "a.txt"),
           "--output_file=%s" % path, "--vocab_size=200", "--nodo_lower_case")
   assert {"RUNNING", "Running", "café"} < set(
       tokenization.load_vocab(str(path)))
@@ -37,7 +39,8 @@ def test_wordpiece(tmp_path):
 
 def test_wordpiece_of_the_sample_text(tmp_path):
   path = tmp_path / "vocab.txt"
-  succeed("build_vocab.py", "--input_file=%s" % TEXT, "--output_file=%s" % path)
+  succeed("albert/vocab/build.py", "--input_file=%s" % TEXT,
+          "--output_file=%s" % path)
   tokenizer = tokenization.WordPieceTokenizer(str(path))
   lines = TEXT.read_text(encoding="utf-8").split("\n")
   unknown = sum(tokenizer.tokenize(line).count("[UNK]") for line in lines)
@@ -51,9 +54,16 @@ def test_sentencepiece(tmp_path):
   args = ["--input_file=%s" % TEXT, "--output_file=%s" % path,
           "--kind=sentencepiece", "--vocab_size=2500"]
   # In a process of its own: beside TensorFlow, SentencePiece crashes.
-  assert run("build_vocab.py", *args, "--vocab_size=90000")[0] == 1
-  status, _, log = run("build_vocab.py", *args)
-  assert status == 0 and log.endswith("spm.model: 2500 entries\n")
+  def run(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "albert.vocab", *words], cwd=str(ROOT),
+        stderr=subprocess.PIPE, text=True)
+
+  assert run("build", *args, "--vocab_size=90000").returncode == 1
+  done = run("build", *args)
+  assert not done.returncode
+  assert done.stderr.endswith("spm.model: 2500 entries\n")
+  assert "give build or extend" in run("make").stderr
   tokenizer = tokenization.SentencePieceTokenizer(str(path))
   assert tokenizer.vocab_size == 2500
   assert tokenizer.convert_ids_to_tokens(range(5)) == [
@@ -78,6 +88,6 @@ def test_bad_input(args, message, tmp_path, monkeypatch):
   (tmp_path / "empty.txt").write_text("\n \n")
   (tmp_path / "gbk.txt").write_bytes("很好\n".encode("gbk") * 99)
   (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"a\n" * 9999)[:-9])
-  fail(message, "build_vocab.py", "--output_file=out.txt",
+  fail(message, "albert/vocab/build.py", "--output_file=out.txt",
        "--input_file=%s" % TEXT, *args)
   assert not (tmp_path / "out.txt").exists()

@@ -1,0 +1,1 @@
+"""Vocabularies: made from text, or extended by words."""
