@@ -18,8 +18,6 @@ from albert.tasks import (
     classification,
     label_kinds,
     label_sets,
-    labelling,
-    long_texts,
     metrics,
     submissions,
     windows,
@@ -48,10 +46,10 @@ class TextSettings(teachers.DistillationSettings):
       None, "What is taken of a text longer than --max_seq_length: its "
       "beginning; beginning and end; windows, whose logits are averaged. "
       "Default: as the model has it, or else the beginning.", USUAL,
-      choices=long_texts.WAYS)
+      choices=windows.WAYS)
   max_windows: int = setting(
       None, "--long_text=windows: windows of a text at most; default: as the "
-      "model has it, or else %d." % long_texts.MAX_WINDOWS, least=1)
+      "model has it, or else %d." % windows.MAX_WINDOWS, least=1)
   regression: bool = setting(
       False, "Whether the labels of the task are numbers to predict.")
   multi_label: bool = setting(
@@ -85,7 +83,7 @@ def feature_maker(make_sequences, label_ids, num_windows=None):
   """Returns the function that makes the features of an example.
 
   Args:
-    make_sequences: see `long_texts.sequence_maker`.
+    make_sequences: see `windows.sequence_maker`.
     label_ids: function of a target, see `label_kinds`.
     num_windows: int, sequences of a text at most, or None for always one.
   """
@@ -111,17 +109,17 @@ def choose_long_text(texts, folder, are_pairs):
   Raises:
     InputError: it does not go with the task.
   """
-  way = texts.long_text or folder.more.get("long_text", long_texts.HEAD)
-  if way == long_texts.HEAD:
+  way = texts.long_text or folder.more.get("long_text", windows.HEAD)
+  if way == windows.HEAD:
     return {}
   if are_pairs:
     raise InputError("--long_text=%s is for single texts, not for pairs" % way)
-  if way == long_texts.HEAD_TAIL:
+  if way == windows.HEAD_TAIL:
     return {"long_text": way}
   if texts.regression:
     raise InputError("--long_text=windows is for labels, not for --regression")
   return {"long_text": way, "max_windows": texts.max_windows or folder.more.get(
-      "max_windows", long_texts.MAX_WINDOWS)}
+      "max_windows", windows.MAX_WINDOWS)}
 
 
 def read_examples(task, names, known_labels, texts):
@@ -397,7 +395,7 @@ def create_head(texts, settings, folder, kind, examples, num_windows):
     return numbers_head(settings, folder, numbers_of(train))
   class_weights = None
   if texts.class_weights and train:
-    class_weights = labelling.class_weights(
+    class_weights = label_kinds.class_weights(
         texts.class_weights, labels, kind.targets(train))
     logging.info("weights of the labels: %s", ", ".join(
         "%s %.4g" % pair for pair in zip(labels, class_weights)))
@@ -445,7 +443,7 @@ class TextTask(finetuning.Task):
       self.reports = ["eval_report.txt", "thresholds.json"]
     elif labels:
       self.reports = ["eval_report.txt"]
-    make_features = feature_maker(long_texts.sequence_maker(
+    make_features = feature_maker(windows.sequence_maker(
         folder.create_tokenizer(), settings.data.max_seq_length, **more),
                                   kind.label_ids, num_windows)
     self.splits = {
@@ -513,7 +511,7 @@ def main():
        "--multi_label and --do_eval"),
       (["temperature"], not task.is_regression, "labels"),
       (["positive_label"], not task.is_multi_label, "one label to a text"),
-      (["max_windows"], texts.long_text == long_texts.WINDOWS,
+      (["max_windows"], texts.long_text == windows.WINDOWS,
        "--long_text=windows"))
   teachers.check(flags.FLAGS, texts, trains)
   examples, labels = read_examples(

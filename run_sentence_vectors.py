@@ -30,7 +30,7 @@ from albert import cli
 from albert.errors import InputError
 from albert.files import filesystem
 from albert.files.records import FeatureSpec
-from albert.heads import likeness
+from albert.heads import vectors
 from albert.model.config import AlbertConfig
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import classification, metrics, windows
@@ -42,7 +42,7 @@ from albert.train.settings import FINE_TUNING
 class VectorSettings:
   """Which texts, and how their vectors are trained."""
   loss: str = setting("cosent", "What is learnt from.", NEEDED,
-                      choices=likeness.LOSSES)
+                      choices=vectors.LOSSES)
   task_name: str = setting(
       "tsv", "Task of pairs, whose files --data_dir has; see docs/tasks.md.",
       NEEDED)
@@ -291,7 +291,7 @@ class VectorTask(finetuning.Task):
                  examples["train"][0].negative is not None)
     make_features = feature_maker(
         folder.create_tokenizer(), settings.data.max_seq_length, count)
-    self.head = likeness.Likeness(own.loss, own.scale, own.pooling, own.layer)
+    self.head = vectors.Likeness(own.loss, own.scale, own.pooling, own.layer)
     self.metric = "eval_" + own.metric_for_best
     self.label_specs = [FeatureSpec("texts", "int", count),
                         FeatureSpec("scores", "float", 0)]

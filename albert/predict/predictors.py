@@ -16,7 +16,7 @@ from albert.errors import InputError
 from albert.predict import engines, results
 from albert.predict.tagger import Tagger
 from albert.settings import setting
-from albert.tasks import chid, label_sets, long_texts, race, squad
+from albert.tasks import chid, label_sets, race, squad, windows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,8 +147,8 @@ class _Rated(Predictor):
     max_windows = more.get("max_windows", 1)
     # [CLS] and a [SEP] after each text.
     self._room = max_windows * (self._length - 1 - len(self.fields))
-    self._sequences = long_texts.sequence_maker(
-        self._tokenizer, self._length, more.get("long_text", long_texts.HEAD),
+    self._sequences = windows.sequence_maker(
+        self._tokenizer, self._length, more.get("long_text", windows.HEAD),
         max_windows)
     self._predictor = model.predictor("classify", self.output,
                                       batch_size=own.batch_size)

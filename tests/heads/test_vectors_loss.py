@@ -5,7 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 from small_models import evaluate, run_head
 
-from albert.heads import likeness
+from albert.heads import vectors
+from albert.heads.vectors import Likeness
 
 SCALE = 3.0
 RNG = np.random.RandomState(0)
@@ -27,7 +28,7 @@ def test_cosent(scores):
   """Where nothing is to be in order, nothing is learnt."""
   cosines = np.array([0.9, -0.2, 0.4, 0.1])
   x = tf.constant(cosines, tf.float32)
-  loss = likeness.cosent_loss(x, tf.constant(scores), SCALE)
+  loss = vectors.cosent_loss(x, tf.constant(scores), SCALE)
   found, slope = evaluate([loss, *tf.gradients(loss, x)])
   np.testing.assert_allclose(found, cosent(cosines, scores), rtol=1e-5)
   # The first ones are to be more alike, the third ones less.
@@ -58,7 +59,7 @@ def in_batch(x, texts):
 def test_in_batch(texts):
   texts = np.array(texts)
   x = unit(RNG.normal(size=texts.shape + (5,)))
-  logits = likeness.in_batch_logits(tf.constant(x, tf.float32),
+  logits = vectors.in_batch_logits(tf.constant(x, tf.float32),
                                     tf.constant(texts), SCALE)
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
       labels=tf.range(4), logits=logits)
@@ -67,7 +68,7 @@ def test_in_batch(texts):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("loss", likeness.LOSSES)
+@pytest.mark.parametrize("loss", vectors.LOSSES)
 def test_head(loss, pooling):
   x = RNG.normal(size=[8, 3, 5])  # four pairs of texts of three tokens
   mask = np.array([[1, 1, 1], [1, 1, 0]] * 4)
@@ -75,7 +76,7 @@ def test_head(loss, pooling):
   vectors = unit((x * weights[:, :, None]).sum(1) if pooling == "mean" else
                  x[:, 0]).reshape([4, 2, 5])
   texts, scores = np.arange(8).reshape([4, 2]), np.array([0., 3., 1., 1.])
-  found = run_head(likeness.Likeness(loss, SCALE, pooling), {
+  found = run_head(Likeness(loss, SCALE, pooling), {
       "input_ids": np.zeros([4, 2, 3], int), "texts": texts, "scores": scores},
                    {}, None, 0 * x, x, mask=mask)
   cosines = (vectors[:, 0] * vectors[:, 1]).sum(1)
