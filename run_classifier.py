@@ -109,7 +109,7 @@ def choose_long_text(texts, folder, are_pairs):
   Raises:
     InputError: it does not go with the task.
   """
-  way = texts.long_text or folder.more.get("long_text", windows.HEAD)
+  way = texts.long_text or folder.long_text or windows.HEAD
   if way == windows.HEAD:
     return {}
   if are_pairs:
@@ -118,8 +118,8 @@ def choose_long_text(texts, folder, are_pairs):
     return {"long_text": way}
   if texts.regression:
     raise InputError("--long_text=windows is for labels, not for --regression")
-  return {"long_text": way, "max_windows": texts.max_windows or folder.more.get(
-      "max_windows", windows.MAX_WINDOWS)}
+  return {"long_text": way, "max_windows": (
+      texts.max_windows or folder.max_windows or windows.MAX_WINDOWS)}
 
 
 def read_examples(task, names, known_labels, texts):
@@ -274,7 +274,7 @@ def choose_positive(texts, folder, labels, examples):
   if len(labels) != 2 and not texts.positive_label:
     return None
   first = next(iter(examples.values()))  # of training, where it is there
-  kept = folder.more.get("positive_label")  # maybe of a model of other labels
+  kept = folder.positive_label  # maybe of a model of other labels
   positive = label_kinds.positive_label(
       labels, collections.Counter(example.label for example in first),
       texts.positive_label or (kept if kept in labels else None))
@@ -374,7 +374,7 @@ def create_kind(texts, folder, task, examples, labels):
   """Returns what the labels are, of label_kinds; see TextTask."""
   if task.is_multi_label:
     return label_kinds.SeveralLabels(
-        labels, None if "train" in examples else folder.more.get("thresholds"))
+        labels, None if "train" in examples else folder.thresholds)
   positive = choose_positive(texts, folder, labels, examples)
   return label_kinds.OneLabel(labels, positive) if (
       labels) else label_kinds.Numbers()
@@ -436,9 +436,9 @@ class TextTask(finetuning.Task):
     if num_windows:
       self.specs = [*finetuning.with_rows(num_windows),
                     FeatureSpec("num_windows", "int", 0)]
-    positive = {"positive_label": kind.positive} if kind.positive else {}
-    self.description = {"task_name": texts.task_name.lower(), "labels": labels,
-                        "pairs": are_pairs, "more": dict(more, **positive)}
+    self.description = dict(
+        more, task_name=texts.task_name.lower(), labels=labels,
+        pairs=are_pairs, positive_label=kind.positive)
     if task.is_multi_label:
       self.reports = ["eval_report.txt", "thresholds.json"]
     elif labels:

@@ -88,7 +88,7 @@ def read_texts(own, settings, names, folder):
         entity_files.Example(None, text, None)
         for text, _ in teachers.read_unlabelled(own.unlabelled_file, False)]
   by_character = next(choice for choice in (
-      own.by_character, folder.more.get("by_character"), task.by_character)
+      own.by_character, folder.by_character, task.by_character)
                       if choice is not None)
   tokenizer = folder.create_tokenizer()
   texts = {name: ner.Texts(
@@ -136,7 +136,7 @@ class EntityTask(finetuning.Task):
 
   def __init__(self, own, settings, folder, texts, labels, by_character):
     trains = "train" in texts
-    use_crf = own.crf if trains else folder.more["crf"]
+    use_crf = own.crf if trains else folder.crf
     self._name = own.task_name
     self._labels = labels
     self._init_checkpoint = settings.model.init_checkpoint
@@ -144,8 +144,8 @@ class EntityTask(finetuning.Task):
     self._texts = {name: split for name, split in texts.items()
                    if name != "train"}
     self.head = teachers.head_for(TokenLabels(labels, use_crf), own)
-    self.description = {"task_name": own.task_name, "labels": labels, "more": {
-        "crf": use_crf, "by_character": by_character}}
+    self.description = {"task_name": own.task_name, "labels": labels,
+                        "crf": use_crf, "by_character": by_character}
     self.splits = {
         name: finetuning.Split(
             split.windows, split.make_features,

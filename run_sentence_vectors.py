@@ -296,8 +296,8 @@ class VectorTask(finetuning.Task):
     self.label_specs = [FeatureSpec("texts", "int", count),
                         FeatureSpec("scores", "float", 0)]
     self.specs = finetuning.with_rows(count)
-    self.description = {"task_name": own.task_name.lower(), "more": {
-        "pooling": own.pooling, "layer": own.layer}}
+    self.description = {"task_name": own.task_name.lower(),
+                        "pooling": own.pooling, "layer": own.layer}
     self.splits = {
         name: finetuning.Split(
             rows, make_features, has_labels=name == "train",

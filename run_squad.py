@@ -193,8 +193,8 @@ class AnswerTask(finetuning.Task):
                       if name != "train"}
     self.head = Spans() if own.head == Spans.name else BeamSpans(
         task.has_unanswerable, own.start_n_top, own.end_n_top)
-    self.description = {"task_name": own.task_name, "more": {
-        "has_unanswerable": task.has_unanswerable}}
+    self.description = {"task_name": own.task_name,
+                        "has_unanswerable": task.has_unanswerable}
     self.splits = {
         name: finetuning.Split(
             split.windows, functools.partial(make_features, split),

@@ -11,7 +11,7 @@ Whatever makes a model writes such a folder, and whatever uses one reads it by
 import dataclasses
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 from absl import logging
 
@@ -45,9 +45,12 @@ class ModelSettings(FolderSettings):
       "with some.", USUAL)
 
 
-# Keys of task.json, other than a head's own.
-_KEYS = ("task_name", "head", "labels", "pairs", "max_seq_length",
-         "do_lower_case", "init_checkpoint")
+# Keys of task.json: those of what a model was trained for, and all.
+_TASK = ("head", "labels", "pairs", "long_text", "max_windows",
+         "positive_label", "thresholds", "crf", "by_character",
+         "has_unanswerable", "null_threshold", "pooling", "layer")
+_KEYS = ("task_name", "max_seq_length", "do_lower_case", "init_checkpoint",
+         *_TASK)
 _TOKENIZERS = ("vocab.txt", "spm.model")
 
 
@@ -69,7 +72,15 @@ class ModelFolder:
     pairs: bool, whether the texts are pairs; None where it is not known.
     init_checkpoint: str, what its training began with; None where it is not
       known.
-    more: dict, what else task.json has: a head's own.
+
+  Of some kinds of tasks, else None:
+    long_text, max_windows: what is read of a long text; see tasks.windows.
+    positive_label: str, the one of two labels that F1 is of.
+    thresholds: dict, label -> what its probability must exceed.
+    crf, by_character: bool, of entities; see run_ner.py.
+    has_unanswerable: bool, whether a question may have no answer.
+    null_threshold: float, what the odds of no answer must exceed.
+    pooling, layer: str and int, of sentence vectors; see heads.vectors.
   """
   config: AlbertConfig
   tokenizer_file: Optional[str]
@@ -81,7 +92,16 @@ class ModelFolder:
   labels: Optional[List[str]] = None
   pairs: Optional[bool] = None
   init_checkpoint: Optional[str] = None
-  more: Dict[str, Any] = dataclasses.field(default_factory=dict)
+  long_text: Optional[str] = None
+  max_windows: Optional[int] = None
+  positive_label: Optional[str] = None
+  thresholds: Optional[Dict[str, float]] = None
+  crf: Optional[bool] = None
+  by_character: Optional[bool] = None
+  has_unanswerable: Optional[bool] = None
+  null_threshold: Optional[float] = None
+  pooling: Optional[str] = None
+  layer: Optional[int] = None
 
   @property
   def where(self):
@@ -93,8 +113,7 @@ class ModelFolder:
     """(str, int), pooling and layer of the vectors of texts that it was trained
     to make; None where it was not. See `heads.vectors.sentence_vectors`.
     """
-    return (self.more["pooling"], self.more["layer"]) if (
-        "pooling" in self.more) else None
+    return (self.pooling, self.layer) if self.pooling else None
 
   @property
   def is_sentencepiece(self):
@@ -147,14 +166,21 @@ class ModelFolder:
     """Returns what describes the model: dict, name of a file -> bytes."""
     task = {key: getattr(self, key) for key in _KEYS}
     task = {key: value for key, value in task.items() if value is not None}
-    files = {"config.json": self.config.to_dict(),
-             "task.json": dict(task, **self.more)}
+    files = {"config.json": self.config.to_dict(), "task.json": task}
     files = {name: filesystem.json_text(content).encode()
              for name, content in files.items()}
     if self.tokenizer_file:
       name = _TOKENIZERS[self.is_sentencepiece]
       files[name] = filesystem.read_bytes(self.tokenizer_file)
     return files
+
+  def for_task(self, **task):
+    """Returns the folder of a model that is trained for a different task.
+
+    Args:
+      **task: attributes; what else a task has, is None.
+    """
+    return dataclasses.replace(self, **dict(dict.fromkeys(_TASK), **task))
 
   def write(self, folder):
     """Writes what describes the model into a folder."""
@@ -194,11 +220,11 @@ def load(given, path):
                        "made with %s" % (given.do_lower_case, path,
                                          do_lower_case))
     do_lower_case = given.do_lower_case
-  values = {key: task.pop(key) for key in _KEYS if key in task}
+  values = {key: task[key] for key in _KEYS if key in task}
   return ModelFolder(
       config=config, path=path, tokenizer_file=_find_tokenizer(path, given),
       do_lower_case=True if do_lower_case is None else do_lower_case,
-      more=dict(task, **_thresholds(path)), **values)
+      **dict(values, **_thresholds(path)))
 
 
 def begun_with(folder, begun, init_checkpoint):

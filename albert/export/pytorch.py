@@ -368,8 +368,7 @@ def _task(source, theirs, config, weights):
   if theirs.get("problem_type") == _MULTI_LABEL:
     found["head"] = heads.MultiLabel.name
   if labels_tokens(theirs):
-    found.update(head=heads.TokenLabels.name,
-                 more={"crf": False, "by_character": False})
+    found.update(head=heads.TokenLabels.name, crf=False, by_character=False)
   return found
 
 

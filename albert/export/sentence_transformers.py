@@ -65,7 +65,7 @@ def read(source, longest):
   lengths = [_read(os.path.join(source, name)).get(key) for name, key in (
       (_SETTINGS, "max_seq_length"),
       ("tokenizer_config.json", "model_max_length"))]
-  return {"head": "sentence_vector", "more": {"pooling": found[0], "layer": -1},
+  return {"head": "sentence_vector", "pooling": found[0], "layer": -1,
           "max_seq_length": min([longest, *filter(None, lengths)])}
 
 

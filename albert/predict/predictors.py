@@ -143,12 +143,11 @@ class _Rated(Predictor):
     super().__init__(model, own)
     if self._folder.pairs:
       self.fields = ("text_a", "text_b")
-    more = self._folder.more
-    max_windows = more.get("max_windows", 1)
+    max_windows = self._folder.max_windows or 1
     # [CLS] and a [SEP] after each text.
     self._room = max_windows * (self._length - 1 - len(self.fields))
     self._sequences = windows.sequence_maker(
-        self._tokenizer, self._length, more.get("long_text", windows.HEAD),
+        self._tokenizer, self._length, self._folder.long_text or windows.HEAD,
         max_windows)
     self._predictor = model.predictor("classify", self.output,
                                       batch_size=own.batch_size)
@@ -205,7 +204,7 @@ class SeveralLabels(Labels):
 
   def _result(self, row, labels, candidates):
     return results.LabelsResult(label_sets.above(
-        row, labels, self._folder.more.get("thresholds", {})), candidates)
+        row, labels, self._folder.thresholds or {}), candidates)
 
 
 class Scores(_Rated):
@@ -293,10 +292,9 @@ class Answers(Predictor):
         for answer, probability in zip(
             found.best, squad.probabilities(found.best))]
     best, null_odds = candidates[0], None
-    if self._folder.more.get("has_unanswerable"):
+    if self._folder.has_unanswerable:
       null_odds = found.null_odds
-      if null_odds > self._folder.more.get(
-          "null_threshold", 0.0) + squad.ROUNDING:
+      if null_odds > (self._folder.null_threshold or 0.0) + squad.ROUNDING:
         best = results.AnswerCandidate("", 0.0, 0, 0)
     return results.AnswerResult(best.text, best.start, best.end,
                                 best.probability, candidates[:top_k], null_odds)

@@ -60,7 +60,7 @@ class Tagger:
         [entity_files.Example(number, text, None)
          for number, text in enumerate(texts)],
         self._tokenizer, self.labels, self._folder.length(),
-        self._folder.more["by_character"])
+        self._folder.by_character)
     features = map(texts.make_features, texts.windows)
     scores = [None] * len(texts.windows)
     for number, (values,) in self._predictor.run(

@@ -175,7 +175,7 @@ class Task:
     label_specs: list of FeatureSpec, of the features that are labels.
     specs: list of FeatureSpec, of all other features.
     description: dict, what the model's folder says of the task: attributes of
-      ModelFolder, such as `task_name`, `labels` and `more`.
+      ModelFolder, such as `task_name` and `labels`.
     reports: list of str, files of the output folder that `evaluate` writes, to
       keep next to the best checkpoint.
   """
@@ -244,9 +244,9 @@ class Runner:
     self._workers = workers
     self._leads = not workers.rank
     self._task = task
-    self._folder = folder = dataclasses.replace(folder, **dict(
-        dict(head=task.head.name, labels=None, pairs=None, more={},
-             max_seq_length=settings.data.max_seq_length), **task.description))
+    self._folder = folder = folder.for_task(
+        head=task.head.name, max_seq_length=settings.data.max_seq_length,
+        **task.description)
     self._splits = splits = task.splits
     self._train_split = splits.pop("train", None)
     self._num_train_steps = 0

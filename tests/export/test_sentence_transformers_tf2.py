@@ -41,7 +41,7 @@ def test_what_a_folder_says_of_its_vectors(tmp_path):
       ({"pooling_mode_mean_tokens": True}, 9, ("mean", 8))):
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     read = sentence_transformers.read(str(tmp_path), longest)
-    assert (read["more"]["pooling"], read["max_seq_length"]) == found
+    assert (read["pooling"], read["max_seq_length"]) == found
   (tmp_path / "1_Pooling" / "config.json").write_text(
       '{"pooling_mode": "max"}')
   with pytest.raises(InputError, match="1_Pooling/config.json: .*max"):

@@ -53,12 +53,15 @@ def test_what_is_written_is_read(tmp_path):
       config=CONFIG, tokenizer_file=write_vocabulary(tmp_path / "a"),
       do_lower_case=False, path=str(tmp_path), max_seq_length=99,
       task_name="lcqmc", head="classifier", labels=["no", "是"], pairs=True,
-      init_checkpoint="albert_tiny", more={"crf": True, "doc_stride": 64})
+      init_checkpoint="albert_tiny", crf=True,
+      by_character=True, pooling="cls", layer=2, long_text="windows",
+      max_windows=3, positive_label="是", thresholds={"no": 0.25},
+      has_unanswerable=True, null_threshold=1.5)
   for field in dataclasses.fields(ModelFolder):
     if field.default is not dataclasses.MISSING:
       assert getattr(written, field.name) != field.default, field.name
   for number, changes in enumerate((
-      {}, dict(labels=[], pairs=False, more={}),
+      {}, dict(labels=[], pairs=False, crf=None),
       dict(task_name=None, head=None, labels=None, pairs=None,
            max_seq_length=None))):
     one = dataclasses.replace(written, **changes)
@@ -162,7 +165,7 @@ def test_folders_of_earlier_versions(folder, task, head):
   loaded = load(folder)
   assert loaded.head == head
   assert loaded.labels == task.get("labels")
-  assert loaded.more == {}
+  assert loaded.crf is None
 
 
 def test_lengths():
@@ -204,7 +207,7 @@ def test_the_vocabulary_of_records(folder, records, tmp_path, caplog):
   made = for_records(folder, records,
                      {"vocab_file_sha256": filesystem.sha256(own)})
   assert (made.tokenizer_file, made.path) == (own, str(folder))
-  assert made.labels is None and made.more == {}
+  assert made.labels is None and made.head is None
   refused("%s .*%s .*--vocab_file" % (own, records), for_records, folder,
           records, made_with)
   refused("vocab.txt .*--spm_model_file", for_records, folder, records,

@@ -73,7 +73,7 @@ def test_what_the_folder_and_the_variables_say_of_a_head():
   assert restored("label_tokens", {**weights, "crf/transitions": [3, 3]},
                   **labelled).use_crf
   vector = restored("sentence_vector", {},
-                    more={"pooling": "cls", "layer": 1})
+                    pooling="cls", layer=1)
   assert (vector.pooling, vector.layer) == ("cls", 1)
   with pytest.raises(InputError, match="folder .* 2 .* 3"):
     restored("classify", weights, labels=["a", "b"])

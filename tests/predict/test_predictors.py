@@ -46,7 +46,7 @@ def test_labels(model):
 def test_several_labels(model):
   several = model({"logits": lambda ids, *_: 1e4 * counts(ids) - [1e4, 1, 0]},
                   head="multi_label", labels=["x", "y", "z"],
-                  more={"thresholds": {"x": 0.6, "y": 0.2}})
+                  thresholds={"x": 0.6, "y": 0.2})
   with np.errstate(over="raise"):
     found, other = several.predict(["甲", "丙丙"])
   # 0.5 does not exceed the threshold of z, 0.5.
@@ -59,7 +59,7 @@ def test_the_mean_of_windows(model):
   """Two tokens each; of the third window, nothing."""
   windows = model({"logits": counts}, head="classifier", labels=list("xyz"),
                   max_seq_length=4,
-                  more={"long_text": "windows", "max_windows": 2})
+                  long_text="windows", max_windows=2)
   np.testing.assert_array_equal(windows.logits(["甲甲乙丙丙", "丙"]),
                                 [[1, 0.5, 0.5], [0, 0, 1]])
   assert list(map(windows.is_cut, ["甲甲乙丙", "甲甲乙丙丙"])) == [False, True]
@@ -79,7 +79,7 @@ def test_pairs_and_numbers(model):
 
 def test_cosines(model):
   cosines = model({"cls_1": counts}, head="sentence_vector",
-                  more={"pooling": "cls", "layer": 1})
+                  pooling="cls", layer=1)
   assert [x.score for x in cosines.predict(
       [("甲", "甲乙"), ("甲", "乙"), ("丁", "甲"), ("乙甲", "甲乙")])] == close(
           [0.5 ** 0.5, 0, 0, 1])
@@ -94,7 +94,7 @@ def test_entities(model):
       {"scores": lambda ids, *_: [[points.get(i, [3, 0, 0]) for i in row]
                                   for row in ids]}, max_seq_length=6,
       transitions=transitions, head="token_labels", labels=labels,
-      more={"by_character": False})
+      by_character=False)
                  for transitions in (bio.forbidden(labels)[0], dear)]
   found, *others = cheap.predict(["丙甲乙 甲", "乙乙", ""])
   assert found.entities == [("甲乙", 1, 3, "x"), ("甲", 4, 5, "x")]
@@ -117,7 +117,7 @@ def answers(model):
       name: lambda ids, *_, last=last: 3 * (ids == last) + (ids == CLS)
       for name, last in (("start", JIA), ("end", YI))}
   return lambda top_k=5, own=None, **more: model(
-      outputs, own, head="independent", more=more).predict(
+      outputs, own, head="independent", **more).predict(
           [("丁", "丙甲乙丙")], top_k)[0]
 
 
@@ -148,7 +148,7 @@ def test_the_beam_gives_its_own_null_odds(model):
   outputs = {"starts": [[4]], "start_scores": [[1]], "ends": [[[4, 5]]],
              "end_scores": [[[1, 2]]], "null": [0.25]}
   found, = model({name: lambda *_, x=x: x for name, x in outputs.items()},
-                 head="beam", more={"has_unanswerable": True}).predict(
+                 head="beam", has_unanswerable=True).predict(
                      [("丁", "丙甲乙丙")])
   assert found[:4] == ("", 0, 0, 0)
   assert found.candidates == [("甲乙", close(TWO[0]), 1, 3),
@@ -218,7 +218,7 @@ RATED = dict(head="regression", labels=[])
     (CHOICE, lambda n: ("甲" * (n - 7), "乙" * 2, ["丙", "丁丁"]), True),
     (CHOICE, lambda n: ("", "乙" * (n - 10), ["丙", "丁丁"]), True),
     (IDIOM, lambda n: ("甲" * (n - 6) + "#idiom1#", ["丙", "丁" * 4]), True),
-    (dict(head="token_labels", labels=["O"], more={"by_character": False}),
+    (dict(head="token_labels", labels=["O"], by_character=False),
      lambda n: "甲" * n, False)])
 def test_what_is_cut(described, row, cut, model):
   """To the token: 12, with [CLS] and a [SEP] after each text."""

@@ -40,10 +40,10 @@ def engines(tmp_path, monkeypatch):
       "numbers": engine(lambda ids, *_: ids.sum(1) / 4, "regression",
                         pairs=True),
       "vectors": engine(None, "sentence_vector",
-                        more={"pooling": "mean", "layer": -1}),
+                        pooling="mean", layer=-1),
       "entities": engine(lambda ids, *_: ids[..., None] * [1, 2, 3],
                          "token_labels", BIO[::-1], pairs=None,
-                         more={"crf": False, "by_character": False})}
+                         crf=False, by_character=False)}
   monkeypatch.setattr(teachers.engines, "load", lambda _, path: engines[path])
   return engines
 
