@@ -31,10 +31,10 @@ class ConversionSettings:
 
 
 SETTINGS = (ConversionSettings, ModelSettings)
+REQUIRED = ("output_dir",)
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "output_dir")
   own = from_flags(ConversionSettings, flags.FLAGS)
   model = from_flags(ModelSettings, flags.FLAGS)
   if bool(model.init_checkpoint) == bool(own.pytorch_dir):
@@ -49,4 +49,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, REQUIRED)

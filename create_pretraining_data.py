@@ -99,6 +99,7 @@ class RecordSettings:
 
 
 SETTINGS = (TextSettings, RecordSettings)
+REQUIRED = ("input_file",)
 
 
 def create_settings(options, tokenizer):
@@ -291,7 +292,6 @@ def run_beam(texts, reader, maker, random_seed):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "input_file")
   texts = from_flags(TextSettings, flags.FLAGS)
   if bool(texts.output_file) == bool(texts.output_dir):
     raise InputError("give --output_file or --output_dir")
@@ -367,4 +367,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, REQUIRED)

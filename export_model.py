@@ -84,6 +84,7 @@ class ExportSettings:
 
 
 SETTINGS = (ExportSettings, ModelSettings)
+REQUIRED = ("init_checkpoint",)
 
 
 def repeat_positions(weights, length=None, count=None):
@@ -173,7 +174,6 @@ def strip(own, folder, checkpoint, target):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "init_checkpoint")
   own = from_flags(ExportSettings, flags.FLAGS)
   model = from_flags(ModelSettings, flags.FLAGS)
   ways = ("inspect", "strip", "saved_model", "tflite", "onnx")
@@ -211,4 +211,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, REQUIRED)

@@ -54,6 +54,7 @@ class VectorSettings:
 
 
 SETTINGS = (VectorSettings, ModelSettings, engines.EngineSettings)
+REQUIRED = ("init_checkpoint", "input_file", "output_file")
 
 
 def token_vectors(model, texts, layers, max_seq_length=None, batch_size=64):
@@ -112,7 +113,6 @@ def layers_of(own):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "init_checkpoint", "input_file", "output_file")
   own = from_flags(VectorSettings, flags.FLAGS)
   pooling = own.pooling or ("tokens" if own.layers else None)
   if own.layers and pooling != "tokens":
@@ -143,4 +143,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, REQUIRED)

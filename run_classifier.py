@@ -76,6 +76,7 @@ class TextSettings(teachers.DistillationSettings):
 
 
 SETTINGS = (TextSettings, *FINE_TUNING)
+REQUIRED = ("task_name", "data_dir", "output_dir")
 OLDER_FLAGS = ("cached_dir",)
 
 
@@ -494,7 +495,6 @@ class TextTask(finetuning.Task):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "task_name", "data_dir", "output_dir")
   texts = from_flags(TextSettings, flags.FLAGS)
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=128)
   trains, evaluates = settings.run.do_train, settings.run.do_eval
@@ -537,4 +537,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, older_flags=OLDER_FLAGS)
+  cli.run(main, SETTINGS, REQUIRED, older_flags=OLDER_FLAGS)

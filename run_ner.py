@@ -1,14 +1,8 @@
-"""Fine-tunes ALBERT to find named entities: CLUENER, one's own files.
-
-    python run_ner.py --mark --init_checkpoint=output/cluener/best <texts.txt
-
-marks those of a model that was fine-tuned, in the lines of standard input.
-"""
+"""Fine-tunes ALBERT to find named entities: CLUENER or your own files."""
 
 import dataclasses
 import json
 import os
-import sys
 
 import numpy as np
 from absl import flags, logging
@@ -44,12 +38,10 @@ class EntitySettings(teachers.DistillationSettings):
   skip_bad_rows: bool = setting(
       False, "Leave out and count the bad rows, or sentences, of the training "
       "and dev files; in the test file, they are errors.")
-  mark: bool = setting(
-      False, "Mark entities in the lines of standard input with the model of "
-      "--init_checkpoint, and nothing else.", USUAL)
 
 
 SETTINGS = (EntitySettings, *FINE_TUNING)
+REQUIRED = ("task_name", "data_dir", "output_dir")
 
 
 def read_texts(own, settings, names, folder):
@@ -188,22 +180,8 @@ class EntityTask(finetuning.Task):
       logging.info("wrote %s", path)
 
 
-def mark_lines(model_dir):
-  """Prints the lines of standard input with their entities marked."""
-  lines = [line.decode("utf-8", "replace").rstrip("\r\n")
-           for line in sys.stdin.buffer]
-  for line, entities in zip(lines,
-                            tagger.EntityTagger(model_dir).predict(lines)):
-    print(entity_files.marked(line, entities))
-
-
 def main():
   own = from_flags(EntitySettings, flags.FLAGS)
-  if own.mark:
-    cli.require_flags(flags.FLAGS, "init_checkpoint")
-    mark_lines(flags.FLAGS.init_checkpoint)
-    return
-  cli.require_flags(flags.FLAGS, "task_name", "data_dir", "output_dir")
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=128)
   trains, evaluates = settings.run.do_train, settings.run.do_eval
   cli.warn_of_idle_flags(
@@ -217,4 +195,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, REQUIRED)

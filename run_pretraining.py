@@ -65,6 +65,7 @@ class PretrainingSettings:
 
 
 SETTINGS = (PretrainingSettings, *train_settings.PRETRAINING)
+REQUIRED = ("output_dir",)
 _MOST_PASSES = 40  # over the records, without a warning
 _TRAINED_BATCHES = 100  # to evaluate of the training records
 DEFAULTS = dict(optimizer="lamb", learning_rate=(
@@ -211,7 +212,6 @@ def report_passes(own, settings, num_records, num_processes):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "output_dir")
   own = from_flags(PretrainingSettings, flags.FLAGS)
   settings = train_settings.read(flags.FLAGS)
   run, use_tpu = settings.run, settings.device.use_tpu
@@ -297,4 +297,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, **DEFAULTS)
+  cli.run(main, SETTINGS, REQUIRED, **DEFAULTS)

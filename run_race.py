@@ -67,6 +67,7 @@ class ChoiceSettings:
 
 
 SETTINGS = (ChoiceSettings, *FINE_TUNING)
+REQUIRED = ("data_dir", "output_dir")
 OLDER_FLAGS = ("train_file", "eval_file")
 
 
@@ -146,7 +147,6 @@ class ChoiceTask(finetuning.Task):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "data_dir", "output_dir")
   own = from_flags(ChoiceSettings, flags.FLAGS)
   task = TASKS[own.task_name]
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=512)
@@ -164,4 +164,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, older_flags=OLDER_FLAGS)
+  cli.run(main, SETTINGS, REQUIRED, older_flags=OLDER_FLAGS)

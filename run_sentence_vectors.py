@@ -79,6 +79,7 @@ class VectorSettings:
 
 
 SETTINGS = (VectorSettings, *FINE_TUNING)
+REQUIRED = ("task_name", "output_dir")
 
 
 def get_task(own):
@@ -328,7 +329,6 @@ class VectorTask(finetuning.Task):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "task_name")
   own = from_flags(VectorSettings, flags.FLAGS)
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=64)
   trains, evaluates = settings.run.do_train, settings.run.do_eval
@@ -362,4 +362,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, REQUIRED)

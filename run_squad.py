@@ -62,6 +62,7 @@ class AnswerSettings(squad.Limits):
 
 
 SETTINGS = (AnswerSettings, *FINE_TUNING)
+REQUIRED = ("output_dir",)
 OLDER_FLAGS = ("train_feature_file", "predict_feature_file",
                "predict_feature_left_file")
 
@@ -241,7 +242,6 @@ class AnswerTask(finetuning.Task):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "output_dir")
   own = find_task(from_flags(AnswerSettings, flags.FLAGS))
   task = TASKS[own.task_name]
   settings, workers, folder = finetuning.start(flags.FLAGS, default_length=384)
@@ -263,4 +263,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, older_flags=OLDER_FLAGS)
+  cli.run(main, SETTINGS, REQUIRED, older_flags=OLDER_FLAGS)

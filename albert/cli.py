@@ -26,13 +26,14 @@ def _without_tensorflow(kind, error, trace):
 sys.excepthook = _without_tensorflow
 
 
-def run(main, classes, takes_arguments=False, older_flags=(), description=None,
-        **changes):
+def run(main, classes, required=(), takes_arguments=False, older_flags=(),
+        description=None, **changes):
   """Runs `main` as a script; bad input ends it with one line and exit 1.
 
   Args:
     main: function of nothing, or of the list of arguments that are not flags.
     classes: list of settings classes, whose fields are the script's flags.
+    required: names of flags without which there is nothing to do.
     takes_arguments: bool, whether there may be such arguments.
     older_flags: see `without_older_flags`.
     description: str, what --help begins with; default: the docstring of the
@@ -48,6 +49,7 @@ def run(main, classes, takes_arguments=False, older_flags=(), description=None,
     # Silences TensorFlow's deprecation warnings.
     standard_logging.getLogger("tensorflow").setLevel("ERROR")
     try:
+      require_flags(flags.FLAGS, *required)
       if takes_arguments:
         main(argv[1:])
       elif argv[1:]:
@@ -62,7 +64,7 @@ def run(main, classes, takes_arguments=False, older_flags=(), description=None,
 
   settings.define_flags(*classes, **changes)
   if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
-    print(help_text(description or sys.modules["__main__"].__doc__))
+    print(help_text(description or sys.modules["__main__"].__doc__, required))
     sys.exit(0)
   app.run(guarded_main, flags_parser=lambda argv: _parse(
       without_older_flags(argv, older_flags)))
@@ -95,13 +97,19 @@ def without_older_flags(argv, names):
   return kept
 
 
-def help_text(description):
-  """Returns what --help prints: `description`, then the flags by group."""
+def help_text(description, required=()):
+  """Returns what --help prints: `description`, then the flags by group.
+
+  Args:
+    description: str.
+    required: names of flags that are; they come first.
+  """
   lines = [description.strip()]
   own = [flag for module in flags.FLAGS.flags_by_module_dict().values()
          for flag in module if hasattr(flag, "group")]
   for group in settings.GROUPS:
-    members = [flag for flag in own if flag.group == group]
+    members = sorted((flag for flag in own if flag.group == group),
+                     key=lambda flag: flag.name not in required)
     if members:
       lines += ["", "%s:" % group]
     for flag in members:
@@ -109,7 +117,8 @@ def help_text(description):
       text = re.sub(r"^<\S+>", lambda found: found.group().replace(
           "|", " | "), flag.help)
       lines += textwrap.wrap("--%s  %s%s" % (
-          flag.name, text, _default_of(flag)), 80, initial_indent="  ",
+          flag.name, text, " (required)" if flag.name in required else
+          _default_of(flag)), 80, initial_indent="  ",
                              subsequent_indent="      ")
   return "\n".join(lines)
 

@@ -249,7 +249,6 @@ def unpack(archive, target, files):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "item")
   own = from_flags(DownloadSettings, flags.FLAGS)
   if own.item == STARTER:
     logging.info("%s is in this project, there is nothing to download", STARTER)
@@ -274,4 +273,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, [DownloadSettings])
+  cli.run(main, [DownloadSettings], ["item"])

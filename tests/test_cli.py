@@ -28,25 +28,29 @@ def main(words=None):
   print(flags.FLAGS.number, words)
   exec(flags.FLAGS.code)
 
-cli.run(main, [Settings], %%r, code=("", "Another help."))
+cli.run(main, [Settings], ["number"], takes_arguments=%%r,
+        code=("", "Another help."), number=None)
 ''' % str(ROOT)
+TWO = "--number=2"
 FULL = "--code=raise OSError(28, 'No space')"
 
 
 @pytest.mark.parametrize("args, status, out, last", [
     (["--number=2"], 0, "2 None\n", r"\d\d:\d\d:\d\d it begins"),
     (["--number=2", "--verbosity=-1"], 0, "2 None\n", ""),
-    (["word"], 1, "", "ERROR: unexpected argument 'word': .*"),
-    (["--code=raise errors.InputError('a.txt:3: bad')"], 1, "3 None\n",
+    (["word", TWO], 1, "", "ERROR: unexpected argument 'word': .*"),
+    (["--code=raise errors.InputError('a.txt:3: bad')", TWO], 1, "2 None\n",
      "ERROR: a.txt:3: bad"),
-    (["--code=open('no_such_file')"], 1, "3 None\n",
+    (["--code=open('no_such_file')", TWO], 1, "2 None\n",
      "ERROR: .*no_such_file'"),
-    ([FULL], 1, "3 None\n", r"OSError: \[Errno 28\] No space"),
+    ([FULL, TWO], 1, "2 None\n", r"OSError: \[Errno 28\] No space"),
     (["--nmber=2"], 1, "", "ERROR: .*'nmber'.*: number .*; see --help"),
     (["--number=0"], 1, "", "ERROR: flag --number=0: .*; see --help"),
     (["a", "--number=2", "b"], 0, "2 ['a', 'b']\n", None),
+    ([], 1, "", "ERROR: --number is required; see --help"),
     (["--number=2", "--help", "b"], 0, "Does what --code says.\n\nneeded:\n"
-     "  --number  A number. (3)\n\nadvanced:\n  --code  Another help.\n", None),
+     "  --number  A number. (required)\n\nadvanced:\n  --code  Another help.\n",
+     None),
 ])
 def test_how_it_ends(args, status, out, last, tmp_path):
   """Where `last` is None, there may be arguments that are not flags."""

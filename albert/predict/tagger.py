@@ -5,7 +5,6 @@ Tests: tests/predict/test_predictors.py.
 
 import numpy as np
 
-from albert.predict import engines
 from albert.predict.text_predictor import missing
 from albert.tasks import bio, entity_files, ner
 
@@ -67,23 +66,6 @@ class Tagger:
         [(row["input_ids"], row["segment_ids"]) for row in features]):
       scores[number] = values
     return texts, texts.join(scores)
-
-
-class EntityTagger(Tagger):
-  """The same for a folder; the model is loaded once and stays warm.
-
-  Args:
-    model_dir: str, folder with a checkpoint, config.json, task.json and the
-      vocabulary, such as the `best` folder of a run of run_ner.py.
-    batch_size: int, windows of texts per call of the model.
-    engine: str, "tensorflow" or "onnx"; see engines.py.
-
-  Raises:
-    InputError: the folder has no such model.
-  """
-
-  def __init__(self, model_dir, batch_size=64, engine="tensorflow"):
-    super().__init__(engines.load(engine, model_dir), batch_size)
 
 
 def decode(scores, transitions, labels):

@@ -259,10 +259,3 @@ def with_offsets(example, entities):
   return {"id": example.id, "text": example.text, "entities": [
       {"kind": kind, "start": start, "end": end,
        "text": example.text[start:end]} for start, end, kind in entities]}
-
-
-def marked(text, entities):
-  """Returns a text in which entities are marked: [words](kind)."""
-  for start, end, kind in reversed(entities):
-    text = "%s[%s](%s)%s" % (text[:start], text[start:end], kind, text[end:])
-  return text

@@ -74,7 +74,6 @@ def start(values, default_length):
   Raises:
     InputError: a flag is missing, or does not fit the others.
   """
-  cli.require_flags(values, "output_dir")
   settings = train_settings.read(values)
   run, data = settings.run, settings.data
   if not (run.do_train or run.do_eval or data.do_predict):

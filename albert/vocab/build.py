@@ -47,6 +47,7 @@ class VocabSettings:
 
 
 SETTINGS = (VocabSettings,)
+REQUIRED = ("input_file", "output_file")
 
 
 def read_lines(paths):
@@ -125,7 +126,6 @@ def sentencepiece(lines, own):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "input_file", "output_file")
   own = from_flags(VocabSettings, flags.FLAGS)
   is_model = own.kind == "sentencepiece"
   if own.output_file.endswith(".model") != is_model:
@@ -148,4 +148,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, REQUIRED)

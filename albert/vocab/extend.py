@@ -46,6 +46,7 @@ class WordSettings:
 
 
 SETTINGS = (WordSettings, ModelSettings)
+REQUIRED = ("words_file", "init_checkpoint", "output_dir")
 
 
 def read_words(path, tokenizer):
@@ -127,7 +128,6 @@ def extend(table, places, pieces, combine):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "words_file", "init_checkpoint", "output_dir")
   own = from_flags(WordSettings, flags.FLAGS)
   model = from_flags(ModelSettings, flags.FLAGS)
   folder = model_folder.load(model, model.init_checkpoint)
@@ -167,4 +167,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS)
+  cli.run(main, SETTINGS, REQUIRED)

@@ -23,7 +23,8 @@ def test_help(script):
   module, found = module_of(script), []
   call_main(types.SimpleNamespace(
       __name__=script, SETTINGS=module.SETTINGS,
-      main=lambda: found.append(cli.help_text(module.__doc__))))
+      main=lambda: found.append(cli.help_text(
+          module.__doc__, getattr(module, "REQUIRED", ())))))
   text, = found
   assert text.startswith(module.__doc__.strip() + "\n\n")
   text = text[len(module.__doc__):]

@@ -5,8 +5,7 @@ from reading import json_lines, read_json
 from scripting import fail, results, succeed
 from trained_models import LENGTH
 
-from albert.predict import tagger
-from albert.tasks import entity_files
+from albert.predict import load
 
 pytestmark = pytest.mark.slow
 
@@ -44,12 +43,9 @@ def test_files_and_the_warm_model(name, trained):
       "labels": ["O", "B-city", "I-city"], "max_seq_length": LENGTH,
       "crf": name == "crf", "by_character": False,
       "init_checkpoint": "random weights"}
-  warm = tagger.EntityTagger("file://%s" % model.best, batch_size=7)
-  assert warm.predict(model.inputs) == expected
-  out, _ = succeed("run_ner.py", "--mark", "--init_checkpoint=%s" % model.best,
-                   input="\n".join(model.inputs[:2] + [""]).encode())
-  assert out.splitlines() == [entity_files.marked(*pair) for pair in zip(
-      model.inputs[:2], expected)]
+  warm = load("file://%s" % model.best)
+  assert [[(x.start, x.end, x.kind) for x in result.entities]
+          for result in warm.predict(model.inputs)] == expected
 
 
 def test_a_model_that_goes_on_elsewhere(trained, tmp_path):

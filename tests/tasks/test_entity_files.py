@@ -29,8 +29,6 @@ def test_cluener_layout(tmp_path):
                          "address": {"北京": [[4, 5], [6, 7]]}}}
   assert entity_files.with_offsets(examples[0], entities)["entities"][0] == {
       "kind": "name", "start": 0, "end": 3, "text": "李小明"}
-  assert entity_files.marked(row["text"], entities) == (
-      "[李小明](name)在[北京](address)[北京](address)")
   path = write(tmp_path, "test.json", '{"id": 3, "text": "a"}\n')
   assert entity_files.read_examples(path, True) == [Example(3, "a", None)]
 
