@@ -116,7 +116,7 @@ def main():
   own = from_flags(VectorSettings, flags.FLAGS)
   pooling = own.pooling or ("tokens" if own.layers else None)
   if own.layers and pooling != "tokens":
-    raise InputError("without --pooling=tokens, there is no effect of --layers")
+    raise InputError("--layers has no effect without --pooling=tokens")
   texts = filesystem.read_lines(own.input_file)
   if not texts:
     raise InputError("%s: has no texts" % own.input_file)

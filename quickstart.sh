@@ -10,7 +10,7 @@ rm -rf "$out"
 mkdir -p "$out"
 starter=albert_tiny_starter
 
-echo "== 1/4 the likeliest characters for [MASK]"
+echo "== 1/4 the most likely characters for [MASK]"
 "$PYTHON" predict.py --model_dir=$starter --top_k=3 \
   我[MASK]知道他在哪里。 一年有十二个[MASK]，春夏秋冬四个季节。 \
   他从家里[MASK]出来，往学校走去。 爸爸的妈妈，我叫她奶[MASK]。 |

@@ -177,9 +177,9 @@ def warn_of_mean(output_dir, train, dev):
   best = read_best(output_dir)
   if best and best["eval_mse"] >= error:
     logging.warning(
-        "the best checkpoint's mse, %g, is not below %g, which the mean of the "
-        "training set for all examples has: it has learnt nothing; more "
-        "examples or epochs, or a different --learning_rate, may help",
+        "the best checkpoint's mse, %g, does not beat %g, that of the training "
+        "set's mean: it has learnt nothing; more examples or epochs, or a "
+        "different --learning_rate, may help",
         best["eval_mse"], error)
 
 
@@ -195,9 +195,9 @@ def warn_of_majority(output_dir, examples):
   share = majority_share(examples)
   if best and best["eval_accuracy"] <= share:
     logging.warning(
-        "the best checkpoint's accuracy, %.4f, is not above %.4f, which the "
-        "most frequent label for all examples has: it has learnt nothing; more "
-        "examples or epochs, or a different --learning_rate, may help",
+        "the best checkpoint's accuracy, %.4f, does not beat the majority "
+        "baseline, %.4f: it has learnt nothing; more examples or epochs, or a "
+        "different --learning_rate, may help",
         best["eval_accuracy"], share)
 
 

@@ -56,9 +56,9 @@ class AnswerSettings(squad.Limits):
       "whether there is an answer.", USUAL,
       choices=[Spans.name, BeamSpans.name])
   start_n_top: int = setting(
-      BEAM_SIZE[0], "--head=beam: likeliest starts to try.")
+      BEAM_SIZE[0], "--head=beam: most likely starts to try.")
   end_n_top: int = setting(
-      BEAM_SIZE[1], "--head=beam: likeliest ends to try for each start.")
+      BEAM_SIZE[1], "--head=beam: most likely ends to try for each start.")
 
 
 SETTINGS = (AnswerSettings, *FINE_TUNING)
@@ -203,8 +203,8 @@ class AnswerTask(finetuning.Task):
         for name, split in passages.items()}
 
   def decode(self, name, rows, checkpoint):
-    """Returns (the likeliest text of each question, the best answers, the odds
-    of there being none): dicts by id."""
+    """Returns (the answer, the best answers, the odds of there being none) of
+    each question: dicts by id."""
     found = squad.find_answers(
         self._passages[name], rows, self._own.n_best_size,
         self._own.max_answer_length)

@@ -125,8 +125,8 @@ def check_flags(values):
       (["search"], ["corpus_file", "top_k"])):
     for name in names:
       if values[name].present and not any(values[x].value for x in needs):
-        raise InputError("without --%s, there is no effect of --%s" % (
-            " or --".join(needs), name))
+        raise InputError("--%s has no effect without --%s" % (
+            name, " or --".join(needs)))
 
 
 def create_similarity(own, engine, given):

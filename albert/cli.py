@@ -152,8 +152,7 @@ def warn_of_idle_flags(values, *rules):
     given = ["--" + name for name in names
              if values[name].present and values[name].value]
     if given and not is_met:
-      message = "without %s, there is no effect of %s" % (
-          need, ", ".join(given))
+      message = "%s: no effect without %s" % (", ".join(given), need)
       if is_error:
         raise InputError(message)
       logging.warning(message)

@@ -31,7 +31,7 @@ PAGE = """<!DOCTYPE html>
   svg { width: 100%%; font-size: 13px; }
 </style>
 <h1>ALBERT: quick start</h1>
-<h2>填空 · The likeliest characters for [MASK]</h2>
+<h2>填空 · The most likely characters for [MASK]</h2>
 %s
 <h2>六类主题 · Six topics: dev accuracy in training</h2>
 %s

@@ -23,7 +23,7 @@ def setting(default, text, group=ADVANCED, choices=None, alias=None, least=None,
   """Returns the field of a settings class.
 
   Args:
-    default: its value where nothing is given.
+    default: its default value.
     text: str, what --help says.
     group: str, of GROUPS.
     choices: list of str, the values that it can have; None for any.

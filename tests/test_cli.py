@@ -87,8 +87,8 @@ def test_idle_flags(values, caplog):
       (["zero", "other"], False, "--y", True),  # neither was asked for
       (["tpu", "steps", "other", "zero"], False, "--do_train"))
   assert caplog.messages == [
-      "without --do_train, there is no effect of --tpu, --steps"]
+      "--tpu, --steps: no effect without --do_train"]
   caplog.clear()
-  with pytest.raises(InputError, match="without --use_tpu, .* of --tpu$"):
+  with pytest.raises(InputError, match="^--tpu: no effect without --use_tpu$"):
     cli.warn_of_idle_flags(values, (["tpu"], False, "--use_tpu", True))
   assert not caplog.messages

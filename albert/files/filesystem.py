@@ -1,4 +1,4 @@
-"""Files on any file system that TensorFlow knows, whole or not at all.
+"""Files on any file system that TensorFlow supports, written atomically.
 
 Paths may be URLs, such as gs://bucket/folder/file. Local files are read and
 written without TensorFlow.
@@ -219,7 +219,7 @@ def read_json(path):
 
 @contextlib.contextmanager
 def whole_file(path):
-  """Makes a file that appears whole or not at all.
+  """Creates a file atomically.
 
   Args:
     path: str; its folder exists.
@@ -242,19 +242,19 @@ def whole_file(path):
 
 
 def write_bytes(path, content):
-  """Writes a file that appears whole or not at all."""
+  """Writes a file atomically."""
   with whole_file(path) as unfinished:
     with _gfile(path).GFile(unfinished, "wb") as writer:
       writer.write(content)
 
 
 def write_text(path, text):
-  """Writes a UTF-8 file that appears whole or not at all."""
+  """Writes a UTF-8 file atomically."""
   write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path, values):
-  """Writes a JSON file, in UTF-8, that appears whole or not at all."""
+  """Writes a UTF-8 JSON file atomically."""
   write_text(path, json_text(values))
 
 
@@ -278,7 +278,7 @@ def make_folder(path):
 
 @contextlib.contextmanager
 def whole_folder(path):
-  """Makes a folder that appears whole or not at all.
+  """Creates a folder atomically.
 
   Args:
     path: str.

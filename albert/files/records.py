@@ -89,7 +89,7 @@ def _encode_mask(spec, content, array_dtype):
 
 
 def write_records(path, records):
-  """Writes serialized records; the file appears whole or not at all.
+  """Writes serialized records atomically.
 
   Args:
     path: str.

@@ -1,4 +1,4 @@
-"""What a head is: all that is known of one kind of task on top of the encoder.
+"""The interface of a head: one kind of task on top of the encoder.
 
 A new head is a class like this one and a line in `albert/heads/__init__.py`;
 training, exports, conversion and prediction read it from there.
@@ -50,7 +50,7 @@ class Head:
 
   Attributes:
     name: str, what `task.json` calls it.
-    title: str, what to call it; None for what any encoder has.
+    title: str, the name that --inspect shows; None for what any encoder has.
     marker: str, a variable that a checkpoint has if it has this head.
     signature: str, what exports call it.
     pytorch_suffix: str, of the name of the class in transformers; None where
@@ -88,7 +88,7 @@ class Head:
 
   @classmethod
   def describe(cls, saved):
-    """Returns what to call it in a list of what a checkpoint has.
+    """Returns the name that --inspect shows.
 
     Args:
       saved: dict, variable name -> shape.

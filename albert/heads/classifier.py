@@ -106,7 +106,7 @@ class Classifier(base.Head):
 
 
 class MultiLabel(Classifier):
-  """Any number of labels for each text, each by a sigmoid of its own.
+  """Any number of labels per text; each label gets its own sigmoid.
 
   The loss of an example is the mean over the labels, as in transformers.
   """

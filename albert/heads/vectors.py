@@ -117,7 +117,7 @@ def in_batch_logits(x, texts, scale):
   The loss is the cross entropy with the second text of the same example as the
   right answer (Gao et al., arXiv:2104.08821, equations 1, 4 and 5). A candidate
   that is the first or second text of the example once more, or that stands
-  elsewhere as the like of one of these, is no wrong answer: it does not count.
+  elsewhere as the like of one of these, is not used as a negative.
 
   Args:
     x: float [B, R, H], of length 1; see `Likeness`.

@@ -1,3 +1,3 @@
-"""Models that stay warm and predict texts; `load` is the way to all of them."""
+"""Inference with models kept in memory; `load` returns one of any kind."""
 
 from albert.predict.predictors import load as load

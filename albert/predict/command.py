@@ -1,4 +1,4 @@
-"""Predicts with any model: its folder says what it was trained for.
+"""Predicts with any model; its folder says the task.
 
     python predict.py --model_dir=output/my_task/best 这部电影真好看
     python predict.py --model_dir=output/cluener/best --input_file=texts.txt \\
@@ -49,7 +49,7 @@ class TextSettings:
       None, "Lines for people, or JSON lines; default: as the name of "
       "--output_file ends.", USUAL, choices=["table", "jsonl"])
   top_k: int = setting(
-      5, "Candidates to tell at most, where there are several.", USUAL, least=1)
+      5, "Maximum number of candidates.", USUAL, least=1)
 
 
 SETTINGS = (TextSettings, engines.EngineSettings, predictors.PredictSettings,

@@ -1,6 +1,6 @@
-"""What predicts: TensorFlow, or ONNX Runtime where there is no TensorFlow.
+"""Inference backends: TensorFlow, or ONNX Runtime where there is no TensorFlow.
 
-An engine is a model that is loaded once and stays warm. It has the attributes
+An engine is a model that is loaded once and kept in memory. It has attributes
   folder: model_folder.ModelFolder;
   tokenizer: of tokenization.py;
 and the methods
@@ -30,9 +30,9 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 @dataclasses.dataclass(frozen=True)
 class EngineSettings:
-  """What predicts."""
+  """The inference backend."""
   engine: str = setting(
-      "tensorflow", "What predicts. With onnx, which needs no TensorFlow, the "
+      "tensorflow", "Backend. With onnx, which needs no TensorFlow, the "
       "model is a folder that export_model.py --onnx made.", USUAL,
       choices=NAMES)
   provider: str = setting(
@@ -60,7 +60,7 @@ def load(engine, path, given=None):
   if asked.engine == "onnx":
     return OnnxEngine(path, given, asked.provider)
   if asked.provider:
-    raise InputError("without --engine=onnx, there is no effect of --provider")
+    raise InputError("--provider has no effect without --engine=onnx")
   from albert.predict import tensorflow_engine  # the way to TensorFlow
   return tensorflow_engine.TensorFlowEngine(path, given)
 
@@ -106,8 +106,8 @@ class OnnxEngine:
     for name in ("bert_config_file", "vocab_file", "spm_model_file",
                  "do_lower_case"):
       if getattr(given, name) is not None:
-        raise InputError("with --engine=onnx, there is no effect of --%s: it "
-                         "was given to export_model.py" % name)
+        raise InputError("--%s has no effect with --engine=onnx: it was given "
+                         "to export_model.py" % name)
     for name in ("config.json", "task.json"):
       if not filesystem.exists(os.path.join(path, name)):
         raise InputError("%s has no %s: give a folder that export_model.py "

@@ -1,4 +1,4 @@
-"""Predicts with any model: its folder says what it was trained for.
+"""Predicts with any model; its folder says the task.
 
     from albert.predict import load
 
@@ -44,7 +44,7 @@ def load(model_dir, engine="tensorflow", given=None, own=None):
     own: PredictSettings, or None.
 
   Returns:
-    Predictor of what the model was trained for; Masks if for no task.
+    the Predictor of the model's task; Masks if it has none.
 
   Raises:
     InputError: the folder has no model.
@@ -71,7 +71,7 @@ def class_for(folder):
 
 
 class Predictor:
-  """A model that stays warm.
+  """A model kept in memory.
 
   Attributes:
     fields: tuple of str, what an input consists of. An input of one field is a
@@ -99,7 +99,7 @@ class Predictor:
 
     Args:
       inputs: iterable of inputs; see `fields`.
-      top_k: int, candidates to tell at most, where there are several.
+      top_k: int, maximum number of candidates.
 
     Returns:
       list of an object of results.py for each input, in their order.

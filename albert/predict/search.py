@@ -70,7 +70,7 @@ class Corpus:
       top_k: int, texts to find for each; all, where there are fewer.
 
     Returns:
-      list of lists of Found, the likest first; of equal ones, the earlier.
+      list of lists of Found, most similar first; ties in order of the file.
     """
     if not queries:
       return []

@@ -14,7 +14,7 @@ DEFAULT_LAYER = 1
 
 
 class BertSim:
-  """Scores pairs of sentences; the graph is built once and stays warm.
+  """Scores pairs of sentences; the graph is built once and kept.
 
   Args:
     model_dir: str, folder with a checkpoint, config.json, task.json and the

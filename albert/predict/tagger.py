@@ -1,4 +1,4 @@
-"""Finds entities with a model that stays warm.
+"""Finds entities with a model kept in memory.
 
 Tests: tests/predict/test_predictors.py.
 """

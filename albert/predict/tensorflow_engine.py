@@ -1,4 +1,4 @@
-"""A checkpoint in a TensorFlow session that stays warm; see engines.py.
+"""A checkpoint in a TensorFlow session kept in memory; see engines.py.
 
 Tests: tests/scripts/test_similarity.py.
 """

@@ -109,8 +109,8 @@ def create_app(own):
   values = flags.FLAGS
   keys = read_keys(own.api_key_file) if own.api_key_file else []
   if own.host not in ("127.0.0.1", "localhost", "::1") and not keys:
-    raise InputError("--host=%s: others could use the models: give "
-                     "--api_key_file" % own.host)
+    raise InputError("--host=%s: refusing to listen publicly without a key: "
+                     "give --api_key_file" % own.host)
   reference = read_reference(own.reference_file)
   models, compare, search = {}, {}, {}
   for name, path in named(own).items():
@@ -127,9 +127,9 @@ def create_app(own):
     elif reference or is_trained:
       compare[name] = VectorSim(engine, reference).compare
   if (reference or own.corpus_file) and not compare:
-    raise InputError("without a pretrained model, or one of "
-                     "run_sentence_vectors.py, there is no effect of "
-                     "--reference_file and --corpus_file")
+    raise InputError("--reference_file and --corpus_file have no effect "
+                     "without a pretrained model, or one of "
+                     "run_sentence_vectors.py")
   return service.create_app(
       models, from_flags(service.ServiceSettings, values), keys, compare,
       search)

@@ -1,7 +1,7 @@
 """An HTTP service of models: what can be asked, and what is refused.
 
     GET   /                           the page
-    GET   /health, /metrics, /docs    for those who run it
+    GET   /health, /metrics, /docs    for operators
     GET   /v1/models                  what there is
     POST  /v1/models/NAME:predict     predictions, as JSON
     POST  /v1/models/NAME:similarity  how alike sentences are
@@ -32,7 +32,7 @@ from albert.serving.batching import Batcher, Full
 from albert.settings import USUAL, setting
 
 _PAGE = pathlib.Path(__file__).with_name("page.html")
-# The page is one file: it needs nothing from elsewhere, and may not ask for it.
+# The page is self-contained, and may load nothing.
 _POLICY = ("default-src 'none'; connect-src 'self'; img-src data:; "
            "style-src 'unsafe-inline'; script-src 'unsafe-inline'")
 _OPEN = ("/", "/health", "/docs", "/openapi.json")  # without a key
@@ -44,7 +44,7 @@ _PATIENCE = 100  # times the bytes of a request, that are read and forgotten
 class ServiceSettings:
   """How requests are batched, and what is too much."""
   max_batch_size: int = setting(
-      32, "Inputs that are predicted together; 1 to predict each request by "
+      32, "Maximum inputs per batch; 1 to predict each request by "
       "itself.", USUAL, least=1)
   max_wait_ms: float = setting(
       2.0, "Milliseconds that the first of them waits for others.", USUAL,
@@ -257,7 +257,7 @@ class _Metrics:
         ["model"], buckets=[.001 * 2 ** i for i in range(14)],
         registry=self.registry)
     self.batches = prometheus_client.Histogram(
-        "albert_batch_inputs", "Inputs that were predicted together", ["model"],
+        "albert_batch_inputs", "Inputs per batch", ["model"],
         buckets=[2 ** i for i in range(10)], registry=self.registry)
     self.waiting = prometheus_client.Gauge(
         "albert_waiting_inputs", "Inputs that wait", ["model"],

@@ -281,7 +281,7 @@ class Runner:
     return steps
 
   def _begin(self, settings):
-    """Makes what depends on the folder, the seed and the learning rate."""
+    """Builds the estimator of a run."""
     self._settings = settings
     self.output_dir = settings.run.output_dir
     self._written = {}  # name -> (records.Index, list of FeatureSpec)

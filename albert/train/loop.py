@@ -15,7 +15,7 @@ from albert import cli
 from albert.errors import InputError
 from albert.files import checkpoints, records
 from albert.train import distribution, hooks, interrupts, step
-from albert.train.rehearsal import Rehearsal
+from albert.train.dry_run import DryRun
 
 _TPU_HOST_CORES = 8  # of a v2's or v3's host
 _TINY = 312  # hidden size of the models that a CPU can train
@@ -31,7 +31,7 @@ def start(settings):
     distribution.Workers.
 
   Raises:
-    InputError: the settings ask for what is not to be had here.
+    InputError: a device or precision is not available.
   """
   device = settings.device
   workers = distribution.get_workers(device.use_horovod, device.use_tpu)
@@ -42,7 +42,7 @@ def start(settings):
     raise InputError("--precision=bf16 needs a TPU or TensorFlow 2.15, not %s"
                      % tf.__version__)
   gpus = len(tf.config.experimental.list_physical_devices("GPU"))
-  if device.num_gpus > max(1, gpus) and not device.rehearse:
+  if device.num_gpus > max(1, gpus) and not device.dry_run:
     raise InputError("--num_gpus=%d: TensorFlow %s sees %d here" % (
         device.num_gpus, tf.__version__, gpus))
   prepare_process(device)
@@ -159,7 +159,7 @@ def keep_freed_memory():
 
 
 def create_estimator(settings, workers, model_fn):
-  """Returns a TPUEstimator, which also runs on a CPU or a GPU; or a Rehearsal.
+  """Returns a TPUEstimator, which also runs on a CPU or a GPU; or a DryRun.
 
   Args:
     settings: TrainSettings.
@@ -167,8 +167,8 @@ def create_estimator(settings, workers, model_fn):
     model_fn: see `step.model_fn_builder`.
   """
   run, device = settings.run, settings.device
-  if device.rehearse:
-    return Rehearsal(settings, model_fn)
+  if device.dry_run:
+    return DryRun(settings, model_fn)
   output_dir = run.output_dir
   if workers.rank:
     output_dir = tempfile.mkdtemp(prefix="albert-rank-%d-" % workers.rank)

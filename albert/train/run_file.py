@@ -28,7 +28,7 @@ _FREE = {
     "log_steps", "early_stop_evals", "eval_batch_size", "max_eval_steps",
     "recompute_grads", "check_records", "export_dir", "plain_results",
     "num_train_epochs", "num_train_steps", "num_seeds", "seeds",
-    "learning_rates", "rehearse", "tpu_name", "tpu_zone", "gcp_project",
+    "learning_rates", "dry_run", "tpu_name", "tpu_zone", "gcp_project",
     "master", "iterations_per_loop", "null_score_diff_threshold",
     "data_dir", "train_file", "dev_file", "test_file", "texts_file",
     "unlabelled_file", "input_file", "eval_input_file"}

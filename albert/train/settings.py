@@ -86,9 +86,10 @@ class Schedule:
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
   """What computes, and with how many bits."""
-  rehearse: str = setting(
-      None, "Look at what would run, without running it, on hardware that need "
-      "not be here: tpu:4x8 is 4 hosts of 8 cores, gpu:8 a host of 8 GPUs.")
+  dry_run: str = setting(
+      None, "Dry run: report what would fail and how much memory it takes, on "
+      "hardware that need not be here: tpu:4x8 is 4 hosts of 8 cores, gpu:8 a "
+      "host of 8 GPUs.", alias="rehearse")
   num_gpus: int = setting(
       1, "GPUs of this host that share each batch in training.", least=1)
   use_horovod: bool = setting(
@@ -114,7 +115,7 @@ class DeviceSettings:
   def check_paths(self, paths):
     """Refuses files that a TPU on a different machine cannot read.
 
-    A rehearsal reads those that are here, and warns.
+    A dry run reads those that are here, and warns.
 
     Args:
       paths: dict, flag -> list of str.
@@ -131,7 +132,7 @@ class DeviceSettings:
           message = (
               "--%s=%s: the TPU is on a different machine, which reads and "
               "writes gs://BUCKET/... only" % (flag, name))
-          if not self.rehearse:
+          if not self.dry_run:
             raise InputError(message)
           logging.warning("%s", message)
 
@@ -237,7 +238,7 @@ def read(values):
           name: from_flags(cls, values) for name, cls in groups.items()
           if dataclasses.fields(cls)[0].name in values})
   device, run = settings.device, settings.run
-  if device.rehearse:
+  if device.dry_run:
     device = _topology(device)
     run = dataclasses.replace(run, output_dir=tempfile.mkdtemp())
     atexit.register(shutil.rmtree, run.output_dir, ignore_errors=True)
@@ -283,12 +284,12 @@ def _check_batches(batch, device):
 
 
 def _topology(device):
-  """Returns the DeviceSettings of what --rehearse asks for."""
+  """Returns the DeviceSettings of what --dry_run asks for."""
   found = re.match(r"tpu:([1-9]\d*)x([1-9]\d*)$|gpu:([1-9]\d*)$",
-                   device.rehearse)
+                   device.dry_run)
   if not found:
-    raise InputError("--rehearse=%s: it can be tpu:HOSTSxCORES, such as "
-                     "tpu:4x8, or gpu:NUMBER" % device.rehearse)
+    raise InputError("--dry_run=%s: it can be tpu:HOSTSxCORES, such as "
+                     "tpu:4x8, or gpu:NUMBER" % device.dry_run)
   hosts, cores, gpus = found.groups()
   if gpus:
     return dataclasses.replace(device, num_gpus=int(gpus))

@@ -116,7 +116,7 @@ def build_model(config, features, device, is_training):
 
 def is_cpu(device):
   """Returns whether it is a CPU that trains."""
-  return not (device.use_tpu or device.rehearse) and not (
+  return not (device.use_tpu or device.dry_run) and not (
       tf.config.experimental.list_physical_devices("GPU"))
 
 
@@ -250,7 +250,7 @@ def _initialize(settings, find_newer, is_training):
   init_checkpoint = settings.model.init_checkpoint
   # A checkpoint of the output folder is restored by the estimator.
   if not init_checkpoint or find_newer(settings.run.output_dir) or (
-      settings.device.rehearse and not is_training):
+      settings.device.dry_run and not is_training):
     return None
 
   def scaffold_fn():

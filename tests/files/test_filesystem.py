@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writes."""
 
 import os
 import pathlib

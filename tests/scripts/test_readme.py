@@ -198,7 +198,7 @@ def run(path, tree, replace=("", "")):
 @pytest.fixture(scope="module")
 def readme(tree):
   # Of eight GPUs, two have all there is to see.
-  return run("README.md", tree, ("--rehearse=gpu:8", "--rehearse=gpu:2"))
+  return run("README.md", tree, ("--dry_run=gpu:8", "--dry_run=gpu:2"))
 
 
 def output_of(done, word):

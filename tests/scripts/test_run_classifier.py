@@ -170,7 +170,7 @@ def test_bad_input(work, trained):
       ("'lcqcm'.* lcqmc", "--task_name=lcqcm"),
       ("train.txt:2: expected 3 columns", "--data_dir=%s" % work),
       ("--metric_for_best=pearson .* 2 labels", "--metric_for_best=pearson"),
-      ("--do_train and --do_eval, .*--early_stop_evals",
+      ("--early_stop_evals: .*--do_train and --do_eval",
        "--early_stop_evals=2"),
       ("vocab.txt .*21128.* 30000", "--bert_config_file=%s" % (
           work / "other_size.json")),

@@ -34,11 +34,11 @@ def test_two_names_of_half_precision():
     assert make_settings(**given).device.precision == "fp16"
 
 
-def test_a_rehearsal_has_the_hardware_it_names_and_a_folder_of_its_own():
-  read = make_settings(rehearse="tpu:4x2", output_dir="out")
+def test_a_dry_run_has_the_hardware_it_names_and_a_folder_of_its_own():
+  read = make_settings(dry_run="tpu:4x2", output_dir="out")
   assert (read.device.use_tpu, read.device.num_tpu_cores) == (True, 8)
   assert read.run.output_dir not in (None, "out")
-  assert make_settings(rehearse="gpu:4").device.num_gpus == 4
+  assert make_settings(dry_run="gpu:4").device.num_gpus == 4
 
 
 TPU = {"use_tpu": True}
@@ -52,7 +52,7 @@ REMOTE = dict(TPU, tpu_name="my-tpu", train_batch_size=8)
      "--eval_batch_size=32 .* --num_tpu_cores=64: .* 64$"),
     (dict(TPU, train_batch_size=100), "--train_batch_size=100 .* 104$"),
     (dict(TPU, train_batch_size=96, gradient_accumulation_steps=24), " 192$"),
-    (dict(rehearse="gpu:3"), "--train_batch_size=32 .* --num_gpus=3: .* 33$"),
+    (dict(dry_run="gpu:3"), "--train_batch_size=32 .* --num_gpus=3: .* 33$"),
     (dict(num_gpus=2, use_horovod=True), "--num_gpus"),
     (dict(TPU, num_gpus=2), "--num_gpus"),
     (dict(TPU, precision="fp16"), "--precision=fp16 .* --precision=bf16"),
@@ -65,7 +65,7 @@ REMOTE = dict(TPU, tpu_name="my-tpu", train_batch_size=8)
     (dict(REMOTE, output_dir="out"), "--output_dir=out: .* gs://BUCKET"),
     (dict(REMOTE, output_dir="gs://a/out", init_checkpoint="file:///a"),
      "--init_checkpoint=file:///a: "),
-    *((dict(rehearse=hardware), "--rehearse=%s: .*tpu:HOSTSxCORES" % hardware)
+    *((dict(dry_run=hardware), "--dry_run=%s: .*tpu:HOSTSxCORES" % hardware)
       for hardware in ("gpu", "gpu:0", "tpu:0x8", "tpu:8", "gpu:1x8"))])
 def test_what_contradicts(given, message):
   with pytest.raises(InputError, match=message):

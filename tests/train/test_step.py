@@ -12,7 +12,7 @@ from albert.heads.pretraining import Pretraining
 from albert.model import kernels
 from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
-from albert.train import rehearsal, step
+from albert.train import dry_run, step
 
 pytestmark = pytest.mark.slow
 SLICES = {"gradient_accumulation_steps": 3, "recompute_grads": True}
@@ -137,10 +137,10 @@ def test_recomputing_changes_no_gradient(layout, blocks, dropout):
 def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
   options = make_options(use_tpu=True, num_tpu_cores=1, output_dir="/nowhere",
                          **changes)
-  made = rehearsal.make_step(small.make_model_fn(options, **small.DROPOUT), {
+  made = dry_run.make_step(small.make_model_fn(options, **small.DROPOUT), {
       name: (x.dtype, x.shape) for name, x in make_features().items()})
   assert {"MatMul", "CrossReplicaSum"} <= made.types
-  assert not rehearsal.without_xla_kernel(made.types)
+  assert not dry_run.without_xla_kernel(made.types)
   assert not {"GatherNd", "Where"} & made.types  # sizes not static
   assert made.has_static_shapes
 
@@ -152,7 +152,7 @@ def test_what_a_tpu_exports_for_a_cpu_looks_words_up():
                                         output_dir="/nowhere"))
   for params, has_product in (({}, True), ({"use_tpu": True}, True),
                               ({"use_tpu": False}, False)):
-    made = rehearsal.make_step(
+    made = dry_run.make_step(
         lambda *args, params=params: model_fn(*args[:3], params), features,
         tf.estimator.ModeKeys.PREDICT)
     shapes = [shape.as_list() for shape in made.shapes if shape.ndims == 2]

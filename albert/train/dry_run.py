@@ -1,4 +1,4 @@
-"""--rehearse: what a command would do on TPU cores or GPUs that are not here.
+"""--dry_run: what a command would do on TPU cores or GPUs that are not here.
 
 The graphs of training, evaluation and prediction are made as one core, or one
 host's GPUs, would get them. They are looked at and not run.
@@ -142,7 +142,7 @@ def _kernels(op):
   return registry.get_registered_kernels_for_op(op).kernel
 
 
-class Rehearsal:
+class DryRun:
   """Stands for an estimator: its first use reports and ends the process.
 
   Args:
@@ -195,8 +195,8 @@ class Rehearsal:
         not importlib.util.find_spec(package)):
       rows.append(("needs", "pip install '.[tpu]', to find --tpu_name=%s" %
                    device.tpu_name))
-    print("rehearsal of %s on TensorFlow %s: nothing is trained or kept" % (
-        device.rehearse, tf.__version__))
+    print("dry run of %s on TensorFlow %s: nothing is trained or kept" % (
+        device.dry_run, tf.__version__))
     for row in rows:
       print("  %-12s%s" % row)
     sys.exit("ERROR: %s would not run" % " and ".join(failures) if failures

@@ -1,4 +1,4 @@
-"""--rehearse: what it reports of hardware that is not here."""
+"""--dry_run: what it reports of hardware that is not here."""
 
 import numpy as np
 import pytest
@@ -9,29 +9,29 @@ from trained_models import write_files
 
 from albert import heads
 from albert.model.config import AlbertConfig
-from albert.train import distribution, rehearsal, step
+from albert.train import distribution, dry_run, step
 from albert.train.settings import Schedule
 
 
 @pytest.fixture
-def rehearse(capsys):
+def dry_run(capsys):
   """Returns a function of a command that returns the lines of the report."""
-  def rehearse(*command):
+  def dry_run(*command):
     with pytest.raises(SystemExit) as end:
       call_main(*command)
     assert end.value.code == 0
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first.startswith("rehearsal of ")
+    assert first.startswith("dry run of ")
     return dict(line.split(None, 1) for line in lines)
-  return rehearse
+  return dry_run
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("hosts, share", [(4, 16), (1, 64), (8, 8)])
-def test_pretraining_on_a_pod(hosts, share, tmp_path, rehearse, caplog):
-  lines = rehearse(
+def test_pretraining_on_a_pod(hosts, share, tmp_path, dry_run, caplog):
+  lines = dry_run(
       "run_pretraining.py", "--do_train", *write_pretraining(tmp_path, 99),
-      "--rehearse=tpu:%dx8" % hosts, "--train_batch_size=512",
+      "--dry_run=tpu:%dx8" % hosts, "--train_batch_size=512",
       "--eval_batch_size=64", "--gradient_accumulation_steps=4",
       "--output_dir=gs://bucket/out", "--tpu_name=pod", "--use_tpu")
   assert "512 examples a step, %d for each core; " % share in lines["training"]
@@ -48,14 +48,14 @@ def test_pretraining_on_a_pod(hosts, share, tmp_path, rehearse, caplog):
     full("gpu:2", "--do_train", "training evaluation prediction memory"),
     full("tpu:1x8", "--do_eval", "prediction memory"),
     full("tpu:1x8", "--do_train", "training evaluation prediction memory")])
-def test_fine_tuning(hardware, flag, names, tmp_path, rehearse, trained):
+def test_fine_tuning(hardware, flag, names, tmp_path, dry_run, trained):
   """It evaluates what it predicts."""
   _, data = write_files(tmp_path, "labels")
-  lines = rehearse(
+  lines = dry_run(
       "run_classifier.py", "--task_name=tsv", VOCAB, *data, flag,
       "--train_batch_size=8", "--init_checkpoint=%s" % trained("labels").best,
       "--max_seq_length=32", "--output_dir=%s" % (tmp_path / "out"),
-      "--rehearse=" + hardware)
+      "--dry_run=" + hardware)
   assert list(lines) == names.split()
   assert not (tmp_path / "out").exists()
 
@@ -73,7 +73,7 @@ class Unfit(heads.Classifier):
 
 @pytest.mark.slow
 def test_a_graph_that_no_tpu_runs(capsys):
-  settings = make_options(rehearse="tpu:1x2", train_batch_size=8)
+  settings = make_options(dry_run="tpu:1x2", train_batch_size=8)
   model_fn = step.model_fn_builder(
       AlbertConfig.from_dict(SIZES), Unfit(2), settings, Schedule(9),
       distribution.get_workers(use_tpu=True))
@@ -86,7 +86,7 @@ def test_a_graph_that_no_tpu_runs(capsys):
         name: np.zeros(shape, np.int32) for name, shape in shapes.items()})
 
   with pytest.raises(SystemExit, match="training and evaluation would not run"):
-    rehearsal.Rehearsal(settings, model_fn).train(input_fn)
+    dry_run.DryRun(settings, model_fn).train(input_fn)
   assert "sizes are not known beforehand" in capsys.readouterr().out
 
 
@@ -100,7 +100,7 @@ def test_memory_by_hand():
     return tf.estimator.EstimatorSpec(mode, loss=loss,
                                       train_op=kernel.assign_sub(gradient))
 
-  memory = rehearsal.make_step(model_fn, {"x": (tf.float32, [8, 4])}).memory
+  memory = dry_run.make_step(model_fn, {"x": (tf.float32, [8, 4])}).memory
   assert memory["weights"] == memory["gradients"] == 4 * 20
   assert memory["optimizer"] == 4 * 20 + 8  # and the global step
   # The input of the product and the output of tanh; shapes are small change.
