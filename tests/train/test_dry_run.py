@@ -14,22 +14,22 @@ from albert.train.settings import Schedule
 
 
 @pytest.fixture
-def dry_run(capsys):
+def report(capsys):
   """Returns a function of a command that returns the lines of the report."""
-  def dry_run(*command):
+  def report(*command):
     with pytest.raises(SystemExit) as end:
       call_main(*command)
     assert end.value.code == 0
     first, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("dry run of ")
     return dict(line.split(None, 1) for line in lines)
-  return dry_run
+  return report
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("hosts, share", [(4, 16), (1, 64), (8, 8)])
-def test_pretraining_on_a_pod(hosts, share, tmp_path, dry_run, caplog):
-  lines = dry_run(
+def test_pretraining_on_a_pod(hosts, share, tmp_path, report, caplog):
+  lines = report(
       "run_pretraining.py", "--do_train", *write_pretraining(tmp_path, 99),
       "--dry_run=tpu:%dx8" % hosts, "--train_batch_size=512",
       "--eval_batch_size=64", "--gradient_accumulation_steps=4",
@@ -48,10 +48,10 @@ def test_pretraining_on_a_pod(hosts, share, tmp_path, dry_run, caplog):
     full("gpu:2", "--do_train", "training evaluation prediction memory"),
     full("tpu:1x8", "--do_eval", "prediction memory"),
     full("tpu:1x8", "--do_train", "training evaluation prediction memory")])
-def test_fine_tuning(hardware, flag, names, tmp_path, dry_run, trained):
+def test_fine_tuning(hardware, flag, names, tmp_path, report, trained):
   """It evaluates what it predicts."""
   _, data = write_files(tmp_path, "labels")
-  lines = dry_run(
+  lines = report(
       "run_classifier.py", "--task_name=tsv", VOCAB, *data, flag,
       "--train_batch_size=8", "--init_checkpoint=%s" % trained("labels").best,
       "--max_seq_length=32", "--output_dir=%s" % (tmp_path / "out"),
