@@ -7,9 +7,9 @@
     curl -H "Content-Type: application/json" -d '{"instances": ["真好看"]}' \\
       http://127.0.0.1:8080/v1/models/my_task:predict
 
-The page is at /, what can be asked at /docs. Texts are predicted together with
-those of requests that come at the same time. Ends at SIGTERM or Ctrl-C, when
-all requests that it has are answered. Needs: pip install '.[serve]'.
+The page is at /, the API's description at /docs. Concurrent requests are
+batched. On SIGTERM or Ctrl-C, the server finishes the requests that it has
+received. Needs: pip install '.[serve]'.
 """
 
 import dataclasses
