@@ -49,12 +49,12 @@ def run(main, classes, required=(), takes_arguments=False, older_flags=(),
     # Silences TensorFlow's deprecation warnings.
     standard_logging.getLogger("tensorflow").setLevel("ERROR")
     try:
+      if argv[1:] and not takes_arguments:
+        raise InputError("unexpected argument %r: everything is given as "
+                         "--flag=value" % argv[1])
       require_flags(flags.FLAGS, *required)
       if takes_arguments:
         main(argv[1:])
-      elif argv[1:]:
-        raise InputError("unexpected argument %r: everything is given as "
-                         "--flag=value" % argv[1])
       else:
         main()
     except (InputError, OSError) as error:

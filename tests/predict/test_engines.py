@@ -92,7 +92,7 @@ def test_a_folder_of_onnx_files(folder):
 def test_bad_input(folder):
   pytest.importorskip("onnxruntime")
   for name, value in (("vocab_file", "v"), ("do_lower_case", True)):
-    with pytest.raises(InputError, match="--engine=onnx, .* --" + name):
+    with pytest.raises(InputError, match="--%s .*--engine=onnx" % name):
       engines.load("onnx", str(folder), FolderSettings(**{name: value}))
   with pytest.raises(InputError, match="without --engine=onnx"):
     engines.load(engines.EngineSettings(provider="Other"), str(folder))

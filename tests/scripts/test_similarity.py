@@ -113,7 +113,7 @@ def test_whitened_scores_of_the_script(model, tmp_path):
   for message, args in (
       ("reference.txt: has no sentences", unsupervised + [
           "a", "b", "--reference_file=%s" % path]),
-      ("--unsupervised or --search, .*--layer", command + ["--layer=1"]),
+      ("--layer .*--unsupervised or --search", command + ["--layer=1"]),
       ("--whitening, .*--whitening_dim", unsupervised + ["--whitening_dim=3"]),
       ("two sentences", unsupervised + ["a"]),
       ("input_file, not both", unsupervised + ["a", "b", "--input_file=x"])):

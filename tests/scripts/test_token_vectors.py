@@ -85,6 +85,6 @@ def test_bad_input(model, tmp_path):
   for message, flags in (
       ("--layer=3: .* 0 to 2", ["--pooling=tokens", "--layers=3"]),
       ("--layers=a: ", ["--pooling=tokens", "--layers=a"]),
-      ("--pooling=tokens, .*--layers", ["--pooling=mean", "--layers=1"])):
+      ("--layers .*--pooling=tokens", ["--pooling=mean", "--layers=1"])):
     fail(message, *args, *flags)
   assert not (tmp_path / "out").exists()

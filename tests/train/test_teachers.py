@@ -112,7 +112,7 @@ def test_entities(engines):
 
 
 @pytest.mark.parametrize("given, message", [
-    (dict(unlabelled_file="x"), "--teacher,.* --unlabelled_file"),
+    (dict(unlabelled_file="x"), "--unlabelled_file: .* --teacher"),
     (dict(teacher=["x"], distill_weight=0.0), "--distill_weight=0: "),
     (dict(teacher=["x"], distill_weight=1.5), "--distill_weight=1.5: "),
     (dict(teacher=["x"], temperature=-1.0), "--temperature=-1: ")])
