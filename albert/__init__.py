@@ -11,7 +11,7 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 for _name in ("tokenization", "modeling", "modeling_google", "optimization",
               "lamb_optimizer"):
   _own = os.path.join(_ROOT, _name + ".py")
-  _spec = importlib.util.find_spec(_name)
-  if os.path.exists(_own) and os.path.abspath(_spec.origin) != _own:
+  _found = getattr(importlib.util.find_spec(_name), "origin", None)
+  if _found and os.path.exists(_own) and os.path.abspath(_found) != _own:
     raise ImportError("%s is in the way of %s: start in a different folder, or "
-                      "rename it" % (_spec.origin, _own))
+                      "rename it" % (_found, _own))

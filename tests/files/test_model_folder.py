@@ -168,6 +168,16 @@ def test_folders_of_earlier_versions(folder, task, head):
   assert loaded.crf is None
 
 
+def test_a_different_task_keeps_nothing_of_the_one_before():
+  one = ModelFolder(
+      CONFIG, None, task_name="cluener", head="token_labels", labels=["O"],
+      crf=True, by_character=True, init_checkpoint="albert_tiny",
+      max_seq_length=64).for_task(task_name="lcqmc", head="classifier")
+  assert json.loads(one.contents()["task.json"].decode()) == {
+      "task_name": "lcqmc", "head": "classifier", "do_lower_case": True,
+      "init_checkpoint": "albert_tiny", "max_seq_length": 64}
+
+
 def test_lengths():
   folder = ModelFolder(CONFIG, None, path="some/folder", max_seq_length=128)
   assert list(map(folder.length, (None, 64, 600))) == [128, 64, 512]
