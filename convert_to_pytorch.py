@@ -11,7 +11,7 @@ embeddings and shared layers are written once per layer, which is not undone.
 
 import dataclasses
 
-from absl import flags, logging
+from absl import logging
 
 from albert import cli, model_folder
 from albert.errors import InputError
@@ -24,19 +24,18 @@ from albert.settings import NEEDED, from_flags, setting
 @dataclasses.dataclass(frozen=True)
 class ConversionSettings:
   """From where and to where."""
-  output_dir: str = setting(None, "Folder to make.", NEEDED)
+  output_dir: str = setting(None, "Folder to make.", NEEDED, required=True)
   pytorch_dir: str = setting(
       None, "Folder of transformers to convert to a checkpoint, instead of "
       "--init_checkpoint.", NEEDED)
 
 
 SETTINGS = (ConversionSettings, ModelSettings)
-REQUIRED = ("output_dir",)
 
 
 def main():
-  own = from_flags(ConversionSettings, flags.FLAGS)
-  model = from_flags(ModelSettings, flags.FLAGS)
+  own = from_flags(ConversionSettings)
+  model = from_flags(ModelSettings)
   if bool(model.init_checkpoint) == bool(own.pytorch_dir):
     raise InputError("give one of --init_checkpoint and --pytorch_dir")
   with filesystem.whole_folder(own.output_dir) as target:
@@ -49,4 +48,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED)
+  cli.run(main, SETTINGS)

@@ -21,7 +21,7 @@ from albert import cli  # first: it says so where TensorFlow is missing
 import jieba
 import numpy as np
 import tensorflow.compat.v1 as tf
-from absl import flags, logging
+from absl import logging
 
 import tokenization
 from albert import characters
@@ -36,7 +36,8 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 class TextSettings:
   """Which text, and where the records go."""
   input_file: str = setting(
-      None, "Text files, .gz too: globs, separated by commas.", NEEDED)
+      None, "Text files, .gz too: globs, separated by commas.", NEEDED,
+      required=True)
   output_file: str = setting(
       None, "Record files to write, separated by commas.", NEEDED)
   output_dir: str = setting(
@@ -99,7 +100,6 @@ class RecordSettings:
 
 
 SETTINGS = (TextSettings, RecordSettings)
-REQUIRED = ("input_file",)
 
 
 def create_settings(options, tokenizer):
@@ -210,6 +210,16 @@ def report(counts, settings):
                     "cannot be learnt from them")
 
 
+def name_outputs(texts):
+  """Returns the paths of the record files, and of their descriptions."""
+  if texts.output_dir:
+    return [os.path.join(texts.output_dir, "part-%05d-of-%05d.tfrecord" % (
+        i, texts.num_output_shards)) for i in range(texts.num_output_shards)], [
+            os.path.join(texts.output_dir, "records.json")]
+  outputs = [path for path in texts.output_file.split(",") if path]
+  return outputs, [path + ".json" for path in outputs]
+
+
 def check_outputs(texts, outputs, inputs):
   """Refuses to write over the text, or beside the records of other files."""
   for path in outputs:
@@ -291,25 +301,49 @@ def run_beam(texts, reader, maker, random_seed):
       texts.output_dir, texts.num_output_shards)
 
 
+def make_records(texts, reader, maker, outputs, described):
+  """Makes the records by processes of this machine.
+
+  Args:
+    texts: TextSettings.
+    reader: corpus.TextReader.
+    maker: shards.ShardMaker.
+    outputs: list of str, the record files.
+    described: list of str, descriptions of earlier records, which go first.
+
+  Returns:
+    collections.Counter.
+  """
+  num_workers = texts.num_workers or os.cpu_count()
+  try:
+    num_shards, counts = shards.make_shards(reader, maker, num_workers)
+    if counts["records"] < len(outputs):
+      raise InputError(
+          "--input_file %s: no text to make a record of" % texts.input_file
+          if not counts["records"] else "%d records are too few for %d files" %
+          (counts["records"], len(outputs)))
+  except InputError:  # different text needs different shards
+    tf.io.gfile.rmtree(maker.folder)
+    raise
+  remove(described)
+  shards.write_outputs(maker, num_shards, counts["records"], outputs,
+                       num_workers)
+  return counts + reader.counts
+
+
 def main():
-  texts = from_flags(TextSettings, flags.FLAGS)
+  texts = from_flags(TextSettings)
   if bool(texts.output_file) == bool(texts.output_dir):
     raise InputError("give --output_file or --output_dir")
   if texts.beam_runner and texts.output_file:
     raise InputError("--beam_runner needs --output_dir, not --output_file")
-  if texts.output_dir:
-    outputs = [os.path.join(texts.output_dir, "part-%05d-of-%05d.tfrecord" % (
-        i, texts.num_output_shards)) for i in range(texts.num_output_shards)]
-    described = [os.path.join(texts.output_dir, "records.json")]
-  else:
-    outputs = [path for path in texts.output_file.split(",") if path]
-    described = [path + ".json" for path in outputs]
+  outputs, described = name_outputs(texts)
   paths = record_files.expand_patterns(texts.input_file, "input_file")
   check_outputs(texts, outputs, paths)
   tokenizer = tokenization.create_tokenizer(
       texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
   settings = create_settings(
-      from_flags(RecordSettings, flags.FLAGS), tokenizer)
+      from_flags(RecordSettings), tokenizer)
   stats = [tf.io.gfile.stat(path) for path in paths]
   num_bytes = sum(stat.length for stat in stats)
   description = dict(describe(settings, texts, tokenizer),
@@ -336,35 +370,20 @@ def main():
     except InputError:
       remove(outputs)
       raise
-    filesystem.write_json(described[0], description)
-    copy(copies)
-    return
-
-  for path in [os.path.dirname(path) for path in outputs] + [folder]:
-    filesystem.make_folder(path or ".")
-  num_workers = texts.num_workers or os.cpu_count()
-  try:
-    num_shards, counts = shards.make_shards(reader, maker, num_workers)
-    if counts["records"] < len(outputs):
-      raise InputError(
-          "--input_file %s: no text to make a record of" % texts.input_file
-          if not counts["records"] else "%d records are too few for %d files" %
-          (counts["records"], len(outputs)))
-  except InputError:  # with other text, nothing of it can be used
-    tf.io.gfile.rmtree(folder)
-    raise
-  remove(described)
-  shards.write_outputs(maker, num_shards, counts["records"], outputs,
-                       num_workers)
-  counts += reader.counts
+  else:
+    for path in [os.path.dirname(path) for path in outputs] + [folder]:
+      filesystem.make_folder(path or ".")
+    counts = make_records(texts, reader, maker, outputs, described)
+    description["counts"] = counts
   for path in described:
-    filesystem.write_json(path, dict(description, counts=counts))
+    filesystem.write_json(path, description)
   copy(copies)
-  tf.io.gfile.rmtree(folder)
-  report(counts, settings)
+  if not texts.beam_runner:
+    tf.io.gfile.rmtree(folder)
+    report(counts, settings)
   logging.info("made %s", ", ".join(outputs) if len(outputs) < 5 else
                "%s ... %s" % (outputs[0], outputs[-1]))
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED)
+  cli.run(main, SETTINGS)

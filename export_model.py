@@ -32,7 +32,7 @@ import os
 import tempfile
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from albert import cli, heads, model_folder
 from albert.errors import InputError
@@ -47,7 +47,8 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 @dataclasses.dataclass(frozen=True)
 class ExportSettings:
   """What to make."""
-  output_dir: str = setting(None, "Folder to make.", NEEDED)
+  output_dir: str = setting(None, "Folder to make.", NEEDED,
+      required="not inspect")
   inspect: bool = setting(
       False, "Print layout, sizes and what is missing.", NEEDED)
   strip: bool = setting(
@@ -61,30 +62,37 @@ class ExportSettings:
       False, "Write SIGNATURE.onnx of any batch and length for each signature, "
       "for ONNX Runtime.", NEEDED)
   int8: bool = setting(
-      False, "TFLite and ONNX: weights of 8 bits (dynamic range).", USUAL)
+      False, "TFLite and ONNX: weights of 8 bits (dynamic range).", USUAL,
+      demands="tflite or onnx")
   standard_ops: bool = setting(
-      False, "ONNX: without ONNX Runtime's own operations, for any runtime.")
+      False, "ONNX: without ONNX Runtime's own operations, for any runtime.",
+      needs="onnx")
   with_code: bool = setting(
       False, "ONNX: add predict.py, serve.py and what they need, so that the "
-      "folder works without this repository.", USUAL)
+      "folder works without this repository.", USUAL, demands="onnx")
   signature: str = setting(
       None, "TFLite: the signature; default: the first of these that the model "
       "has. ONNX: this one only; default: all.", USUAL,
-      choices=list(dict.fromkeys(head.signature for head in heads.ALL)))
+      choices=list(dict.fromkeys(head.signature for head in heads.ALL)),
+      demands="tflite or onnx")
   repeat_positions: int = setting(
       None, "With --strip: the length that the model was trained on; later "
-      "positions become copies of the earlier ones, and learn faster.", least=1)
+      "positions become copies of the earlier ones, and learn faster.", least=1,
+      demands="strip")
   extend_positions: int = setting(
       None, "With --strip: how many positions the model will have; the further "
-      "ones are copies of the trained ones.", least=1)
-  batch_size: int = setting(1, "TFLite: texts at a time.", least=1)
-  max_seq_length: int = setting(128, "TFLite: tokens of a text.", least=1)
+      "ones are copies of the trained ones.", least=1, demands="strip")
+  batch_size: int = setting(1, "TFLite: texts at a time.", least=1,
+      needs="tflite")
+  max_seq_length: int = setting(128, "TFLite: tokens of a text.", least=1,
+      needs="tflite")
   max_predictions_per_seq: int = setting(
-      1, "TFLite: positions to predict with masked_lm.", least=1)
+      1, "TFLite: positions to predict with masked_lm.", least=1,
+      needs="tflite")
 
 
 SETTINGS = (ExportSettings, ModelSettings)
-REQUIRED = ("init_checkpoint",)
+DEFAULTS = dict(init_checkpoint=dict(required=True))
 
 
 def repeat_positions(weights, length=None, count=None):
@@ -174,17 +182,11 @@ def strip(own, folder, checkpoint, target):
 
 
 def main():
-  own = from_flags(ExportSettings, flags.FLAGS)
-  model = from_flags(ModelSettings, flags.FLAGS)
+  own = from_flags(ExportSettings)
+  model = from_flags(ModelSettings)
   ways = ("inspect", "strip", "saved_model", "tflite", "onnx")
   if sum(getattr(own, name) for name in ways) != 1:
     raise InputError("give one of --" + ", --".join(ways))
-  if (own.repeat_positions or own.extend_positions) and not own.strip:
-    raise InputError("--repeat_positions and --extend_positions need --strip")
-  if own.with_code and not own.onnx:
-    raise InputError("--with_code needs --onnx")
-  if (own.int8 or own.signature) and not (own.tflite or own.onnx):
-    raise InputError("--int8 and --signature need --tflite or --onnx")
   checkpoint = checkpoints.find_checkpoint(model.init_checkpoint)
   folder = None
   if model_folder.find_config(model.init_checkpoint, model.bert_config_file):
@@ -193,7 +195,6 @@ def main():
   if own.inspect:
     print("\n".join(description))
     return
-  cli.require_flags(flags.FLAGS, "output_dir")
   if own.extend_positions or not own.strip:
     folder = folder or model_folder.load(model, model.init_checkpoint)
   if not own.strip:
@@ -211,4 +212,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED)
+  cli.run(main, SETTINGS, **DEFAULTS)

@@ -19,7 +19,7 @@ import io
 import json
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from albert import cli
 from albert.errors import InputError
@@ -32,9 +32,10 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 @dataclasses.dataclass(frozen=True)
 class VectorSettings:
   """Which texts, which vectors."""
-  input_file: str = setting(None, "Texts, one a line.", NEEDED)
+  input_file: str = setting(None, "Texts, one a line.", NEEDED, required=True)
   output_file: str = setting(
-      None, "NumPy array to make; with --pooling=tokens, JSON lines.", NEEDED)
+      None, "NumPy array to make; with --pooling=tokens, JSON lines.", NEEDED,
+      required=True)
   pooling: str = setting(
       None, "Mean of the tokens' vectors, [CLS] and [SEP] included; the "
       "vector of [CLS]; the model's pooled output; or each token's vector. "
@@ -54,7 +55,7 @@ class VectorSettings:
 
 
 SETTINGS = (VectorSettings, ModelSettings, engines.EngineSettings)
-REQUIRED = ("init_checkpoint", "input_file", "output_file")
+DEFAULTS = dict(init_checkpoint=dict(required=True))
 
 
 def token_vectors(model, texts, layers, max_seq_length=None, batch_size=64):
@@ -113,7 +114,7 @@ def layers_of(own):
 
 
 def main():
-  own = from_flags(VectorSettings, flags.FLAGS)
+  own = from_flags(VectorSettings)
   pooling = own.pooling or ("tokens" if own.layers else None)
   if own.layers and pooling != "tokens":
     raise InputError("--layers has no effect without --pooling=tokens")
@@ -121,9 +122,8 @@ def main():
   if not texts:
     raise InputError("%s: has no texts" % own.input_file)
   model = engines.load(
-      from_flags(engines.EngineSettings, flags.FLAGS),
-      flags.FLAGS.init_checkpoint,
-      from_flags(FolderSettings, flags.FLAGS))
+      from_flags(engines.EngineSettings),
+      from_flags(ModelSettings).init_checkpoint, from_flags(FolderSettings))
   if pooling == "tokens":
     layers = layers_of(own)
     filesystem.write_text(own.output_file, "".join(
@@ -143,4 +143,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED)
+  cli.run(main, SETTINGS, **DEFAULTS)

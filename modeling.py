@@ -263,27 +263,32 @@ class AlbertModel:
       token_type_ids = tf.zeros_like(input_ids)
 
     with tf.variable_scope(scope or "bert", reuse=tf.AUTO_REUSE):
-      x = self._embed(input_ids, token_type_ids)  # [B*S, H]
-      self._embedding_output = x
-      mask_bias = tf.reshape(
-          (1.0 - tf.cast(input_mask, tf.float32)) * MASK_BIAS,
-          [self._batch, 1, 1, self._sequence])
-      self._layers = []
-      with tf.variable_scope("encoder"):
-        for layer in range(config.num_hidden_layers):
-          blocks = self.layer_scopes(config, layer)
-          for inner, scopes in enumerate(blocks):
-            is_last = (layer, inner) == (config.num_hidden_layers - 1,
-                                         len(blocks) - 1)
-            x = kernels.run_block(functools.partial(
-                self._block, mask_bias=mask_bias, scopes=scopes,
-                salt=4 * (layer * (config.inner_group_num or 1) + inner),
-                rows=self._rows(output_positions) if is_last else None), x)
-          self._layers.append(x)
+      self._embedding_output = self._embed(
+          input_ids, token_type_ids)  # [B*S, H]
+      self._layers = self._encode(output_positions)
       first_tokens = tf.squeeze(self.get_sequence_output()[:, 0:1, :], [1])
       self._pooled_output = self._dense(
           first_tokens, config.hidden_size, scope="pooler/dense",
           activation="tanh")
+
+  def _encode(self, output_positions):
+    """Returns what each layer computes, a list of float [B*S, H]."""
+    config, x, layers = self.config, self._embedding_output, []
+    mask_bias = tf.reshape(
+        (1.0 - tf.cast(self.input_mask, tf.float32)) * MASK_BIAS,
+        [self._batch, 1, 1, self._sequence])
+    with tf.variable_scope("encoder"):
+      for layer in range(config.num_hidden_layers):
+        blocks = self.layer_scopes(config, layer)
+        for inner, scopes in enumerate(blocks):
+          is_last = (layer, inner) == (config.num_hidden_layers - 1,
+                                       len(blocks) - 1)
+          x = self._kernels.run_block(functools.partial(
+              self._block, mask_bias=mask_bias, scopes=scopes,
+              salt=4 * (layer * (config.inner_group_num or 1) + inner),
+              rows=self._rows(output_positions) if is_last else None), x)
+        layers.append(x)
+    return layers
 
   @property
   def all_encoder_layers(self):

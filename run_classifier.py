@@ -5,7 +5,7 @@ import dataclasses
 import os
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from albert import cli
 from albert.errors import InputError
@@ -13,7 +13,13 @@ from albert.files import checkpoints, filesystem, outputs
 from albert.files.records import FeatureSpec
 from albert.heads import Classifier, MultiLabel, Regression
 from albert.heads.classifier import UNITS
-from albert.settings import NEEDED, USUAL, from_flags, setting
+from albert.settings import (
+    NEEDED,
+    USUAL,
+    from_flags,
+    setting,
+    warn_if_given,
+)
 from albert.tasks import (
     classification,
     label_kinds,
@@ -29,9 +35,11 @@ from albert.train.settings import FINE_TUNING
 @dataclasses.dataclass(frozen=True)
 class TextSettings(teachers.DistillationSettings):
   """Which task, and how its files are read."""
-  task_name: str = setting(None, "Task; see docs/tasks.md.", NEEDED)
+  task_name: str = setting(None, "Task; see docs/tasks.md.", NEEDED,
+      required=True)
   data_dir: str = setting(
-      None, "Folder with the task's files; see docs/tasks.md.", NEEDED)
+      None, "Folder with the task's files; see docs/tasks.md.", NEEDED,
+      required=True)
   text_a_field: str = setting(
       None, "Column or JSON key of the text, where it is not the task's own.")
   text_b_field: str = setting(
@@ -49,7 +57,8 @@ class TextSettings(teachers.DistillationSettings):
       choices=windows.WAYS)
   max_windows: int = setting(
       None, "--long_text=windows: windows of a text at most; default: as the "
-      "model has it, or else %d." % windows.MAX_WINDOWS, least=1)
+      "model has it, or else %d." % windows.MAX_WINDOWS, least=1,
+      needs="long_text=windows")
   regression: bool = setting(
       False, "Whether the labels of the task are numbers to predict.")
   multi_label: bool = setting(
@@ -57,13 +66,14 @@ class TextSettings(teachers.DistillationSettings):
       USUAL)
   thresholds: str = setting(
       "one", "--multi_label: what a probability must exceed, chosen on dev: "
-      "one for all labels, or one for each.", choices=label_sets.WAYS)
+      "one for all labels, or one for each.", choices=label_sets.WAYS,
+      needs="do_eval")
   class_weights: str = setting(
       None, "Weights of the labels in the training loss: `balanced`, or "
-      "`label:weight,...`, where others weigh 1.")
+      "`label:weight,...`, where others weigh 1.", needs="do_train")
   skip_bad_rows: bool = setting(
       False, "Skip and count the bad rows of the training and dev files; in "
-      "the test file, they are errors.")
+      "the test file, they are errors.", needs="do_train or do_eval")
   plain_results: bool = setting(
       False, "Write test_results.tsv with probabilities alone, without a "
       "header, labels and texts.")
@@ -72,11 +82,10 @@ class TextSettings(teachers.DistillationSettings):
       "else 1, true, yes or 是, or else the rarer one.")
   metric_for_best: str = setting(
       None, "What the best checkpoint is best by; default: as the task is "
-      "judged.", choices=metrics.METRICS)
+      "judged.", choices=metrics.METRICS, needs="do_train and do_eval")
 
 
 SETTINGS = (TextSettings, *FINE_TUNING)
-REQUIRED = ("task_name", "data_dir", "output_dir")
 OLDER_FLAGS = ("cached_dir",)
 
 
@@ -495,25 +504,20 @@ class TextTask(finetuning.Task):
 
 
 def main():
-  texts = from_flags(TextSettings, flags.FLAGS)
-  settings, workers, folder = finetuning.start(flags.FLAGS, default_length=128)
-  trains, evaluates = settings.run.do_train, settings.run.do_eval
+  texts = from_flags(TextSettings)
+  settings, workers, folder = finetuning.start(default_length=128)
+  trains = settings.run.do_train
   task = classification.get_task(
       texts.task_name, texts.text_a_field, texts.text_b_field,
       texts.label_field, texts.labels, texts.regression,
       texts.multi_label or not trains and folder.head == MultiLabel.name)
-  cli.warn_of_idle_flags(
-      flags.FLAGS,
-      (["metric_for_best"], trains and evaluates, "--do_train and --do_eval"),
-      (["class_weights"], trains, "--do_train"),
-      (["skip_bad_rows"], trains or evaluates, "--do_train or --do_eval"),
-      (["thresholds"], task.is_multi_label and evaluates,
-       "--multi_label and --do_eval"),
-      (["temperature"], not task.is_regression, "labels"),
-      (["positive_label"], not task.is_multi_label, "one label to a text"),
-      (["max_windows"], texts.long_text == windows.WINDOWS,
-       "--long_text=windows"))
-  teachers.check(flags.FLAGS, texts, trains)
+  if not task.is_multi_label:
+    warn_if_given("thresholds", "--multi_label")
+  else:
+    warn_if_given("positive_label", "one label per text")
+  if task.is_regression:
+    warn_if_given("temperature", "labels")
+  teachers.check(texts)
   examples, labels = read_examples(
       task, finetuning.wanted_splits(
           settings, workers,
@@ -537,4 +541,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED, older_flags=OLDER_FLAGS)
+  cli.run(main, SETTINGS, older_flags=OLDER_FLAGS)

@@ -5,7 +5,7 @@ import json
 import os
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from albert import cli
 from albert.errors import InputError
@@ -24,10 +24,12 @@ class EntitySettings(teachers.DistillationSettings):
   """Which data, and what finds entities."""
   task_name: str = setting(
       None, "Data set; file: your own train, dev and test.json, .jsonl, .txt, "
-      ".tsv or .bio.", NEEDED, choices=sorted(entity_files.TASKS))
-  data_dir: str = setting(None, "Folder with its files.", NEEDED)
+      ".tsv or .bio.", NEEDED, choices=sorted(entity_files.TASKS),
+      required=True)
+  data_dir: str = setting(None, "Folder with its files.", NEEDED, required=True)
   crf: bool = setting(
-      False, "Train a CRF on top, instead of a softmax for each token.", USUAL)
+      False, "Train a CRF on top, instead of a softmax for each token.", USUAL,
+      needs="do_train")
   by_character: bool = setting(
       None, "Whether each character is a token, even within words, so that "
       "entities can begin and end anywhere; default: as the model, or else the "
@@ -37,11 +39,11 @@ class EntitySettings(teachers.DistillationSettings):
       "a window.")
   skip_bad_rows: bool = setting(
       False, "Leave out and count the bad rows, or sentences, of the training "
-      "and dev files; in the test file, they are errors.")
+      "and dev files; in the test file, they are errors.",
+      needs="do_train or do_eval")
 
 
 SETTINGS = (EntitySettings, *FINE_TUNING)
-REQUIRED = ("task_name", "data_dir", "output_dir")
 
 
 def read_texts(own, settings, names, folder):
@@ -181,13 +183,9 @@ class EntityTask(finetuning.Task):
 
 
 def main():
-  own = from_flags(EntitySettings, flags.FLAGS)
-  settings, workers, folder = finetuning.start(flags.FLAGS, default_length=128)
-  trains, evaluates = settings.run.do_train, settings.run.do_eval
-  cli.warn_of_idle_flags(
-      flags.FLAGS, (["crf"], trains, "--do_train"),
-      (["skip_bad_rows"], trains or evaluates, "--do_train or --do_eval"))
-  teachers.check(flags.FLAGS, own, trains)
+  own = from_flags(EntitySettings)
+  settings, workers, folder = finetuning.start(default_length=128)
+  teachers.check(own)
   texts, labels, by_character = read_texts(
       own, settings, finetuning.wanted_splits(settings, workers), folder)
   finetuning.run(EntityTask(own, settings, folder, texts, labels, by_character),
@@ -195,4 +193,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED)
+  cli.run(main, SETTINGS)

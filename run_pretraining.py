@@ -9,7 +9,7 @@ import dataclasses
 import re
 from typing import NamedTuple
 
-from absl import flags, logging
+from absl import logging
 
 from albert import cli, model_folder
 from albert.errors import InputError
@@ -23,7 +23,7 @@ from albert.files import (
 from albert.heads.pretraining import Pretraining
 from albert.model.config import AlbertConfig
 from albert.settings import NEEDED, USUAL, from_flags, setting
-from albert.train import loop, run_file, step
+from albert.train import evaluation, loop, run_file, step
 from albert.train import settings as train_settings
 
 
@@ -31,32 +31,39 @@ from albert.train import settings as train_settings
 class PretrainingSettings:
   """Which records, how many steps."""
   input_file: str = setting(
-      None, "Record files to train on: globs, separated by commas.", NEEDED)
+      None, "Record files to train on: globs, separated by commas.", NEEDED,
+      required="do_train or do_eval and not eval_input_file")
   eval_input_file: str = setting(
       None, "Held-out record files, evaluated at every saved checkpoint; must "
       "not be training files.", USUAL)
   export_dir: str = setting(
-      None, "Folder to export the trained encoder to (SavedModel).")
+      None, "Folder to export the trained encoder to (SavedModel).",
+      demands="do_train")
   num_train_steps: int = setting(
-      125000, "Steps of the whole training.", USUAL, least=1)
-  num_warmup_steps: int = setting(12500, "Warm-up steps.", USUAL, least=0)
+      125000, "Steps of the whole training.", USUAL, least=1, needs="do_train")
+  num_warmup_steps: int = setting(12500, "Warm-up steps.", USUAL, least=0,
+      needs="do_train")
   grow_layers: str = setting(
       None, "Train with fewer layers first: '1:4000,2:8000' is one layer up to "
       "step 4000, two up to step 8000, then those of the configuration. Their "
-      "parameters must be shared.")
+      "parameters must be shared.", demands="do_train")
   max_seq_length: int = setting(
       None, "Tokens per record; by default as the description next to the "
       "records says, or 512.")
   max_predictions_per_seq: int = setting(
       None, "Masked tokens per record; by default as the description next to "
       "the records says, or 51.")
+  early_stop_evals: int = setting(
+      None, "Stop after this many evaluations without improvement.", USUAL,
+      least=1, demands="do_train and eval_input_file")
   max_eval_steps: int = setting(
-      None, "Batches to evaluate at most; all by default.", least=1)
+      None, "Batches to evaluate at most; all by default.", least=1,
+      needs="do_eval or eval_input_file")
   sentence_loss_weight: float = setting(
       1.0, "Weight of the sentence-order loss; 0 leaves what only this loss "
       "trains as it is: the pooler and its head.")
   shuffle_buffer: int = setting(
-      10000, "Records to draw the next one from.", least=1)
+      10000, "Records to draw the next one from.", least=1, needs="do_train")
   skip_corrupt_records: bool = setting(
       False, "Whether to leave out the rest of a damaged record file.")
   check_records: bool = setting(
@@ -65,12 +72,12 @@ class PretrainingSettings:
 
 
 SETTINGS = (PretrainingSettings, *train_settings.PRETRAINING)
-REQUIRED = ("output_dir",)
 _MOST_PASSES = 40  # over the records, without a warning
 _TRAINED_BATCHES = 100  # to evaluate of the training records
-DEFAULTS = dict(optimizer="lamb", learning_rate=(
-    1.56e-4, "Peak learning rate. The default is that of LAMB for the default "
-    "batch: the 0.00176 published for 4096 examples, times sqrt(32 / 4096)."))
+DEFAULTS = dict(optimizer="lamb", learning_rate=dict(
+    default=1.56e-4, text="Peak learning rate. The default is that of LAMB for "
+    "the default batch: the 0.00176 published for 4096 examples, times "
+    "sqrt(32 / 4096)."))
 
 
 def parse_growth(text, config, num_train_steps):
@@ -150,7 +157,6 @@ def find_records(own, settings):
   wanted = ["input_file"] * run.do_train + [eval_flag] * bool(evaluates)
   if not wanted:
     raise InputError("nothing to do: give --do_train or --do_eval")
-  cli.require_flags(flags.FLAGS, *wanted)
   paths = {flag: record_files.expand_patterns(getattr(own, flag), flag)
            for flag in wanted}
   settings.device.check_paths(paths)
@@ -198,8 +204,36 @@ def count_eval_steps(own, settings, files):
   return min(batches, most or batches)
 
 
+def evaluator_of(own, settings, stages, made):
+  """Returns a function of a checkpoint, or None, that returns its results.
+
+  Args:
+    own: PretrainingSettings.
+    settings: TrainSettings.
+    stages: list of (TPUEstimator, step that training with it ends at).
+    made: Records.
+  """
+  input_fn = records.input_fn_builder(
+      made.heldout, made.specs, is_training=False,
+      drop_remainder=settings.device.use_tpu,
+      skip_corrupt=own.skip_corrupt_records)
+  steps = made.heldout and count_eval_steps(own, settings, made.heldout)
+
+  @records.naming_damage()
+  def evaluate(checkpoint):
+    # With the depth that it was trained with.
+    depths = [stage for stage in stages if settings.run.do_train and
+              checkpoints.step_of(checkpoint) <= stage[1]]
+    estimator, _ = (depths or stages[-1:])[0]
+    with checkpoints.restoring(checkpoint or settings.model.init_checkpoint):
+      return step.whole_loss(estimator.evaluate(
+          input_fn, steps=steps, checkpoint_path=checkpoint))
+
+  return evaluate
+
+
 def report_passes(own, settings, num_records, num_processes):
-  """Logs how often the records will be read, and warns if that is too often."""
+  """Logs how many passes the training makes; warns of an odd schedule."""
   examples = settings.batch.train_batch_size * num_processes
   passes = own.num_train_steps * examples / num_records
   logging.info("%d records, %d examples a step: %d steps are %.1f passes",
@@ -209,28 +243,17 @@ def report_passes(own, settings, num_records, num_processes):
         "%.0f passes are so many that the model learns the text by heart: give "
         "more text, fewer --num_train_steps, or --eval_input_file with "
         "--early_stop_evals", passes)
-
-
-def main():
-  own = from_flags(PretrainingSettings, flags.FLAGS)
-  settings = train_settings.read(flags.FLAGS)
-  run, use_tpu = settings.run, settings.device.use_tpu
-  workers = loop.start(settings)
-  loop.warn_of_idle_flags(flags.FLAGS)
-  evaluates = run.do_eval or (run.do_train and own.eval_input_file)
-  cli.warn_of_idle_flags(
-      flags.FLAGS,
-      (["early_stop_evals"], run.do_train and own.eval_input_file,
-       "--do_train and --eval_input_file", True),
-      (["export_dir", "grow_layers"], run.do_train, "--do_train", True),
-      (["num_train_steps", "num_warmup_steps", "shuffle_buffer"],
-       run.do_train, "--do_train"),
-      (["max_eval_steps", "eval_batch_size"], evaluates,
-       "--do_eval or --eval_input_file"))
-  if run.do_train and own.num_warmup_steps >= own.num_train_steps:
+  if own.num_warmup_steps >= own.num_train_steps:
     logging.warning(
         "--num_warmup_steps=%d: in %d steps, the learning rate does not reach "
         "its peak", own.num_warmup_steps, own.num_train_steps)
+
+
+def main():
+  own = from_flags(PretrainingSettings)
+  settings = train_settings.read()
+  run = settings.run
+  workers = loop.start(settings)
   made = find_records(own, settings)
   if not run.do_train:
     checkpoints.require_model(settings.model.init_checkpoint, run.output_dir)
@@ -251,22 +274,7 @@ def main():
       (loop.create_estimator(settings, workers, step.model_fn_builder(
           config, head, settings, schedule, workers)), end)
       for config, end in depths]
-  eval_input_fn = records.input_fn_builder(
-      made.heldout, made.specs, is_training=False, drop_remainder=use_tpu,
-      skip_corrupt=own.skip_corrupt_records)
-  eval_steps = count_eval_steps(own, settings, made.heldout) if (
-      made.heldout) else None
-
-  @records.naming_damage()
-  def evaluate(checkpoint):
-    # As deep as it was trained.
-    estimator = next((x for x, end in stages
-                      if checkpoints.step_of(checkpoint) <= end),
-                     stages[-1][0]) if run.do_train else stages[-1][0]
-    with checkpoints.restoring(checkpoint or settings.model.init_checkpoint):
-      return step.whole_loss(estimator.evaluate(
-          eval_input_fn, steps=eval_steps, checkpoint_path=checkpoint))
-
+  evaluate = evaluator_of(own, settings, stages, made)
   if run.do_train:
     report_passes(own, settings, sum(file.count for file in made.train),
                   workers.size)
@@ -279,22 +287,22 @@ def main():
           shard=(workers.size, workers.rank),
           skip_corrupt=own.skip_corrupt_records)
 
-    rule = outputs.BestRule(
+    rule = evaluation.BestRule(
         "masked_lm_loss", higher_is_better=False,
         first_step=stages[-2][1] + 1 if len(stages) > 1 else 0)
-    evaluator = outputs.Evaluator(
+    evaluator = evaluation.Evaluator(
         run.output_dir, evaluate, rule, list(contents),
-        run.early_stop_evals) if own.eval_input_file else None
+        own.early_stop_evals) if own.eval_input_file else None
     loop.train_and_evaluate(settings, workers, stages, train_input_fn_at,
                             evaluator)
     if own.export_dir and not workers.rank:
       loop.export_saved_model(stages[-1][0], own.export_dir)
   if made.heldout and not (run.do_train and own.eval_input_file) and (
       not workers.rank):
-    outputs.evaluate_and_write(
+    evaluation.evaluate_and_write(
         run.output_dir, evaluate, None if run.do_train else
         checkpoints.named_in(run.output_dir, settings.model.init_checkpoint))
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED, **DEFAULTS)
+  cli.run(main, SETTINGS, **DEFAULTS)

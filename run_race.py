@@ -5,7 +5,7 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from albert import cli
 from albert.files import filesystem
@@ -59,7 +59,7 @@ TASKS = {
 class ChoiceSettings:
   """Which data set."""
   task_name: str = setting("race", "Data set.", NEEDED, choices=sorted(TASKS))
-  data_dir: str = setting(None, "Folder with its files.", NEEDED)
+  data_dir: str = setting(None, "Folder with its files.", NEEDED, required=True)
   max_query_length: int = setting(
       race.MAX_QUERY_LENGTH, "Maximum tokens of question and choice; longer "
       "ones keep their end. The passage is truncated first.",
@@ -67,7 +67,6 @@ class ChoiceSettings:
 
 
 SETTINGS = (ChoiceSettings, *FINE_TUNING)
-REQUIRED = ("data_dir", "output_dir")
 OLDER_FLAGS = ("train_file", "eval_file")
 
 
@@ -147,9 +146,9 @@ class ChoiceTask(finetuning.Task):
 
 
 def main():
-  own = from_flags(ChoiceSettings, flags.FLAGS)
+  own = from_flags(ChoiceSettings)
   task = TASKS[own.task_name]
-  settings, workers, folder = finetuning.start(flags.FLAGS, default_length=512)
+  settings, workers, folder = finetuning.start(default_length=512)
   names = finetuning.wanted_splits(settings, workers, [
       name for name in task.submissions if task.find(own.data_dir, name)])
   examples = {
@@ -164,4 +163,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED, older_flags=OLDER_FLAGS)
+  cli.run(main, SETTINGS, older_flags=OLDER_FLAGS)

@@ -23,7 +23,7 @@ import dataclasses
 import os
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 import tokenization
 from albert import cli
@@ -46,10 +46,11 @@ class VectorSettings:
   task_name: str = setting(
       "tsv", "Task of pairs, whose files --data_dir has; see docs/tasks.md.",
       NEEDED)
-  data_dir: str = setting(None, "Folder with the task's files.", NEEDED)
+  data_dir: str = setting(None, "Folder with the task's files.", NEEDED,
+      required="do_eval or do_predict or not texts_file")
   texts_file: str = setting(
       None, "--loss=simcse: texts, one a line; default: those of the training "
-      "file.", USUAL)
+      "file.", USUAL, needs="do_train and loss=simcse")
   text_a_field: str = setting(
       None, "Column or JSON key of the text, where it is not the task's own.")
   text_b_field: str = setting(
@@ -68,18 +69,19 @@ class VectorSettings:
       20.0, "What cosines are multiplied by in the loss: 1 / temperature.")
   positive_score: float = setting(
       None, "--loss=in_batch: the least score of pairs that are alike; "
-      "default: what is above the middle of all scores.")
+      "default: what is above the middle of all scores.",
+      needs="do_train and loss=in_batch")
   dropout: float = setting(
       None, "Dropout in training; default: 0.1 with --loss=simcse, else as the "
       "model has it.", least=0.0, most=0.9)
   metric_for_best: str = setting(
       "spearman", "What the best checkpoint is best by; auc and accuracy are "
       "of labels 0 and 1.",
-      choices=["spearman", "pearson", "auc", "accuracy"])
+      choices=["spearman", "pearson", "auc", "accuracy"],
+      needs="do_train and do_eval")
 
 
 SETTINGS = (VectorSettings, *FINE_TUNING)
-REQUIRED = ("task_name", "output_dir")
 
 
 def get_task(own):
@@ -329,18 +331,9 @@ class VectorTask(finetuning.Task):
 
 
 def main():
-  own = from_flags(VectorSettings, flags.FLAGS)
-  settings, workers, folder = finetuning.start(flags.FLAGS, default_length=64)
-  trains, evaluates = settings.run.do_train, settings.run.do_eval
-  cli.warn_of_idle_flags(
-      flags.FLAGS,
-      (["texts_file"], trains and own.loss == "simcse",
-       "--do_train and --loss=simcse"),
-      (["positive_score"], trains and own.loss == "in_batch",
-       "--do_train and --loss=in_batch"),
-      (["metric_for_best"], trains and evaluates, "--do_train and --do_eval"))
-  if not own.texts_file or evaluates or settings.data.do_predict:
-    cli.require_flags(flags.FLAGS, "data_dir")
+  own = from_flags(VectorSettings)
+  settings, workers, folder = finetuning.start(default_length=64)
+  trains = settings.run.do_train
   pooling, layer = folder.vector or ("mean", -1)
   own = dataclasses.replace(
       own, pooling=own.pooling or pooling,
@@ -362,4 +355,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED)
+  cli.run(main, SETTINGS)

@@ -6,7 +6,7 @@ import json
 import os
 from typing import NamedTuple
 
-from absl import flags, logging
+from absl import logging
 
 from albert import cli
 from albert.errors import InputError
@@ -46,23 +46,29 @@ class AnswerSettings(squad.Limits):
       False, "The same as --task_name=squad2.")
   null_score_diff_threshold: float = setting(
       None, "What the score of no answer must exceed that of the best by. "
-      "Default: as chosen on dev, or else 0.")
-  train_file: str = setting(None, "JSON file, for --do_train.", NEEDED)
-  dev_file: str = setting(None, "JSON file, for --do_eval.", NEEDED)
+      "Default: as chosen on dev, or else 0.",
+      needs="task_name=squad2 and do_predict or version_2_with_negative and "
+      "do_predict")
+  train_file: str = setting(None, "JSON file, for --do_train.", NEEDED,
+      required="do_train", needs="do_train")
+  dev_file: str = setting(None, "JSON file, for --do_eval.", NEEDED,
+      required="do_eval", needs="do_eval")
   test_file: str = setting(None, "JSON file, for --do_predict.", NEEDED,
-                           alias="predict_file")
+                           alias="predict_file",
+      required="do_predict", needs="do_predict")
   head: str = setting(
       Spans.name, "BERT's head, or ALBERT's: the end given the start, and "
       "whether there is an answer.", USUAL,
       choices=[Spans.name, BeamSpans.name])
   start_n_top: int = setting(
-      BEAM_SIZE[0], "--head=beam: most likely starts to try.")
+      BEAM_SIZE[0], "--head=beam: most likely starts to try.",
+      needs="head=beam")
   end_n_top: int = setting(
-      BEAM_SIZE[1], "--head=beam: most likely ends to try for each start.")
+      BEAM_SIZE[1], "--head=beam: most likely ends to try for each start.",
+      needs="head=beam")
 
 
 SETTINGS = (AnswerSettings, *FINE_TUNING)
-REQUIRED = ("output_dir",)
 OLDER_FLAGS = ("train_feature_file", "predict_feature_file",
                "predict_feature_left_file")
 
@@ -126,7 +132,6 @@ def write_answers(output_dir, prefix, predictions, best, null_odds):
 
 def read_passages(own, settings, name, tokenizer):
   """Reads the file of a split; returns squad.Passages."""
-  cli.require_flags(flags.FLAGS, name + "_file")
   path = getattr(own, name + "_file")
   questions = squad.read_questions(path)
   if name == "test":
@@ -242,19 +247,8 @@ class AnswerTask(finetuning.Task):
 
 
 def main():
-  own = find_task(from_flags(AnswerSettings, flags.FLAGS))
-  task = TASKS[own.task_name]
-  settings, workers, folder = finetuning.start(flags.FLAGS, default_length=384)
-  run = settings.run
-  cli.warn_of_idle_flags(
-      flags.FLAGS, (["train_file"], run.do_train, "--do_train"),
-      (["dev_file"], run.do_eval, "--do_eval"),
-      (["test_file"], settings.data.do_predict, "--do_predict"),
-      (["start_n_top", "end_n_top"], own.head == BeamSpans.name,
-       "--head=beam"),
-      (["null_score_diff_threshold"],
-       task.has_unanswerable and settings.data.do_predict,
-       "--task_name=squad2 and --do_predict"))
+  own = find_task(from_flags(AnswerSettings))
+  settings, workers, folder = finetuning.start(default_length=384)
   tokenizer = folder.create_tokenizer()
   passages = {name: read_passages(own, settings, name, tokenizer)
               for name in finetuning.wanted_splits(settings, workers)}
@@ -263,4 +257,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED, older_flags=OLDER_FLAGS)
+  cli.run(main, SETTINGS, older_flags=OLDER_FLAGS)

@@ -18,7 +18,7 @@ import dataclasses
 import time
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from albert import cli
 from albert.errors import InputError
@@ -96,37 +96,28 @@ class SimilaritySettings:
       "one a line.", USUAL)
   corpus_file: str = setting(
       None, "--search: texts, one a line; their vectors are kept next to it.",
-      USUAL)
+      USUAL, required="search", demands="search")
   top_k: int = setting(5, "--search: texts to find for each query.", USUAL,
-                       least=1)
+                       least=1, demands="search")
   benchmark: bool = setting(
       False, "Score the pairs one by one and show how long each takes.")
   reference_file: str = setting(
       None, "--unsupervised, --search: sentences, one a line, whose mean is "
-      "subtracted; default: those of the pairs, or some of the corpus.", USUAL)
+      "subtracted; default: those of the pairs, or some of the corpus.", USUAL,
+      demands="unsupervised or search")
   whitening: bool = setting(
-      False, "--unsupervised: whiten the vectors by --reference_file.")
+      False, "--unsupervised: whiten the vectors by --reference_file.",
+      demands="unsupervised or search")
   whitening_dim: int = setting(
-      None, "--whitening: dimensions to keep; default: all.", least=1)
+      None, "--whitening: dimensions to keep; default: all.", least=1,
+      demands="whitening")
   layer: int = setting(
       None, "--unsupervised: which layer: 1 for the first; 0 for the "
       "embeddings, -1 for the last. Default: the one that vectors were trained "
-      "with, or else %d." % DEFAULT_LAYER)
+      "with, or else %d." % DEFAULT_LAYER, demands="unsupervised or search")
 
 
 SETTINGS = (SimilaritySettings, engines.EngineSettings, FolderSettings)
-
-
-def check_flags(values):
-  """Raises an InputError for a flag that would have no effect."""
-  for needs, names in (
-      (["unsupervised", "search"], ["reference_file", "whitening", "layer"]),
-      (["whitening"], ["whitening_dim"]),
-      (["search"], ["corpus_file", "top_k"])):
-    for name in names:
-      if values[name].present and not any(values[x].value for x in needs):
-        raise InputError("--%s has no effect without --%s" % (
-            name, " or --".join(needs)))
 
 
 def create_similarity(own, engine, given):
@@ -163,14 +154,12 @@ def search(own, queries, engine, given):
 
 
 def main(sentences):
-  own = from_flags(SimilaritySettings, flags.FLAGS)
-  model = (from_flags(engines.EngineSettings, flags.FLAGS),
-           from_flags(FolderSettings, flags.FLAGS))
-  check_flags(flags.FLAGS)
+  own = from_flags(SimilaritySettings)
+  model = (from_flags(engines.EngineSettings),
+           from_flags(FolderSettings))
   if sentences and own.input_file:
     raise InputError("give sentences or --input_file, not both")
   if own.search:
-    cli.require_flags(flags.FLAGS, "corpus_file")
     lines = search(own, sentences or filesystem.read_lines(own.input_file),
                    *model)
   else:

@@ -26,14 +26,13 @@ def _without_tensorflow(kind, error, trace):
 sys.excepthook = _without_tensorflow
 
 
-def run(main, classes, required=(), takes_arguments=False, older_flags=(),
+def run(main, classes, takes_arguments=False, older_flags=(),
         description=None, **changes):
   """Runs `main` as a script; bad input ends it with one line and exit 1.
 
   Args:
     main: function of nothing, or of the list of arguments that are not flags.
     classes: list of settings classes, whose fields are the script's flags.
-    required: names of flags without which there is nothing to do.
     takes_arguments: bool, whether there may be such arguments.
     older_flags: see `without_older_flags`.
     description: str, what --help begins with; default: the docstring of the
@@ -52,7 +51,7 @@ def run(main, classes, required=(), takes_arguments=False, older_flags=(),
       if argv[1:] and not takes_arguments:
         raise InputError("unexpected argument %r: everything is given as "
                          "--flag=value" % argv[1])
-      require_flags(flags.FLAGS, *required)
+      settings.check_flags()
       if takes_arguments:
         main(argv[1:])
       else:
@@ -64,7 +63,7 @@ def run(main, classes, required=(), takes_arguments=False, older_flags=(),
 
   settings.define_flags(*classes, **changes)
   if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
-    print(help_text(description or sys.modules["__main__"].__doc__, required))
+    print(help_text(description or sys.modules["__main__"].__doc__))
     sys.exit(0)
   app.run(guarded_main, flags_parser=lambda argv: _parse(
       without_older_flags(argv, older_flags)))
@@ -97,19 +96,13 @@ def without_older_flags(argv, names):
   return kept
 
 
-def help_text(description, required=()):
-  """Returns what --help prints: `description`, then the flags by group.
-
-  Args:
-    description: str.
-    required: names of flags that are; they come first.
-  """
+def help_text(description):
+  """Returns what --help prints: `description`, then the flags by group."""
   lines = [description.strip()]
-  own = [flag for module in flags.FLAGS.flags_by_module_dict().values()
-         for flag in module if hasattr(flag, "group")]
   for group in settings.GROUPS:
-    members = sorted((flag for flag in own if flag.group == group),
-                     key=lambda flag: flag.name not in required)
+    members = [flag for flag in settings.own_flags()
+               if flag.setting["group"] == group]
+    members.sort(key=lambda flag: flag.setting.get("required") is not True)
     if members:
       lines += ["", "%s:" % group]
     for flag in members:
@@ -117,9 +110,8 @@ def help_text(description, required=()):
       text = re.sub(r"^<\S+>", lambda found: found.group().replace(
           "|", " | "), flag.help)
       lines += textwrap.wrap("--%s  %s%s" % (
-          flag.name, text, " (required)" if flag.name in required else
-          _default_of(flag)), 80, initial_indent="  ",
-                             subsequent_indent="      ")
+          flag.name, text, settings.requirement(flag) or _default_of(flag)),
+          80, initial_indent="  ", subsequent_indent="      ")
   return "\n".join(lines)
 
 
@@ -127,32 +119,3 @@ def _default_of(flag):
   if flag.default is None or flag.default == "":
     return ""
   return " (%s)" % str(flag.default_as_str).strip("'")
-
-
-def require_flags(values, *names):
-  """Raises an InputError where a required flag of `values` is missing."""
-  for name in names:
-    if not values[name].value:
-      raise InputError("--%s is required; see --help" % name)
-
-
-def warn_of_idle_flags(values, *rules):
-  """Warns of flags that were given and have no effect.
-
-  Args:
-    values: absl.flags.FlagValues.
-    *rules: (names of flags, whether they do something, what that takes), and
-      True for those that are an error instead, because what was asked for would
-      not happen.
-
-  Raises:
-    InputError: there is such an error.
-  """
-  for names, is_met, need, *is_error in rules:
-    given = ["--" + name for name in names
-             if values[name].present and values[name].value]
-    if given and not is_met:
-      message = "%s: no effect without %s" % (", ".join(given), need)
-      if is_error:
-        raise InputError(message)
-      logging.warning(message)

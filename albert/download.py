@@ -23,7 +23,7 @@ import zlib
 from typing import NamedTuple
 
 import tqdm
-from absl import flags, logging
+from absl import logging
 
 from albert import cli
 from albert.errors import InputError
@@ -36,7 +36,7 @@ class DownloadSettings:
   """What to download."""
   item: str = setting(
       None, "Model or data set, such as albert_tiny or tnews; an unknown one "
-      "lists all.", NEEDED)
+      "lists all.", NEEDED, required=True)
   target: str = setting(None, "Folder for its files.", NEEDED)
   or_starter: bool = setting(
       False, "Print the folder of the model: --target or, if it cannot be "
@@ -249,7 +249,7 @@ def unpack(archive, target, files):
 
 
 def main():
-  own = from_flags(DownloadSettings, flags.FLAGS)
+  own = from_flags(DownloadSettings)
   if own.item == STARTER:
     logging.info("%s is in this project, there is nothing to download", STARTER)
     if own.or_starter:
@@ -258,7 +258,8 @@ def main():
   if own.item not in ITEMS:
     raise InputError("--item: unknown %r; known are %s" % (
         own.item, ", ".join(sorted(ITEMS))))
-  cli.require_flags(flags.FLAGS, "target")
+  if not own.target:
+    raise InputError("--target is required; see --help")
   try:
     fetch(ITEMS[own.item], own.target)
   except InputError as error:
@@ -273,4 +274,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, [DownloadSettings], ["item"])
+  cli.run(main, [DownloadSettings])

@@ -13,8 +13,6 @@ import dataclasses
 import os
 import sys
 
-from absl import flags
-
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from albert import cli
@@ -27,7 +25,7 @@ from albert.tasks import classification
 class BaselineSettings:
   """Which task."""
   task_name: str = setting("tsv", "Task, of single texts or pairs.", NEEDED)
-  data_dir: str = setting(None, "Folder with its files.", NEEDED)
+  data_dir: str = setting(None, "Folder with its files.", NEEDED, required=True)
 
 
 SETTINGS = (BaselineSettings,)
@@ -42,8 +40,7 @@ def read(task, data_dir, split):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "data_dir")
-  own = from_flags(BaselineSettings, flags.FLAGS)
+  own = from_flags(BaselineSettings)
   try:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression

@@ -93,7 +93,8 @@ SETTINGS = (BenchSettings, run_pretraining.PretrainingSettings, *[
     BenchBatchSettings if cls is train_settings.BatchSettings else cls
     for cls in train_settings.PRETRAINING])
 DEFAULTS = dict(
-    run_pretraining.DEFAULTS, max_seq_length=512, max_predictions_per_seq=51,
+    run_pretraining.DEFAULTS, output_dir=dict(required=False),
+    max_seq_length=512, max_predictions_per_seq=51,
     gradient_accumulation_steps=4, bert_config_file=os.path.join(
         sys.path[0], "albert_config/albert_config_tiny.json"))
 
@@ -102,10 +103,7 @@ def make_settings(arm):
   """Returns the TrainSettings that an arm trains with."""
   if arm not in ("plain", "ours", "recompute", "accumulation", "xla"):
     raise InputError("--arms: there is no arm %r" % arm)
-  groups = {field.name: from_flags(field.type, FLAGS)
-            for field in dataclasses.fields(train_settings.TrainSettings)
-            if field.type in train_settings.PRETRAINING}
-  settings = train_settings.TrainSettings(**groups)
+  settings = from_flags(train_settings.TrainSettings)
   device, batch = settings.device, settings.batch
   return dataclasses.replace(
       settings,

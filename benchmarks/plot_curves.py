@@ -15,7 +15,7 @@ import sys
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from absl import flags, logging
+from absl import logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -29,8 +29,9 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 class CurveSettings:
   """Which runs, and how they are drawn."""
   runs: list = setting(
-      None, "Output folders of pretraining or fine-tuning.", NEEDED)
-  output: str = setting(None, "PNG to make.", NEEDED)
+      None, "Output folders of pretraining or fine-tuning.", NEEDED,
+      required=True)
+  output: str = setting(None, "PNG to make.", NEEDED, required=True)
   names: list = setting(None, "Names of the runs; default: --runs.", USUAL)
   unigram_entropy: float = setting(
       None, "Masked-LM loss of a model that knows how frequent each token is "
@@ -187,8 +188,7 @@ def _curve(scalars, tag):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "runs", "output")
-  own = from_flags(CurveSettings, flags.FLAGS)
+  own = from_flags(CurveSettings)
   names = own.names or own.runs
   if not len(set(names)) == len(names) == len(own.runs):
     raise InputError("%d --runs need as many different --names, not: %s" % (

@@ -27,8 +27,9 @@ from albert.settings import NEEDED, setting
 class EntropySettings:
   """Which records."""
   input_file: str = setting(
-      None, "Record files that give frequencies.", NEEDED)
-  eval_input_file: str = setting(None, "Record files to predict.", NEEDED)
+      None, "Record files that give frequencies.", NEEDED, required=True)
+  eval_input_file: str = setting(None, "Record files to predict.", NEEDED,
+      required=True)
 
 
 SETTINGS = (EntropySettings,)
@@ -52,7 +53,6 @@ def count_labels(flag):
 
 
 def main():
-  cli.require_flags(flags.FLAGS, "input_file", "eval_input_file")
   known, asked = count_labels("input_file"), count_labels("eval_input_file")
   frequencies = (known + 0.1) / (known + 0.1).sum()  # no label is impossible
   share = asked[known.argmax()] / asked.sum()

@@ -1,26 +1,26 @@
 """Settings of trainings, without a command line."""
 
-import dataclasses
 import types
 
+from scripting import parsed
+
+from albert import settings as flag_settings
 from albert.train import settings
 
 
-def given_flags(**given):
-  """Returns flags as absl.flags.FlagValues have them, name -> flag.
+def make_settings(classes=settings.FINE_TUNING, **given):
+  """Returns the TrainSettings of given flags.
 
   Args:
-    **given: name of a flag that is given -> its value.
+    classes: the settings classes that a script has.
+    **given: name of a flag -> its value; not given where it is None.
   """
-  values = {field.name: field.default for cls in settings.FINE_TUNING
-            for field in dataclasses.fields(cls)}
-  assert set(given) <= set(values)
-  return {name: types.SimpleNamespace(
-      name=name, value=given.get(name, default), present=int(name in given),
-      group=None, serialize="--{}={}".format(name, given.get(name)).format)
-          for name, default in values.items()}
-
-
-def make_settings(**given):
-  """Returns the TrainSettings of given flags."""
-  return settings.read(given_flags(**given))
+  script = types.SimpleNamespace(
+      __name__="script", SETTINGS=classes,
+      DEFAULTS=dict(output_dir=dict(required=False)))
+  args = ["--%s=%s" % (
+      name, ",".join(value) if isinstance(value, list) else value)
+          for name, value in given.items() if value is not None]
+  with parsed(script, *args):
+    flag_settings.check_flags()
+    return settings.read()

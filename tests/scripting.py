@@ -67,7 +67,7 @@ def parsed(script, *args):
 def call_main(script, *args):
   """Calls a script's `main` in this process."""
   with parsed(script, *args) as (module, words):
-    cli.require_flags(flags.FLAGS, *getattr(module, "REQUIRED", ()))
+    settings.check_flags()
     if inspect.signature(module.main).parameters:
       module.main(words)
     else:

@@ -5,11 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from absl import flags
 from scripting import ROOT
-
-from albert import cli
-from albert.errors import InputError
 
 SCRIPT = '''"""Does what --code says."""
 import dataclasses
@@ -20,7 +16,8 @@ from albert import cli, errors, settings
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  number: int = settings.setting(3, "A number.", settings.NEEDED, least=1)
+  number: int = settings.setting(3, "A number.", settings.NEEDED, least=1,
+                                 required=True)
   code: str = settings.setting("", "What to do.")
 
 def main(words=None):
@@ -28,8 +25,8 @@ def main(words=None):
   print(flags.FLAGS.number, words)
   exec(flags.FLAGS.code)
 
-cli.run(main, [Settings], ["number"], takes_arguments=%%r,
-        code=("", "Another help."), number=None)
+cli.run(main, [Settings], takes_arguments=%%r,
+        code=dict(text="Another help."), number=None)
 ''' % str(ROOT)
 TWO = "--number=2"
 FULL = "--code=raise OSError(28, 'No space')"
@@ -63,32 +60,3 @@ def test_how_it_ends(args, status, out, last, tmp_path):
     assert re.fullmatch(last, log[-1] if log else ""), log
   # What a user can mend is said in one line.
   assert ("Traceback" in done.stderr) == (FULL in args)
-
-
-@pytest.fixture
-def values():
-  """Flags, of which `steps`, `zero` and `tpu` were given."""
-  found = flags.FlagValues()
-  for name in ("steps", "zero", "tpu", "other"):
-    flags.DEFINE_integer(name, 5, "", flag_values=found)
-  found(["script", "--steps=5", "--zero=0", "--tpu=1"])
-  return found
-
-
-def test_flags_that_are_required(values):
-  cli.require_flags(values, "steps", "other")
-  with pytest.raises(InputError, match="--zero is required"):
-    cli.require_flags(values, "steps", "zero", "other")
-
-
-def test_idle_flags(values, caplog):
-  cli.warn_of_idle_flags(
-      values, (["steps", "zero", "tpu", "other"], True, "--x"),
-      (["zero", "other"], False, "--y", True),  # neither was asked for
-      (["tpu", "steps", "other", "zero"], False, "--do_train"))
-  assert caplog.messages == [
-      "--tpu, --steps: no effect without --do_train"]
-  caplog.clear()
-  with pytest.raises(InputError, match="^--tpu: no effect without --use_tpu$"):
-    cli.warn_of_idle_flags(values, (["tpu"], False, "--use_tpu", True))
-  assert not caplog.messages

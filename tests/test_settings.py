@@ -1,14 +1,16 @@
 """What a command line makes of a class of settings."""
 
 import dataclasses
+import importlib
 import re
 import types
 
 import pytest
 from absl import flags
-from scripting import call_main
+from scripting import ROOT, call_main
 
 from albert import cli, settings
+from albert.errors import InputError
 from albert.settings import NEEDED, TPU, setting
 
 
@@ -40,7 +42,7 @@ def read(*args, **changes):
 
 def test_defaults():
   assert read() == Example(3, None, "", "plain", False, None, None)
-  assert read(count=5, kind=("fancy", "Another help.")) == Example(
+  assert read(count=5, kind=dict(default="fancy", text="Other.")) == Example(
       count=5, kind="fancy")
   assert dataclasses.replace(Example(), count=4).count == 4
 
@@ -65,7 +67,8 @@ def test_values_that_cannot_be(flag):
 
 def test_help():
   text = of_script(lambda: cli.help_text("\nWhat it does.\n"),
-                   count=(4, "How many, " + "or more, " * 9 + "at most."))
+                   count=dict(default=4, text="How many, " + "or more, " * 9 +
+                              "at most."))
   # Of a flag that may be given several times, absl says so.
   assert re.sub(r";\s+repeat this option\s.*\s.*values", "", text) == (
       """What it does.
@@ -83,3 +86,60 @@ advanced:
 
 TPU:
   --kind  <plain | fancy>: Which one. (plain)""")
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditions:
+  """Flags that others need."""
+  do_train: bool = setting(False, "")
+  kind: str = setting(None, "")
+  output_dir: str = setting(None, "", required=True)
+  train_file: str = setting(None, "", required="do_train and not kind")
+  steps: int = setting(3, "", needs="do_train")
+  rate: float = setting(0.5, "", needs="do_train")
+  top_k: int = setting(5, "", needs="do_train and kind=beam or no_flag")
+  seeds: list = setting(
+      None, "", demands="do_train", instead_of="steps or kind")
+
+
+@pytest.mark.parametrize("args, error, warnings", [
+    ([], "--output_dir is required; ", []),
+    (["--do_train"], "--train_file is required if --do_train and not --kind; ",
+     []),
+    (["--do_train", "--kind=x"], None, []),
+    (["--steps=0"], None, []),  # not asked for
+    (["--rate=1", "--steps=3"], None,
+     ["--steps, --rate: no effect without --do_train"]),
+    (["--do_train", "--train_file=x", "--steps=3", "--rate=1"], None, []),
+    (["--do_train", "--kind=x", "--top_k=1"], None,
+     ["--top_k: no effect without --do_train and --kind=beam"]),
+    (["--do_train", "--kind=beam", "--top_k=1"], None, []),
+    (["--seeds=1"], "--seeds: no effect without --do_train$", []),
+    (["--seeds=1", "--do_train", "--kind=x"],
+     "give --kind or --seeds, not both", [])])
+def test_conditions(args, error, warnings, caplog):
+  def check():
+    call_main(types.SimpleNamespace(
+        __name__="script", SETTINGS=[Conditions], main=lambda: None), *args)
+
+  if args:
+    args = [*args, "--output_dir=x"]
+  if error:
+    with pytest.raises(InputError, match="^" + error):
+      check()
+  else:
+    check()
+  assert caplog.messages == warnings
+
+
+def test_only_scripts_read_flags():
+  """Library functions take settings objects."""
+  readers = set()
+  for path in (ROOT / "albert").rglob("*.py"):
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    if path.stem not in ("__init__", "__main__"):
+      module = importlib.import_module(name)
+      if any(value in (flags, flags.FLAGS)
+             for value in vars(module).values()):
+        readers.add(name)
+  assert readers == {"albert.cli", "albert.settings"}

@@ -246,25 +246,8 @@ def create_record(first, second, label, settings, rng, counts, waiting):
   Returns:
     dict, feature name -> array.
   """
-  ids = np.zeros(settings.max_seq_length, np.int32)
-  segments = np.zeros(settings.max_seq_length, np.int32)
-  mask = np.zeros(settings.max_seq_length, np.int32)
-  ids[0] = settings.cls_id
-  end, begins, ends = 1, [], []  # of the words
-  for segment in (first, second):
-    start, end = end, end + int(segment.end - segment.start)
-    document = segment.document
-    ids[start:end] = document.ids[segment.start:segment.end]
-    ids[end] = settings.sep_id
-    # A cut word is a word of its own.
-    inner = _inside(document.words, segment.start, segment.end)
-    begins.append(start)
-    begins += (inner + (start - segment.start)).tolist()
-    ends += begins[len(ends) + 1:] + [end]
-    end += 1
-  segments[start:end] = 1
-  mask[:end] = 1
-
+  record, begins, ends = _join(first, second, settings)
+  end = record["input_mask"].sum()
   limit = min(settings.max_predictions_per_seq,
               max(1, int(round((end - 3) * settings.masked_lm_prob))))
   if settings.masking == "token":
@@ -275,10 +258,11 @@ def create_record(first, second, label, settings, rng, counts, waiting):
     begins, ends = keep_one_token(begins, ends, settings.whole_word_share, rng)
   chosen = choose_words(begins, ends, limit, settings, rng, counts, waiting)
   masked, positions, labels = mask_words(
-      ids, [(begins[word], ends[word]) for word in chosen], settings, rng)
+      record["input_ids"], [(begins[word], ends[word]) for word in chosen],
+      settings, rng)
 
   counts["records"] += 1
-  counts["tokens"] += end
+  counts["tokens"] += int(end)
   counts["words"] += len(begins)
   counts["label_1"] += int(label)
   counts["masked_tokens"] += len(positions)
@@ -287,15 +271,35 @@ def create_record(first, second, label, settings, rng, counts, waiting):
   predictions[:, :len(positions)] = positions, labels
   weights = np.zeros(settings.max_predictions_per_seq, np.float32)
   weights[:len(positions)] = 1
-  return {
-      "input_ids": masked,
-      "input_mask": mask,
-      "segment_ids": segments,
-      "masked_lm_positions": predictions[0],
-      "masked_lm_ids": predictions[1],
-      "masked_lm_weights": weights,
-      "next_sentence_labels": np.array([label]),
-  }
+  return dict(record, input_ids=masked, masked_lm_positions=predictions[0],
+              masked_lm_ids=predictions[1], masked_lm_weights=weights,
+              next_sentence_labels=np.array([label]))
+
+
+def _join(first, second, settings):
+  """Joins two segments to [CLS] first [SEP] second [SEP] and padding.
+
+  Returns:
+    (dict, feature name -> int32 [S]; lists of int, where words begin and end).
+  """
+  ids, mask, segments = np.zeros([3, settings.max_seq_length], np.int32)
+  ids[0] = settings.cls_id
+  end, begins, ends = 1, [], []
+  for segment in (first, second):
+    start, end = end, end + int(segment.end - segment.start)
+    document = segment.document
+    ids[start:end] = document.ids[segment.start:segment.end]
+    ids[end] = settings.sep_id
+    # A cut word counts as a word.
+    inner = _inside(document.words, segment.start, segment.end)
+    begins.append(start)
+    begins += (inner + (start - segment.start)).tolist()
+    ends += begins[len(ends) + 1:] + [end]
+    end += 1
+  segments[start:end] = 1
+  mask[:end] = 1
+  return {"input_ids": ids, "input_mask": mask,
+          "segment_ids": segments}, begins, ends
 
 
 def keep_one_token(begins, ends, whole_word_share, rng):

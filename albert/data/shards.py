@@ -53,12 +53,12 @@ class ShardMaker:
     self._settings = settings
     self.dupe_factor = settings.dupe_factor
     self._num_buckets = num_buckets
-    self._folder = folder
+    self.folder = folder
     self._specs = records.pretraining_specs(
         settings.max_seq_length, settings.max_predictions_per_seq)
 
   def _path(self, shard_index, suffix=""):
-    return os.path.join(self._folder, "shard-%07d%s" % (shard_index, suffix))
+    return os.path.join(self.folder, "shard-%07d%s" % (shard_index, suffix))
 
   def read_counts(self, shard_index):
     """Returns the counts of a shard, or None if it is not finished."""

@@ -180,30 +180,10 @@ def from_pytorch(theirs, state):
   Raises:
     InputError: it is a different kind of model, or lacks a parameter.
   """
-  is_albert = theirs.get("model_type") == "albert"
-  if not is_albert and theirs.get("model_type") != "bert":
-    raise InputError("a model of the type %s: albert and bert can be converted"
-                     % theirs.get("model_type"))
-  if theirs.get("layer_norm_eps", 1e-12) != 1e-12:
-    raise InputError("layer_norm_eps is %g: 1e-12 is all that is computed here"
-                     % theirs["layer_norm_eps"])
-  if theirs.get("hidden_act") == "gelu":
-    logging.warning("their gelu is computed here by its tanh approximation, "
-                    "which differs by up to 0.0005")
-  values = {key: theirs[key] for key in _SIZES + ("hidden_act",)
-            if key in theirs}
-  if is_albert:
-    values.update((key, theirs.get(key, default))
-                  for key, default in _ALBERT_SIZES.items())
-  config = AlbertConfig(**values)
-  # transformers leave the prefix out where there is the encoder only.
-  state = {**{"%s.%s" % (theirs["model_type"], name): value
-              for name, value in state.items()}, **state}
-  # As the first BERTs of PyTorch had it.
-  state = {name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-      "LayerNorm.beta", "LayerNorm.bias"): value
-           for name, value in state.items()}
-  if is_albert and config.embedding_width == config.hidden_size and (
+  config = _config_of(theirs)
+  state = _with_current_names(theirs, state)
+  if theirs["model_type"] == "albert" and (
+      config.embedding_width == config.hidden_size and
       _MAPPING + "weight" in state and not np.array_equal(
           state[_MAPPING + "weight"], np.eye(config.hidden_size))):
     raise InputError("it maps embeddings that are as wide as the layers, which "
@@ -233,6 +213,37 @@ def from_pytorch(theirs, state):
   logging.info("%d parameters converted; not there: %s", len(weights),
                ", ".join(missing) or "none")
   return config, weights
+
+
+def _config_of(theirs):
+  """Returns the AlbertConfig of their `config.json`."""
+  is_albert = theirs.get("model_type") == "albert"
+  if not is_albert and theirs.get("model_type") != "bert":
+    raise InputError("a model of the type %s: albert and bert can be converted"
+                     % theirs.get("model_type"))
+  if theirs.get("layer_norm_eps", 1e-12) != 1e-12:
+    raise InputError("layer_norm_eps is %g: 1e-12 is all that is computed here"
+                     % theirs["layer_norm_eps"])
+  if theirs.get("hidden_act") == "gelu":
+    logging.warning("their gelu is computed here by its tanh approximation, "
+                    "which differs by up to 0.0005")
+  values = {key: theirs[key] for key in _SIZES + ("hidden_act",)
+            if key in theirs}
+  if is_albert:
+    values.update((key, theirs.get(key, default))
+                  for key, default in _ALBERT_SIZES.items())
+  return AlbertConfig(**values)
+
+
+def _with_current_names(theirs, state):
+  """Returns parameters under the names that transformers have today."""
+  # The prefix is missing where there is the encoder only.
+  state = {**{"%s.%s" % (theirs["model_type"], name): value
+              for name, value in state.items()}, **state}
+  # As the first BERTs of PyTorch had it.
+  return {name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+      "LayerNorm.beta", "LayerNorm.bias"): value
+          for name, value in state.items()}
 
 
 def labels_tokens(theirs):

@@ -165,8 +165,6 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     function of `params` (which has "batch_size") that returns a dataset of
     dicts: name -> int32 or float32 [B], [B, length] or [B, rows, length].
   """
-  varying = [spec.name for spec in specs if spec.length is None]
-
   # AutoGraph would take seconds to find that it has nothing to convert.
   @tf.autograph.experimental.do_not_convert
   def read(params):
@@ -180,24 +178,32 @@ def input_fn_builder(files, specs, is_training, max_length=None,
                         start * batch_size * cores, shuffle_buffer)
     else:
       dataset = Parts.of(files, 1, 0, skip_corrupt).read()
-    if not varying:
-      dataset = dataset.batch(batch_size, drop_remainder)
-    dataset = dataset.map(
-        lambda serialized: _parse(serialized, specs, batched=not varying),
-        num_parallel_calls=os.cpu_count())
-    if varying and (pad_to_max or is_training):
-      dataset = dataset.padded_batch(
-          batch_size, _padded_shapes(specs, max_length),
-          drop_remainder=drop_remainder)
-    elif varying:
-      ends = list(range(9, max_length + 1, 8)) + [max_length + 1]
-      dataset = dataset.apply(tf.data.experimental.bucket_by_sequence_length(
-          lambda example: tf.shape(example[varying[0]])[-1], ends,
-          [batch_size] * (len(ends) + 1), _padded_shapes(specs, None),
-          pad_to_bucket_boundary=True, drop_remainder=drop_remainder))
-    return dataset.prefetch(4)
+    return _batched(dataset, specs, batch_size, max_length,
+                    pad_to_max or is_training, drop_remainder).prefetch(4)
 
   return lambda params: read(params)  # TPUEstimator looks for that name
+
+
+def _batched(dataset, specs, batch_size, max_length, pad_to_max,
+             drop_remainder):
+  """Returns a dataset of parsed batches; see `input_fn_builder`."""
+  varying = [spec.name for spec in specs if spec.length is None]
+  if not varying:
+    dataset = dataset.batch(batch_size, drop_remainder)
+  dataset = dataset.map(
+      lambda serialized: _parse(serialized, specs, batched=not varying),
+      num_parallel_calls=os.cpu_count())
+  if not varying:
+    return dataset
+  if pad_to_max:
+    return dataset.padded_batch(
+        batch_size, _padded_shapes(specs, max_length),
+        drop_remainder=drop_remainder)
+  ends = list(range(9, max_length + 1, 8)) + [max_length + 1]
+  return dataset.apply(tf.data.experimental.bucket_by_sequence_length(
+      lambda example: tf.shape(example[varying[0]])[-1], ends,
+      [batch_size] * (len(ends) + 1), _padded_shapes(specs, None),
+      pad_to_bucket_boundary=True, drop_remainder=drop_remainder))
 
 
 class Parts(NamedTuple):

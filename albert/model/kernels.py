@@ -142,6 +142,10 @@ def recompute(block, x, compiled=False):
   return recomputed(x)
 
 
+def _transposed(x):
+  return tf.transpose(x, [0, 1, 3, 2] if x.shape.ndims == 4 else [0, 2, 1])
+
+
 def recomputed_attention(query, key, value, mask_bias, dropout,
                          matmul=tf.matmul, one_by_one=False, compiled=False):
   """`modeling.attention` that does not keep the probabilities.
@@ -161,9 +165,6 @@ def recomputed_attention(query, key, value, mask_bias, dropout,
     float [B, N, T, D].
   """
 
-  def transposed(x):
-    return tf.transpose(x, [0, 1, 3, 2] if x.shape.ndims == 4 else [0, 2, 1])
-
   def probabilities(query, key, mask_bias):
     return tf.nn.softmax(matmul(query, key, transpose_b=True) + mask_bias)
 
@@ -181,9 +182,9 @@ def recomputed_attention(query, key, value, mask_bias, dropout,
     # TF 1.15 is faster with [D, S] [S, S] than with the transpose of a large
     # matrix, [S, S]^T [S, D].
     return (matmul(scores_gradient, key),
-            transposed(matmul(transposed(query), scores_gradient)),
-            transposed(matmul(transposed(gradient),
-                              dropout(probs, example=example))))
+            _transposed(matmul(_transposed(query), scores_gradient)),
+            _transposed(matmul(_transposed(gradient),
+                               dropout(probs, example=example))))
 
   def run(function, outputs, *tensors):
     if not one_by_one:

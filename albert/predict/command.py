@@ -18,8 +18,6 @@ and choices) separated by tabs; .tsv columns with a header, .jsonl objects.
 import dataclasses
 import json
 
-from absl import flags
-
 from albert import cli
 from albert.errors import InputError
 from albert.files import filesystem
@@ -84,11 +82,11 @@ def json_line(fields, parts, found):
 
 
 def main(arguments):
-  own = from_flags(TextSettings, flags.FLAGS)
+  own = from_flags(TextSettings)
   model = predictors.load(
-      own.model_dir, from_flags(engines.EngineSettings, flags.FLAGS),
-      from_flags(FolderSettings, flags.FLAGS),
-      from_flags(predictors.PredictSettings, flags.FLAGS))
+      own.model_dir, from_flags(engines.EngineSettings),
+      from_flags(FolderSettings),
+      from_flags(predictors.PredictSettings))
   rows = find_inputs(own, arguments, model.fields)
   as_json = own.format == "jsonl" or not own.format and (
       (own.output_file or "").endswith((".json", ".jsonl")))

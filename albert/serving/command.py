@@ -17,7 +17,7 @@ import os
 import re
 import socket
 
-from absl import flags, logging
+from absl import logging
 
 from albert import cli
 from albert.errors import InputError
@@ -106,7 +106,6 @@ def listen(host, port):
 
 def create_app(own):
   """Loads the models; returns the ASGI application that serves them."""
-  values = flags.FLAGS
   keys = read_keys(own.api_key_file) if own.api_key_file else []
   if own.host not in ("127.0.0.1", "localhost", "::1") and not keys:
     raise InputError("--host=%s: refusing to listen publicly without a key: "
@@ -114,10 +113,10 @@ def create_app(own):
   reference = read_reference(own.reference_file)
   models, compare, search = {}, {}, {}
   for name, path in named(own).items():
-    engine = engines.load(from_flags(engines.EngineSettings, values), path,
-                          from_flags(FolderSettings, values))
+    engine = engines.load(from_flags(engines.EngineSettings), path,
+                          from_flags(FolderSettings))
     models[name] = predictors.of_engine(
-        engine, from_flags(predictors.PredictSettings, values))
+        engine, from_flags(predictors.PredictSettings))
     is_trained = engine.folder.vector is not None
     if not is_trained and models[name].kind != "masks":
       continue
@@ -131,12 +130,12 @@ def create_app(own):
                      "without a pretrained model, or one of "
                      "run_sentence_vectors.py")
   return service.create_app(
-      models, from_flags(service.ServiceSettings, values), keys, compare,
+      models, from_flags(service.ServiceSettings), keys, compare,
       search)
 
 
 def main():
-  own = from_flags(ServerSettings, flags.FLAGS)
+  own = from_flags(ServerSettings)
   listening = listen(own.host, own.port)
   app = create_app(own)
   logging.info("http://%s:%d serves %s", own.host, listening.getsockname()[1],

@@ -264,6 +264,105 @@ class _Metrics:
         registry=self.registry)
 
 
+class Api:
+  """What can be asked of the models; each public method is a route.
+
+  Args:
+    served: dict, name -> Served.
+    metrics: _Metrics.
+  """
+
+  def __init__(self, served, metrics):
+    self._served = served
+    self._metrics = metrics
+
+  def _find(self, name):
+    if name not in self._served:
+      raise HTTPException(404, "there is no model %s, only %s" % (
+          name, ", ".join(self._served)))
+    return self._served[name]
+
+  async def _answer(self, one, batcher, inputs, top_k=None):
+    """Returns the results of a batcher, when they are there."""
+    start = time.perf_counter()
+    try:
+      found = await asyncio.wrap_future(batcher.submit(inputs, top_k))
+    except Full as error:
+      raise HTTPException(503, "%d inputs are waiting" % (
+          batcher.waiting), {"Retry-After": "1"}) from error
+    except InputError as error:
+      raise _unfit(["instances"], str(error)) from error
+    self._metrics.seconds.labels(one.name).observe(time.perf_counter() - start)
+    return found
+
+  def page(self):
+    return responses.HTMLResponse(_PAGE.read_bytes(), headers={
+        "Content-Security-Policy": _POLICY})
+
+  def openapi_page(self):
+    return docs.get_swagger_ui_html(
+        openapi_url="openapi.json", title="Models",
+        swagger_favicon_url="data:,",
+        swagger_js_url="static/swagger-ui-bundle.js",
+        swagger_css_url="static/swagger-ui.css")
+
+  def health(self):
+    return {"status": "ok"}
+
+  def prometheus(self):
+    return responses.PlainTextResponse(
+        prometheus_client.generate_latest(self._metrics.registry),
+        media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+  def list_models(self):
+    """The models that are served."""
+    return {"models": [one.describe() for one in self._served.values()]}
+
+  def describe_model(self, name: str):
+    """What a model takes and returns."""
+    return self._find(name).describe()
+
+  async def predict(self, name: str, request: PredictRequest):
+    """A prediction for each instance, and whether it was truncated."""
+    one = self._find(name)
+    return _respond({"predictions": await self._answer(
+        one, one.predictions, one.parse(request.instances), request.top_k)})
+
+  async def similarity(self, name: str, request: SimilarityRequest):
+    """The cosine of each sentence with each: a row per sentence."""
+    one = self._find(name)
+    if not one.scores:
+      raise HTTPException(404, "%s compares no sentences" % name)
+    _check_texts("sentences", request.sentences)
+    scores, = await self._answer(one, one.scores, [request.sentences])
+    return _respond({"scores": scores})
+
+  async def search(self, name: str, request: SearchRequest):
+    """The texts of the corpus that are most similar to each query."""
+    one = self._find(name)
+    if not one.found:
+      raise HTTPException(404, "%s searches no corpus" % name)
+    _check_texts("queries", request.queries)
+    found = await self._answer(one, one.found, request.queries, request.top_k)
+    return _respond({"results": [[x._asdict() for x in row] for row in found]})
+
+
+def _check_texts(field, texts):
+  for number, text in enumerate(texts):
+    if _problem_of(text):
+      raise _unfit([field, number], _problem_of(text))
+
+
+def _refuse(request, error):
+  return _respond({"detail": error.detail}, error.status_code, error.headers)
+
+
+def _refuse_unfit(request, error):
+  return _respond({"detail": [
+      {key: problem[key] for key in ("loc", "msg", "type")}
+      for problem in error.errors()]}, 422)
+
+
 def create_app(models, own=None, keys=(), compare=None, search=None):
   """Returns the service, an ASGI application.
 
@@ -289,105 +388,23 @@ def create_app(models, own=None, keys=(), compare=None, search=None):
       one.close()
 
   app = fastapi.FastAPI(
-      title="Models", lifespan=lifespan, docs_url=None, redoc_url=None)
+      title="Models", lifespan=lifespan, docs_url=None, redoc_url=None,
+      exception_handlers={
+          HTTPException: _refuse,
+          exceptions.RequestValidationError: _refuse_unfit})
   app.add_middleware(
       _Gate, keys=keys, max_body_bytes=own.max_body_bytes,
       on_status=lambda status: metrics.answers.labels(status).inc())
   app.mount("/static", staticfiles.StaticFiles(
       directory=swagger_ui_bundle.swagger_ui_path))
-
-  @app.exception_handler(HTTPException)
-  def refuse(request, error):
-    return _respond({"detail": error.detail}, error.status_code, error.headers)
-
-  @app.exception_handler(exceptions.RequestValidationError)
-  def refuse_unfit(request, error):
-    return _respond({"detail": [
-        {key: problem[key] for key in ("loc", "msg", "type")}
-        for problem in error.errors()]}, 422)
-
-  def find(name):
-    if name not in served:
-      raise HTTPException(404, "there is no model %s, only %s" % (
-          name, ", ".join(served)))
-    return served[name]
-
-  def check_texts(field, texts):
-    for number, text in enumerate(texts):
-      if _problem_of(text):
-        raise _unfit([field, number], _problem_of(text))
-
-  async def answer(one, batcher, inputs, top_k=None):
-    """Returns the results of a batcher, when they are there."""
-    start = time.perf_counter()
-    try:
-      found = await asyncio.wrap_future(batcher.submit(inputs, top_k))
-    except Full as error:
-      raise HTTPException(503, "%d inputs are waiting" % (
-          batcher.waiting), {"Retry-After": "1"}) from error
-    except InputError as error:
-      raise _unfit(["instances"], str(error)) from error
-    metrics.seconds.labels(one.name).observe(time.perf_counter() - start)
-    return found
-
-  @app.get("/", include_in_schema=False)
-  def page():
-    return responses.HTMLResponse(_PAGE.read_bytes(), headers={
-        "Content-Security-Policy": _POLICY})
-
-  @app.get("/docs", include_in_schema=False)
-  def openapi_page():
-    return docs.get_swagger_ui_html(
-        openapi_url="openapi.json", title="Models",
-        swagger_favicon_url="data:,",
-        swagger_js_url="static/swagger-ui-bundle.js",
-        swagger_css_url="static/swagger-ui.css")
-
-  @app.get("/health")
-  def health():
-    return {"status": "ok"}
-
-  @app.get("/metrics")
-  def prometheus():
-    return responses.PlainTextResponse(
-        prometheus_client.generate_latest(metrics.registry),
-        media_type=prometheus_client.CONTENT_TYPE_LATEST)
-
-  @app.get("/v1/models")
-  def list_models():
-    """What is served."""
-    return {"models": [one.describe() for one in served.values()]}
-
-  @app.get("/v1/models/{name}")
-  def describe_model(name: str):
-    """What a model takes and gives."""
-    return find(name).describe()
-
-  @app.post("/v1/models/{name}:predict")
-  async def predict(name: str, request: PredictRequest):
-    """What the model says of each instance, and whether it was too long."""
-    one = find(name)
-    return _respond({"predictions": await answer(
-        one, one.predictions, one.parse(request.instances), request.top_k)})
-
-  @app.post("/v1/models/{name}:similarity")
-  async def similarity(name: str, request: SimilarityRequest):
-    """How alike all sentences are: a row for each, the cosines with all."""
-    one = find(name)
-    if not one.scores:
-      raise HTTPException(404, "%s compares no sentences" % name)
-    check_texts("sentences", request.sentences)
-    scores, = await answer(one, one.scores, [request.sentences])
-    return _respond({"scores": scores})
-
-  @app.post("/v1/models/{name}:search")
-  async def search_corpus(name: str, request: SearchRequest):
-    """The texts of the corpus that are most like each query."""
-    one = find(name)
-    if not one.found:
-      raise HTTPException(404, "%s searches no corpus" % name)
-    check_texts("queries", request.queries)
-    found = await answer(one, one.found, request.queries, request.top_k)
-    return _respond({"results": [[x._asdict() for x in row] for row in found]})
-
+  api = Api(served, metrics)
+  app.get("/", include_in_schema=False)(api.page)
+  app.get("/docs", include_in_schema=False)(api.openapi_page)
+  app.get("/health")(api.health)
+  app.get("/metrics")(api.prometheus)
+  app.get("/v1/models")(api.list_models)
+  app.get("/v1/models/{name}")(api.describe_model)
+  app.post("/v1/models/{name}:predict")(api.predict)
+  app.post("/v1/models/{name}:similarity")(api.similarity)
+  app.post("/v1/models/{name}:search")(api.search)
   return app

@@ -12,7 +12,7 @@ import tqdm
 from absl import logging
 
 import tokenization
-from albert import cli, model_folder
+from albert import model_folder
 from albert.errors import InputError
 from albert.files import (
   checkpoints,
@@ -23,7 +23,7 @@ from albert.files import (
   records,
 )
 from albert.files.records import FeatureSpec
-from albert.train import loop, run_file, step, sweep
+from albert.train import evaluation, loop, run_file, step, sweep
 from albert.train import settings as train_settings
 
 # The features of every fine-tuning record; tasks add their own. `number`, the
@@ -59,11 +59,10 @@ class Split(NamedTuple):
   paths: Sequence[str] = ()
 
 
-def start(values, default_length):
-  """Sets up the process and reads the model's folder.
+def start(default_length):
+  """Reads the flags, sets up the process and reads the model's folder.
 
   Args:
-    values: absl.flags.FlagValues, parsed.
     default_length: int, `max_seq_length` where neither a flag nor the model to
       predict with says it.
 
@@ -72,25 +71,13 @@ def start(values, default_length):
     that training goes on from, or begins with, or that is evaluated.
 
   Raises:
-    InputError: a flag is missing, or does not fit the others.
+    InputError: flags do not fit each other, or the model.
   """
-  settings = train_settings.read(values)
+  settings = train_settings.read()
   run, data = settings.run, settings.data
   if not (run.do_train or run.do_eval or data.do_predict):
     raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
-  sweep.check_flags(values)
   sweep.plan(settings)  # its errors come first
-  loop.warn_of_idle_flags(values)
-  cli.warn_of_idle_flags(
-      values,
-      (["num_train_epochs", "num_train_steps", "max_train_examples",
-        "warmup_proportion", "num_warmup_steps", "adversarial"], run.do_train,
-       "--do_train"),
-      (["adversarial_epsilon"], data.adversarial, "--adversarial"),
-      (["early_stop_evals"], run.do_train and run.do_eval,
-       "--do_train and --do_eval", True),
-      (["eval_batch_size"], run.do_eval or data.do_predict,
-       "--do_eval or --do_predict"))
   workers = loop.start(settings)
   if not run.do_train:
     checkpoints.require_model(settings.model.init_checkpoint, run.output_dir)
@@ -316,18 +303,18 @@ class Runner:
     if run.do_train:
       evaluator = None
       if run.do_eval and self._leads:
-        evaluator = outputs.Evaluator(
+        evaluator = evaluation.Evaluator(
             run.output_dir, self._evaluate,
-            outputs.BestRule(task.metric, higher_is_better=True),
+            evaluation.BestRule(task.metric, higher_is_better=True),
             [*self._folder.contents(), *task.reports],
-            run.early_stop_evals, task.head.for_use)
+            settings.data.early_stop_evals, task.head.for_use)
       loop.train_and_evaluate(
           settings, self._workers, [(self._estimator, self._num_train_steps)],
           self._train_input_fn_at, evaluator)
     asked = None if run.do_train else checkpoints.named_in(
         run.output_dir, settings.model.init_checkpoint)
     if run.do_eval and not run.do_train and self._leads:
-      outputs.evaluate_and_write(run.output_dir, self._evaluate, asked)
+      evaluation.evaluate_and_write(run.output_dir, self._evaluate, asked)
     if data.do_predict and self._leads:
       best = os.path.join(run.output_dir, "best")
       checkpoint = (asked or checkpoints.latest_checkpoint(best) or

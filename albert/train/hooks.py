@@ -29,7 +29,7 @@ def create(settings, workers, num_train_steps, evaluator, should_stop):
     settings: TrainSettings.
     workers: distribution.Workers.
     num_train_steps: int, of the whole training.
-    evaluator: outputs.Evaluator, or None.
+    evaluator: evaluation.Evaluator, or None.
     should_stop: function of nothing that returns a bool, for rank 0.
   """
   run, device = settings.run, settings.device

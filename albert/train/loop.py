@@ -1,6 +1,7 @@
 """The loop of all training: set-up, resuming, evaluation, progress."""
 
 import atexit
+import contextlib
 import ctypes
 import os
 import re
@@ -11,7 +12,6 @@ import tempfile
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from albert import cli
 from albert.errors import InputError
 from albert.files import checkpoints, records
 from albert.train import distribution, hooks, interrupts, step
@@ -45,6 +45,9 @@ def start(settings):
   if device.num_gpus > max(1, gpus) and not device.dry_run:
     raise InputError("--num_gpus=%d: TensorFlow %s sees %d here" % (
         device.num_gpus, tf.__version__, gpus))
+  if device.precision == "fp16" and not gpus:
+    # It scales the loss, and computes in single precision.
+    logging.warning("--precision=fp16: no effect without a GPU")
   prepare_process(device)
   logging.info("%s", describe(settings, workers))
   warn_of_unused_gpu(device)
@@ -103,31 +106,6 @@ def prepare_process(device):
   if device.use_xla:  # read when the first session starts
     os.environ["TF_XLA_FLAGS"] = (
         os.environ.get("TF_XLA_FLAGS", "") + " --tf_xla_cpu_global_jit")
-
-
-def warn_of_idle_flags(values):
-  """Warns of flags of all training scripts that have no effect.
-
-  Args:
-    values: absl.flags.FlagValues.
-
-  Raises:
-    InputError: see `cli.warn_of_idle_flags`.
-  """
-  cli.warn_of_idle_flags(
-      values,
-      (["train_batch_size", "gradient_accumulation_steps", "recompute_grads",
-        "optimizer", "learning_rate", "poly_power", "weight_decay_rate",
-        "precision", "save_checkpoints_steps", "save_checkpoints_secs",
-        "keep_checkpoint_max", "num_gpus", "use_horovod", "resume_anyway"],
-       values.do_train, "--do_train"),
-      (["tpu_name"], values.use_tpu, "--use_tpu", True),
-      (["tpu_zone", "gcp_project", "num_tpu_cores", "iterations_per_loop"],
-       values.use_tpu, "--use_tpu"),
-      # Elsewhere it scales the loss, and computes in single precision.
-      (["use_fp16", "precision"],
-       not (values.use_fp16 or values.precision == "fp16") or
-       tf.config.experimental.list_physical_devices("GPU"), "a GPU"))
 
 
 def warn_of_slow_training(config, device):
@@ -233,7 +211,7 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
       trainings have one.
     train_input_fn_at: function of the step that reading begins at, which
       returns an `input_fn`: different steps give different orders.
-    evaluator: outputs.Evaluator, or None.
+    evaluator: evaluation.Evaluator, or None.
 
   Raises:
     InputError: the loss is not finite, a record file is damaged, or the model
@@ -241,25 +219,13 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
   """
   run, device = settings.run, settings.device
   last_step = stages[-1][1]
-  start = checkpoints.start_step(run.output_dir) if not workers.rank else 0
-  if device.use_horovod:
-    start = distribution.broadcast(start)
   if workers.rank:
     evaluator = None
-  else:
-    checkpoints.remove_unfinished_checkpoints(run.output_dir)
-  if evaluator:
-    evaluator.go_on_from(start)
+  start = _start_step(settings, workers, last_step, evaluator)
   if start >= last_step:
-    logging.info(
-        "%s: already at step %d of %d, nothing to train; for other data or "
-        "settings, choose a different --output_dir", run.output_dir, start,
-        last_step)
     if evaluator:
       evaluator.evaluate(start)
     return
-  if start:
-    logging.info("resuming from step %d of %s", start, run.output_dir)
   should_stop = evaluator.should_stop if evaluator else lambda: False
 
   def all_should_stop():
@@ -276,27 +242,11 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
       end = min(start + run.save_checkpoints_steps,
                 stage_end) if leaves else stage_end
       used = hooks.create(settings, workers, last_step, evaluator, should_stop)
-      try:
-        with interrupts.watching(), interrupts.training(), (
-            checkpoints.restoring(
-                checkpoints.latest_checkpoint(run.output_dir) or
-                settings.model.init_checkpoint)):
-          estimator.train(train_input_fn_at(start), max_steps=end, hooks=used)
-      except tf.errors.InvalidArgumentError as error:
-        if "is NaN" not in error.message:  # what a TPU's estimator finds
-          raise
-        raise hooks.not_finite(
-            "weights are not finite after step %d" % checkpoints.start_step(
-                run.output_dir), run.output_dir) from error
-      except tf.errors.NotFoundError as error:
-        lacks = re.search(r"Key (\S+) not found in checkpoint", error.message)
-        if not lacks:
-          raise
-        raise InputError(
-            "%s: the checkpoint to resume from lacks %s, which the flags ask "
-            "for: give those it was made with (--precision, --optimizer, "
-            "--sentence_loss_weight), or a different --output_dir" % (
-                run.output_dir, lacks.group(1))) from error
+      with interrupts.watching(), interrupts.training(), (
+          checkpoints.restoring(
+              checkpoints.latest_checkpoint(run.output_dir) or
+              settings.model.init_checkpoint)), _naming_errors(run.output_dir):
+        estimator.train(train_input_fn_at(start), max_steps=end, hooks=used)
       if interrupts.requested():
         logging.info("ended at step %d with a checkpoint; the same command "
                      "resumes", checkpoints.start_step(run.output_dir))
@@ -304,6 +254,49 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
       if leaves:
         evaluator.evaluate(end)
       start = end
+
+
+def _start_step(settings, workers, last_step, evaluator):
+  """Returns the step that training begins at, the same on all ranks."""
+  output_dir = settings.run.output_dir
+  start = 0
+  if not workers.rank:
+    start = checkpoints.start_step(output_dir)
+    checkpoints.remove_unfinished_checkpoints(output_dir)
+  if settings.device.use_horovod:
+    start = distribution.broadcast(start)
+  if evaluator:
+    evaluator.go_on_from(start)
+  if start >= last_step:
+    logging.info(
+        "%s: already at step %d of %d, nothing to train; for other data or "
+        "settings, choose a different --output_dir", output_dir, start,
+        last_step)
+  elif start:
+    logging.info("resuming from step %d of %s", start, output_dir)
+  return start
+
+
+@contextlib.contextmanager
+def _naming_errors(output_dir):
+  """Makes an InputError of what a TPU finds not finite, or resuming missing."""
+  try:
+    yield
+  except tf.errors.InvalidArgumentError as error:
+    if "is NaN" not in error.message:
+      raise
+    raise hooks.not_finite(
+        "weights are not finite after step %d" % checkpoints.start_step(
+            output_dir), output_dir) from error
+  except tf.errors.NotFoundError as error:
+    lacks = re.search(r"Key (\S+) not found in checkpoint", error.message)
+    if not lacks:
+      raise
+    raise InputError(
+        "%s: the checkpoint to resume from lacks %s, which the flags ask for: "
+        "give those it was made with (--precision, --optimizer, "
+        "--sentence_loss_weight), or a different --output_dir" % (
+            output_dir, lacks.group(1))) from error
 
 
 def export_saved_model(estimator, export_dir):

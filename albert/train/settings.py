@@ -11,7 +11,14 @@ from absl import logging
 
 from albert.errors import InputError
 from albert.model_folder import ModelSettings
-from albert.settings import NEEDED, TPU, USUAL, from_flags, setting
+from albert.settings import (
+    NEEDED,
+    TPU,
+    USUAL,
+    from_flags,
+    own_flags,
+    setting,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,10 +26,10 @@ class RunSettings:
   """What to do and where, and what is written meanwhile."""
   output_dir: str = setting(
       None, "Folder for checkpoints and results; what was begun in it is "
-      "resumed.", NEEDED)
+      "resumed.", NEEDED, required=True)
   resume_anyway: bool = setting(
       False, "Whether to resume with other data or settings than the training "
-      "in --output_dir was begun with.")
+      "in --output_dir was begun with.", needs="do_train")
   do_train: bool = setting(False, "Whether to train.", NEEDED)
   do_eval: bool = setting(
       False, "Whether to evaluate: the newest checkpoint of --output_dir, else "
@@ -32,17 +39,14 @@ class RunSettings:
       least=0, most=2**31 - 1)
   save_checkpoints_steps: int = setting(
       1000, "Steps from one checkpoint, and evaluation, to the next.", USUAL,
-      least=1)
+      least=1, needs="do_train")
   save_checkpoints_secs: int = setting(
       None, "Seconds from one checkpoint to the next, besides those of "
-      "--save_checkpoints_steps; not evaluated.", least=1)
+      "--save_checkpoints_steps; not evaluated.", least=1, needs="do_train")
   keep_checkpoint_max: int = setting(
-      5, "Newest checkpoints to keep in --output_dir.")
+      5, "Newest checkpoints to keep in --output_dir.", needs="do_train")
   log_steps: int = setting(
       100, "Steps from one line of progress and summary to the next.", least=1)
-  early_stop_evals: int = setting(
-      None, "Stop after this many evaluations without improvement.", USUAL,
-      least=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,23 +54,27 @@ class BatchSettings:
   """How many examples at a time."""
   train_batch_size: int = setting(
       32, "Examples per training step, of all devices together; with "
-      "--use_horovod, of each process.", USUAL, least=1)
+      "--use_horovod, of each process.", USUAL, least=1, needs="do_train")
   gradient_accumulation_steps: int = setting(
       1, "Slices that a batch is handled in one after the other: less memory, "
-      "the same step.", least=1)
+      "the same step.", least=1, needs="do_train")
   eval_batch_size: int = setting(
       32, "Examples per evaluation batch.", least=1,
-      alias="predict_batch_size")
+      alias="predict_batch_size",
+      needs="do_eval or do_predict or eval_input_file")
 
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerSettings:
   """How weights are updated."""
-  optimizer: str = setting("adamw", "Optimizer.", choices=["adamw", "lamb"])
-  learning_rate: float = setting(5e-5, "Peak learning rate.", USUAL)
+  optimizer: str = setting("adamw", "Optimizer.", choices=["adamw", "lamb"],
+      needs="do_train")
+  learning_rate: float = setting(5e-5, "Peak learning rate.", USUAL,
+      needs="do_train")
   poly_power: float = setting(
-      1.0, "Power of the learning rate's decay, 1 for linear.")
-  weight_decay_rate: float = setting(0.01, "Weight decay.")
+      1.0, "Power of the learning rate's decay, 1 for linear.",
+      needs="do_train")
+  weight_decay_rate: float = setting(0.01, "Weight decay.", needs="do_train")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,26 +99,29 @@ class DeviceSettings:
       "hardware that need not be here: tpu:4x8 is 4 hosts of 8 cores, gpu:8 a "
       "host of 8 GPUs.", alias="rehearse")
   num_gpus: int = setting(
-      1, "GPUs of this host that share each batch in training.", least=1)
+      1, "GPUs of this host that share each batch in training.", least=1,
+      needs="do_train")
   use_horovod: bool = setting(
-      False, "Whether to train with the processes that horovodrun starts.")
+      False, "Whether to train with the processes that horovodrun starts.",
+      needs="do_train")
   precision: str = setting(
       "float32", "Training in mixed precision: fp16 with loss scaling, for "
       "GPUs; bf16 in matrix multiplications, for TPUs and TF 2.15.",
-      choices=["float32", "fp16", "bf16"])
+      choices=["float32", "fp16", "bf16"], needs="do_train")
   use_fp16: bool = setting(False, "The same as --precision=fp16.")
   use_xla: bool = setting(False, "Whether to compile with XLA.")
   recompute_grads: bool = setting(
       False, "Whether to compute each layer again in the backward pass instead "
-      "of keeping what it computed: less memory.")
+      "of keeping what it computed: less memory.", needs="do_train")
   use_tpu: bool = setting(False, "Whether to run on a TPU.", TPU)
-  tpu_name: str = setting(None, "Name or grpc address.", TPU)
-  tpu_zone: str = setting(None, "Zone, if not detected.", TPU)
-  gcp_project: str = setting(None, "Project, if not detected.", TPU)
+  tpu_name: str = setting(None, "Name or grpc address.", TPU, demands="use_tpu")
+  tpu_zone: str = setting(None, "Zone, if not detected.", TPU, needs="use_tpu")
+  gcp_project: str = setting(None, "Project, if not detected.", TPU,
+      needs="use_tpu")
   master: str = setting(None, "TensorFlow master's address.", TPU)
-  num_tpu_cores: int = setting(8, "Number of cores.", TPU)
+  num_tpu_cores: int = setting(8, "Number of cores.", TPU, needs="use_tpu")
   iterations_per_loop: int = setting(
-      1000, "Steps per call of the device.", TPU)
+      1000, "Steps per call of the device.", TPU, needs="use_tpu")
 
   def check_paths(self, paths):
     """Refuses files that a TPU on a different machine cannot read.
@@ -143,30 +154,34 @@ class DataSettings:
   do_predict: bool = setting(
       False, "Whether to predict the test file with the best checkpoint.",
       NEEDED)
+  early_stop_evals: int = setting(
+      None, "Stop after this many evaluations without improvement.", USUAL,
+      least=1, demands="do_train and do_eval")
   max_seq_length: int = setting(
       None, "Maximum tokens of an example; longer ones are truncated. Default: "
       "what the model was fine-tuned with.", USUAL, least=1)
   num_train_epochs: float = setting(
-      3.0, "Passes over the training set.", USUAL)
+      3.0, "Passes over the training set.", USUAL, needs="do_train")
   num_train_steps: int = setting(
       None, "Steps of the training, instead of --num_train_epochs.", least=1,
-      alias="train_step")
+      alias="train_step", needs="do_train", instead_of="num_train_epochs")
   warmup_proportion: float = setting(
-      0.1, "Share of the steps that are warm-up.")
+      0.1, "Share of the steps that are warm-up.", needs="do_train")
   num_warmup_steps: int = setting(
       None, "Steps of warm-up, instead of --warmup_proportion.", least=0,
-      alias="warmup_step")
+      alias="warmup_step", needs="do_train", instead_of="warmup_proportion")
   max_train_examples: int = setting(
       None, "Use only this many training examples, or questions, drawn by "
-      "--random_seed.")
+      "--random_seed.", needs="do_train")
   pad_to_max: bool = setting(
       False, "Pad all examples to --max_seq_length, as on a TPU, instead of "
       "batching those of similar length.")
   adversarial: str = setting(
       None, "Train on perturbed word embeddings too: fgm, the fast gradient "
-      "method.", choices=["fgm"])
+      "method.", choices=["fgm"], needs="do_train")
   adversarial_epsilon: float = setting(
-      1.0, "--adversarial: norm of the perturbation of the table.", least=0.0)
+      1.0, "--adversarial: norm of the perturbation of the table.", least=0.0,
+      needs="adversarial")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,11 +189,12 @@ class SweepSettings:
   """Several runs of one fine-tuning."""
   num_seeds: int = setting(
       None, "Train so many runs, with --random_seed and the seeds after it; "
-      "report mean and deviation.", least=1)
-  seeds: list = setting(None, "Seeds of the runs, instead of --num_seeds.")
+      "report mean and deviation.", least=1, demands="do_train and do_eval")
+  seeds: list = setting(None, "Seeds of the runs, instead of --num_seeds.",
+      demands="do_train and do_eval", instead_of="num_seeds or random_seed")
   learning_rates: list = setting(
       None, "Learning rates to try, each with all seeds; the best one on dev "
-      "counts.")
+      "counts.", demands="do_train and do_eval", instead_of="learning_rate")
 
   def rates(self):
     """Returns the learning rates, each once, a list of float."""
@@ -219,24 +235,16 @@ PRETRAINING = (RunSettings, ModelSettings, BatchSettings, OptimizerSettings,
 FINE_TUNING = PRETRAINING + (DataSettings, SweepSettings)
 
 
-def read(values):
-  """Returns the TrainSettings that flags give.
-
-  Args:
-    values: absl.flags.FlagValues, parsed.
+def read():
+  """Returns the TrainSettings that the flags give.
 
   Raises:
     InputError: flags contradict one another.
   """
-  groups = {field.name: field.type
-            for field in dataclasses.fields(TrainSettings)
-            if dataclasses.is_dataclass(field.type)}
-  own = [values[name] for name in values if hasattr(values[name], "group")]
-  settings = TrainSettings(
-      flags={flag.name: flag.value for flag in own},
-      given=tuple(flag.serialize() for flag in own if flag.present), **{
-          name: from_flags(cls, values) for name, cls in groups.items()
-          if dataclasses.fields(cls)[0].name in values})
+  ours = own_flags()
+  settings = dataclasses.replace(
+      from_flags(TrainSettings), flags={flag.name: flag.value for flag in ours},
+      given=tuple(flag.serialize() for flag in ours if flag.present))
   device, run = settings.device, settings.run
   if device.dry_run:
     device = _topology(device)
@@ -253,7 +261,8 @@ def read(values):
       raise InputError("--learning_rate=%g: it must be greater than 0 and at "
                        "most 1, such as 2e-5" % rate)
   if device.use_fp16:
-    if values["precision"].present and device.precision != "fp16":
+    if device.precision != "fp16" and any(
+        line.startswith("--precision=") for line in settings.given):
       raise InputError("--use_fp16 contradicts --precision=%s" %
                        device.precision)
     device = dataclasses.replace(device, precision="fp16")

@@ -13,7 +13,7 @@ Who calls whom, from a command to the loss:
 
 and while it runs, in the order of the hooks of loop.py: variables are broadcast
 from rank 0 (Horovod), progress is logged, a checkpoint is saved every
---save_checkpoints_steps and then evaluated by files.outputs.Evaluator, all
+--save_checkpoints_steps and then evaluated by evaluation.Evaluator, all
 ranks stop together (Horovod). On a TPU the Estimator runs many steps a call and
 saves by itself, so training is left to evaluate.
 

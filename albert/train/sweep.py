@@ -18,20 +18,6 @@ def is_wanted(settings):
   return bool(sweep.num_seeds or sweep.seeds or sweep.learning_rates)
 
 
-def check_flags(values):
-  """Raises an InputError where flags contradict one another.
-
-  Args:
-    values: absl.flags.FlagValues.
-  """
-  for one, other in (("learning_rate", "learning_rates"),
-                     ("random_seed", "seeds"), ("num_seeds", "seeds"),
-                     ("num_train_epochs", "num_train_steps"),
-                     ("warmup_proportion", "num_warmup_steps")):
-    if values[one].present and values[other].present:
-      raise InputError("give --%s or --%s, not both" % (one, other))
-
-
 def plan(settings):
   """Returns the runs that are asked for: a list of (learning rate, seed).
 
@@ -44,9 +30,6 @@ def plan(settings):
   """
   run, sweep = settings.run, settings.sweep
   if is_wanted(settings):
-    if not (run.do_train and run.do_eval):
-      raise InputError("--num_seeds, --seeds and --learning_rates need "
-                       "--do_train and --do_eval: runs are compared on dev")
     if checkpoints.latest_checkpoint(run.output_dir):
       raise InputError("%s has the checkpoints of a single run: choose a "
                        "different --output_dir" % run.output_dir)

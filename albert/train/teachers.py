@@ -15,7 +15,6 @@ import time
 import numpy as np
 from absl import logging
 
-from albert import cli
 from albert.errors import InputError
 from albert.export import pytorch
 from albert.files import filesystem
@@ -35,32 +34,22 @@ class DistillationSettings:
   """What is learnt from a teacher."""
   teacher: list = setting(
       None, "Folder of a fine-tuned model, ours or of transformers, whose "
-      "logits are learnt too; of several, separated by commas, their mean.")
+      "logits are learnt too; of several, separated by commas, their mean.",
+      needs="do_train")
   distill_weight: float = setting(
       0.5, "--teacher: its part in the loss of a labelled text, above 0 and at "
-      "most 1.")
+      "most 1.", needs="teacher")
   temperature: float = setting(
-      2.0, "--teacher: what logits are divided by to compare them.")
+      2.0, "--teacher: what logits are divided by to compare them.",
+      needs="teacher")
   unlabelled_file: str = setting(
       None, "--teacher: further texts to train on, which it alone labels: one "
-      "a line, or a pair separated by a tab.")
+      "a line, or a pair separated by a tab.",
+      demands="teacher or not do_train", needs="do_train")
 
 
-def check(values, own, trains):
-  """Warns of flags without effect, and refuses wrong ones.
-
-  Args:
-    values: absl.flags.FlagValues, parsed.
-    own: DistillationSettings.
-    trains: bool.
-
-  Raises:
-    InputError: a number is out of its bounds, or --teacher is missing.
-  """
-  cli.warn_of_idle_flags(
-      values, (["teacher", "unlabelled_file"], trains, "--do_train"),
-      (["distill_weight", "temperature"], own.teacher, "--teacher"),
-      (["unlabelled_file"], own.teacher or not trains, "--teacher", True))
+def check(own):
+  """Raises an InputError for a number that DistillationSettings cannot have."""
   if not 0 < own.distill_weight <= 1:
     raise InputError("--distill_weight=%g: it must be greater than 0 and at "
                      "most 1, such as 0.5" % own.distill_weight)

@@ -17,7 +17,7 @@ import gzip
 import io
 import itertools
 
-from absl import flags, logging
+from absl import logging
 
 import tokenization
 from albert import cli
@@ -30,10 +30,11 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 class VocabSettings:
   """Which text, and what to make of it."""
   input_file: str = setting(
-      None, "Text files, .gz too: globs, separated by commas.", NEEDED)
+      None, "Text files, .gz too: globs, separated by commas.", NEEDED,
+      required=True)
   output_file: str = setting(
       None, "What to write; a SentencePiece model's name ends in .model.",
-      NEEDED)
+      NEEDED, required=True)
   kind: str = setting("wordpiece", "What to make.", NEEDED,
                       choices=["wordpiece", "sentencepiece"])
   vocab_size: int = setting(
@@ -47,7 +48,6 @@ class VocabSettings:
 
 
 SETTINGS = (VocabSettings,)
-REQUIRED = ("input_file", "output_file")
 
 
 def read_lines(paths):
@@ -126,7 +126,7 @@ def sentencepiece(lines, own):
 
 
 def main():
-  own = from_flags(VocabSettings, flags.FLAGS)
+  own = from_flags(VocabSettings)
   is_model = own.kind == "sentencepiece"
   if own.output_file.endswith(".model") != is_model:
     raise InputError("--output_file=%s: the name of a SentencePiece model ends "
@@ -148,4 +148,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED)
+  cli.run(main, SETTINGS)

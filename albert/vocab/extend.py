@@ -17,7 +17,7 @@ import os
 import re
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 import tokenization
 from albert import cli, model_folder
@@ -38,15 +38,16 @@ MOST = 1e-4  # probability of all new words together
 @dataclasses.dataclass(frozen=True)
 class WordSettings:
   """Which words, and where the model goes."""
-  words_file: str = setting(None, "Words to add, one a line, UTF-8.", NEEDED)
-  output_dir: str = setting(None, "Folder to make.", NEEDED)
+  words_file: str = setting(None, "Words to add, one a line, UTF-8.", NEEDED,
+      required=True)
+  output_dir: str = setting(None, "Folder to make.", NEEDED, required=True)
   use_unused: bool = setting(
       False, "Let words take the place of [unused1] and so on, in their order, "
       "while there are some: then vocab_size stays.", USUAL)
 
 
 SETTINGS = (WordSettings, ModelSettings)
-REQUIRED = ("words_file", "init_checkpoint", "output_dir")
+DEFAULTS = dict(init_checkpoint=dict(required=True))
 
 
 def read_words(path, tokenizer):
@@ -128,8 +129,8 @@ def extend(table, places, pieces, combine):
 
 
 def main():
-  own = from_flags(WordSettings, flags.FLAGS)
-  model = from_flags(ModelSettings, flags.FLAGS)
+  own = from_flags(WordSettings)
+  model = from_flags(ModelSettings)
   folder = model_folder.load(model, model.init_checkpoint)
   checkpoint, tokenizer = folder.checkpoint, folder.create_tokenizer()
   if folder.is_sentencepiece:
@@ -167,4 +168,4 @@ def main():
 
 
 if __name__ == "__main__":
-  cli.run(main, SETTINGS, REQUIRED)
+  cli.run(main, SETTINGS, **DEFAULTS)

@@ -12,6 +12,7 @@ from reading import table
 
 from albert.errors import InputError
 from albert.files import checkpoints, outputs
+from albert.train import evaluation
 
 
 def make_checkpoint(folder, step):
@@ -43,7 +44,7 @@ def evaluate(folder, scores, first_step=0, higher=True, **kwargs):
   for step in sorted(scores):
     make_checkpoint(folder, step)
     # A new one each time, as after a restart: the history is on disk.
-    evaluator = outputs.Evaluator(str(folder), results, outputs.BestRule(
+    evaluator = evaluation.Evaluator(str(folder), results, evaluation.BestRule(
         "score", higher, first_step), **kwargs)
     evaluator.evaluate(step)
   return evaluator
@@ -142,7 +143,7 @@ def test_what_is_evaluated(tmp_path):
   """What is asked for, the newest checkpoint, the best one, or none."""
   def evaluated(**kwargs):
     paths = []
-    outputs.evaluate_and_write(
+    evaluation.evaluate_and_write(
         str(tmp_path), lambda path: paths.append(path) or {"global_step": 1},
         **kwargs)
     return paths[0] and pathlib.Path(paths[0]).relative_to(tmp_path).as_posix()

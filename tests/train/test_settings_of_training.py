@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from given_settings import given_flags, make_settings
+from given_settings import make_settings
 
 from albert.errors import InputError
 from albert.train import settings
@@ -18,10 +18,7 @@ def test_a_flag_is_in_one_group():
 
 
 def test_pretraining_has_neither_data_nor_sweep():
-  read = settings.read({
-      name: flag for name, flag in given_flags(train_batch_size=7).items()
-      if name in {field.name for cls in settings.PRETRAINING
-                  for field in dataclasses.fields(cls)}})
+  read = make_settings(settings.PRETRAINING, train_batch_size=7)
   assert read.batch.train_batch_size == 7
   assert read.optimizer == settings.OptimizerSettings()
   assert read.data is None and read.sweep is None
