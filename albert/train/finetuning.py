@@ -233,6 +233,8 @@ class Runner:
     self._folder = folder = folder.for_task(
         head=task.head.name, max_seq_length=settings.data.max_seq_length,
         **task.description)
+    self._unk_id = folder.create_tokenizer().unk_id if (
+        folder.tokenizer_file) else None
     self._splits = splits = task.splits
     self._train_split = splits.pop("train", None)
     self._num_train_steps = 0
@@ -413,14 +415,13 @@ class Runner:
     if split.has_labels:
       specs += self._task.label_specs
     num_rows = self._task.specs[0].rows or 1
-    unk_id = self._folder.create_tokenizer().unk_id if (
-        self._folder.tokenizer_file) else None
     lengths, unknown = [], []
 
     def record(number, example):
       row = dict(split.make_features(example), number=number)
       lengths.append(len(row["input_ids"]) // num_rows)
-      unknown.append(np.count_nonzero(np.equal(row["input_ids"], unk_id)))
+      unknown.append(np.count_nonzero(np.equal(
+          row["input_ids"], self._unk_id)))
       return records.serialize(row, specs)
 
     path = os.path.join(self._estimator.model_dir, name + ".tf_record")
