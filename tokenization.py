@@ -372,6 +372,8 @@ class SentencePieceTokenizer(_Tokenizer):
     spans, start = [], 0
     for token in tokens:
       end = start + len(token.replace(_WORD_START, ""))
+      # A token that is only the mark of a word is where the next one begins, or
+      # at the end of the text.
       places = origins[start:end] or origins[start:start + 1] or [
           (len(text), len(text))]
       spans.append((places[0][0], places[-1][1]))

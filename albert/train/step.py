@@ -246,9 +246,15 @@ def _create_optimizer(settings, schedule):
 
 
 def _initialize(settings, find_newer, is_training):
-  """Initialises from a checkpoint; on a TPU by the function returned."""
+  """Makes variables begin with the values of --init_checkpoint.
+
+  Unless there is a newer checkpoint, which the estimator restores.
+
+  Returns:
+    `scaffold_fn` of TPUEstimatorSpec: on a TPU, a function that does it; None
+    where it is done.
+  """
   init_checkpoint = settings.model.init_checkpoint
-  # A checkpoint of the output folder is restored by the estimator.
   if not init_checkpoint or find_newer(settings.run.output_dir) or (
       settings.device.dry_run and not is_training):
     return None
