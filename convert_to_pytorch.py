@@ -34,17 +34,17 @@ SETTINGS = (ConversionSettings, ModelSettings)
 
 
 def main():
-  own = from_flags(ConversionSettings)
+  args = from_flags(ConversionSettings)
   model = from_flags(ModelSettings)
-  if bool(model.init_checkpoint) == bool(own.pytorch_dir):
+  if bool(model.init_checkpoint) == bool(args.pytorch_dir):
     raise InputError("give one of --init_checkpoint and --pytorch_dir")
-  with filesystem.whole_folder(own.output_dir) as target:
-    if own.pytorch_dir:
-      pytorch.read_folder(own.pytorch_dir, target, model.do_lower_case)
+  with filesystem.whole_folder(args.output_dir) as target:
+    if args.pytorch_dir:
+      pytorch.read_folder(args.pytorch_dir, target, model.do_lower_case)
     else:
       pytorch.write_folder(
           model_folder.load(model, model.init_checkpoint), target)
-  logging.info("wrote %s", own.output_dir)
+  logging.info("wrote %s", args.output_dir)
 
 
 if __name__ == "__main__":

@@ -131,18 +131,18 @@ def choose_heads(on_top, signature):
   return {signature: on_top[signature]}
 
 
-def export(own, folder, target):
+def export(args, folder, target):
   """Writes a model into the folder `target`.
 
   Args:
-    own: ExportSettings.
+    args: ExportSettings.
     folder: ModelFolder.
     target: str.
   """
   checkpoint = folder.checkpoint
   on_top = choose_heads(heads.restore(
-      checkpoints.saved_shapes(checkpoint), folder), own.signature)
-  if own.saved_model:
+      checkpoints.saved_shapes(checkpoint), folder), args.signature)
+  if args.saved_model:
     with tempfile.TemporaryDirectory() as temporary:
       folder.write(temporary)
       tensorflow_files.save_model(
@@ -150,16 +150,16 @@ def export(own, folder, target):
           [os.path.join(temporary, name) for name in folder.contents()])
     return
   folder.write(target)
-  if own.onnx:
+  if args.onnx:
     files = {name + ".onnx": onnx_files.convert(
-        folder.config, head, checkpoint, own.int8, own.standard_ops)
+        folder.config, head, checkpoint, args.int8, args.standard_ops)
              for name, head in on_top.items()}
-    if own.with_code:
+    if args.with_code:
       files.update(code.files(folder.is_sentencepiece))
   else:
     files = {"model.tflite": tensorflow_files.to_tflite(
-        folder.config, next(iter(on_top.values())), checkpoint, own.batch_size,
-        own.max_seq_length, own.max_predictions_per_seq, own.int8)}
+        folder.config, next(iter(on_top.values())), checkpoint, args.batch_size,
+        args.max_seq_length, args.max_predictions_per_seq, args.int8)}
   for name, content in files.items():
     path = os.path.join(target, name)
     filesystem.make_folder(os.path.dirname(path))
@@ -168,47 +168,48 @@ def export(own, folder, target):
       logging.info("%s: %.1f MB", name, len(content) / 1e6)
 
 
-def strip(own, folder, checkpoint, target):
+def strip(args, folder, checkpoint, target):
   """Writes the weights alone, and what describes the model."""
   weights = Regression.for_use(checkpoints.read_weights(checkpoint))
-  if own.repeat_positions or own.extend_positions:
-    repeat_positions(weights, own.repeat_positions, own.extend_positions)
-  if own.extend_positions:
-    folder = dataclasses.replace(folder, config=AlbertConfig.from_dict(dict(
-        folder.config.to_dict(), max_position_embeddings=own.extend_positions)))
+  if args.repeat_positions or args.extend_positions:
+    repeat_positions(weights, args.repeat_positions, args.extend_positions)
+  if args.extend_positions:
+    config = dict(folder.config.to_dict(),
+                  max_position_embeddings=args.extend_positions)
+    folder = dataclasses.replace(folder, config=AlbertConfig.from_dict(config))
   if folder:
     folder.write(target)
   checkpoints.write_checkpoint(target, os.path.basename(checkpoint), weights)
 
 
 def main():
-  own = from_flags(ExportSettings)
+  args = from_flags(ExportSettings)
   model = from_flags(ModelSettings)
   ways = ("inspect", "strip", "saved_model", "tflite", "onnx")
-  if sum(getattr(own, name) for name in ways) != 1:
+  if sum(getattr(args, name) for name in ways) != 1:
     raise InputError("give one of --" + ", --".join(ways))
   checkpoint = checkpoints.find_checkpoint(model.init_checkpoint)
   folder = None
   if model_folder.find_config(model.init_checkpoint, model.bert_config_file):
     folder = model_folder.load(model, model.init_checkpoint)
   description = inspection.describe(checkpoint, folder and folder.config)
-  if own.inspect:
+  if args.inspect:
     print("\n".join(description))
     return
-  if own.extend_positions or not own.strip:
+  if args.extend_positions or not args.strip:
     folder = folder or model_folder.load(model, model.init_checkpoint)
-  if not own.strip:
+  if not args.strip:
     folder.create_tokenizer()  # its errors come first
-    folder.check_length(own.max_seq_length if own.tflite else 1)
+    folder.check_length(args.max_seq_length if args.tflite else 1)
   if folder:
     checkpoints.check_fits(checkpoint,
                            inspection.encoder_variables(folder.config))
-  with filesystem.whole_folder(own.output_dir) as target:
-    if own.strip:
-      strip(own, folder, checkpoint, target)
+  with filesystem.whole_folder(args.output_dir) as target:
+    if args.strip:
+      strip(args, folder, checkpoint, target)
     else:
-      export(own, folder, target)
-  logging.info("wrote %s", own.output_dir)
+      export(args, folder, target)
+  logging.info("wrote %s", args.output_dir)
 
 
 if __name__ == "__main__":

@@ -103,43 +103,43 @@ def token_line(text, layers, tokens, spans, vectors):
           tokens, spans, np.swapaxes(vectors, 0, 1))]}, ensure_ascii=False)
 
 
-def layers_of(own):
+def layers_of(args):
   """Returns the layers that are asked for, a list of int."""
   try:
-    return [int(layer) for layer in own.layers or [
-        -1 if own.layer is None else own.layer]]
+    return [int(layer) for layer in args.layers or [
+        -1 if args.layer is None else args.layer]]
   except ValueError as error:
     raise InputError("--layers=%s: expected numbers" % ",".join(
-        own.layers)) from error
+        args.layers)) from error
 
 
 def main():
-  own = from_flags(VectorSettings)
-  pooling = own.pooling or ("tokens" if own.layers else None)
-  if own.layers and pooling != "tokens":
+  args = from_flags(VectorSettings)
+  pooling = args.pooling or ("tokens" if args.layers else None)
+  if args.layers and pooling != "tokens":
     raise InputError("--layers has no effect without --pooling=tokens")
-  texts = filesystem.read_lines(own.input_file)
+  texts = filesystem.read_lines(args.input_file)
   if not texts:
-    raise InputError("%s: has no texts" % own.input_file)
+    raise InputError("%s: has no texts" % args.input_file)
   model = engines.load(
       from_flags(engines.EngineSettings),
       from_flags(ModelSettings).init_checkpoint, from_flags(FolderSettings))
   if pooling == "tokens":
-    layers = layers_of(own)
-    filesystem.write_text(own.output_file, "".join(
+    layers = layers_of(args)
+    filesystem.write_text(args.output_file, "".join(
         token_line(text, layers, *found) + "\n" for text, found in zip(
-            texts, token_vectors(model, texts, layers, own.max_seq_length,
-                                 own.batch_size))))
-    logging.info("%s: the vectors of the tokens of %d texts", own.output_file,
+            texts, token_vectors(model, texts, layers, args.max_seq_length,
+                                 args.batch_size))))
+    logging.info("%s: the vectors of the tokens of %d texts", args.output_file,
                  len(texts))
     return
   vectors = engines.sentence_vectors(
-      model, pooling, own.layer, max_seq_length=own.max_seq_length,
-      batch_size=own.batch_size).predict([(text, None) for text in texts])
+      model, pooling, args.layer, max_seq_length=args.max_seq_length,
+      batch_size=args.batch_size).predict([(text, None) for text in texts])
   content = io.BytesIO()
   np.save(content, vectors)
-  filesystem.write_bytes(own.output_file, content.getvalue())
-  logging.info("%s: %d vectors of %d", own.output_file, *vectors.shape)
+  filesystem.write_bytes(args.output_file, content.getvalue())
+  logging.info("%s: %d vectors of %d", args.output_file, *vectors.shape)
 
 
 if __name__ == "__main__":

@@ -46,11 +46,11 @@ class EntitySettings(teachers.DistillationSettings):
 SETTINGS = (EntitySettings, *FINE_TUNING)
 
 
-def read_texts(own, settings, names, folder):
+def read_texts(args, settings, names, folder):
   """Reads splits.
 
   Args:
-    own: EntitySettings.
+    args: EntitySettings.
     settings: TrainSettings.
     names: list of str, the splits.
     folder: ModelFolder, whose labels count unless it is trained.
@@ -63,10 +63,10 @@ def read_texts(own, settings, names, folder):
   if not trains and folder.head != TokenLabels.name:
     raise InputError("%s has no model that finds entities: train one with "
                      "--do_train" % folder.where)
-  task = entity_files.TASKS[own.task_name]
+  task = entity_files.TASKS[args.task_name]
   examples = {name: entity_files.read_examples(
-      entity_files.find_file(task, own.data_dir, name), name == "test",
-      own.skip_bad_rows) for name in names}
+      entity_files.find_file(task, args.data_dir, name), name == "test",
+      args.skip_bad_rows) for name in names}
   kinds = {name: {entity.kind for example in rows
                   for entity in example.entities or []}
            for name, rows in examples.items()}
@@ -80,14 +80,14 @@ def read_texts(own, settings, names, folder):
   if trains:
     examples["train"] = finetuning.limited(examples["train"], settings) + [
         entity_files.Example(None, text, None)
-        for text, _ in teachers.read_unlabelled(own.unlabelled_file, False)]
+        for text, _ in teachers.read_unlabelled(args.unlabelled_file, False)]
   by_character = next(choice for choice in (
-      own.by_character, folder.by_character, task.by_character)
+      args.by_character, folder.by_character, task.by_character)
                       if choice is not None)
   tokenizer = folder.create_tokenizer()
   texts = {name: ner.Texts(
       rows, tokenizer, labels, settings.data.max_seq_length, by_character,
-      own.doc_stride)
+      args.doc_stride)
            for name, rows in examples.items()}
   for name, split in texts.items():
     logging.info("%s: %d texts, %d windows, %d entities", name,
@@ -116,7 +116,7 @@ class EntityTask(finetuning.Task):
   """Texts with entities.
 
   Args:
-    own: EntitySettings.
+    args: EntitySettings.
     settings: TrainSettings.
     folder: ModelFolder.
     texts: dict, name of a split -> ner.Texts.
@@ -128,17 +128,17 @@ class EntityTask(finetuning.Task):
                  FeatureSpec("label_ids", "int", None))
   reports = ["eval_report.txt"]
 
-  def __init__(self, own, settings, folder, texts, labels, by_character):
+  def __init__(self, args, settings, folder, texts, labels, by_character):
     trains = "train" in texts
-    use_crf = own.crf if trains else folder.crf
-    self._name = own.task_name
+    use_crf = args.crf if trains else folder.crf
+    self._name = args.task_name
     self._labels = labels
     self._init_checkpoint = settings.model.init_checkpoint
     # Those of training are let go once they are written.
     self._texts = {name: split for name, split in texts.items()
                    if name != "train"}
-    self.head = teachers.head_for(TokenLabels(labels, use_crf), own)
-    self.description = {"task_name": own.task_name, "labels": labels,
+    self.head = teachers.head_for(TokenLabels(labels, use_crf), args)
+    self.description = {"task_name": args.task_name, "labels": labels,
                         "crf": use_crf, "by_character": by_character}
     self.splits = {
         name: finetuning.Split(
@@ -146,12 +146,12 @@ class EntityTask(finetuning.Task):
             has_labels=name == "train" or all(
                 example.entities is not None for example in split.examples),
             paths=[entity_files.find_file(
-                entity_files.TASKS[own.task_name], own.data_dir, name),
-                   *teachers.unlabelled_files(own, name)])
+                entity_files.TASKS[args.task_name], args.data_dir, name),
+                   *teachers.unlabelled_files(args, name)])
         for name, split in texts.items()}
-    if own.teacher and trains:
+    if args.teacher and trains:
       self.splits["train"] = teachers.teach_tokens(
-          self.splits["train"], own, texts["train"])
+          self.splits["train"], args, texts["train"])
 
   def decode(self, name, rows, checkpoint):
     """Returns (labels of the tokens, entities, losses) of each text."""
@@ -183,13 +183,13 @@ class EntityTask(finetuning.Task):
 
 
 def main():
-  own = from_flags(EntitySettings)
+  args = from_flags(EntitySettings)
   settings, workers, folder = finetuning.start(default_length=128)
-  teachers.check(own)
+  teachers.check(args)
   texts, labels, by_character = read_texts(
-      own, settings, finetuning.wanted_splits(settings, workers), folder)
-  finetuning.run(EntityTask(own, settings, folder, texts, labels, by_character),
-                 settings, workers, folder)
+      args, settings, finetuning.wanted_splits(settings, workers), folder)
+  task = EntityTask(args, settings, folder, texts, labels, by_character)
+  finetuning.run(task, settings, workers, folder)
 
 
 if __name__ == "__main__":

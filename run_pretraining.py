@@ -134,11 +134,11 @@ class Records(NamedTuple):
   heldout: list
 
 
-def find_records(own, settings):
+def find_records(args, settings):
   """Finds the record files, and what model they are for.
 
   Args:
-    own: PretrainingSettings.
+    args: PretrainingSettings.
     settings: TrainSettings.
 
   Returns:
@@ -146,18 +146,18 @@ def find_records(own, settings):
   """
   run = settings.run
   # BERT's script evaluates --input_file; ours too where nothing is held out.
-  eval_flag = "eval_input_file" if own.eval_input_file else "input_file"
-  evaluates = run.do_eval or (run.do_train and own.eval_input_file)
-  if run.do_train and run.do_eval and not own.eval_input_file:
+  eval_flag = "eval_input_file" if args.eval_input_file else "input_file"
+  evaluates = run.do_eval or (run.do_train and args.eval_input_file)
+  if run.do_train and run.do_eval and not args.eval_input_file:
     logging.warning(
         "the end of the training is evaluated on training records, at most %d "
         "batches, which chooses no best checkpoint: hold out some text and "
         "give its records as --eval_input_file",
-        own.max_eval_steps or _TRAINED_BATCHES)
+        args.max_eval_steps or _TRAINED_BATCHES)
   wanted = ["input_file"] * run.do_train + [eval_flag] * bool(evaluates)
   if not wanted:
     raise InputError("nothing to do: give --do_train or --do_eval")
-  paths = {flag: record_files.expand_patterns(getattr(own, flag), flag)
+  paths = {flag: record_files.expand_patterns(getattr(args, flag), flag)
            for flag in wanted}
   settings.device.check_paths(paths)
   trained = set(map(filesystem.resolve, paths.get("input_file", [])))
@@ -173,8 +173,8 @@ def find_records(own, settings):
   made_with = record_files.check_descriptions(all_paths, {
       "vocab_size": folder.config.vocab_size,
       "vocab_file_sha256": None, "spm_model_file_sha256": None,
-      "do_lower_case": None, "max_seq_length": own.max_seq_length,
-      "max_predictions_per_seq": own.max_predictions_per_seq,
+      "do_lower_case": None, "max_seq_length": args.max_seq_length,
+      "max_predictions_per_seq": args.max_predictions_per_seq,
       "sentence_pair": None, "legacy_wwm_labels": None}, may_differ=(
           "masking", "masked_lm_prob", "ngram", "whole_word_share",
           "per_token_replacement"))
@@ -183,7 +183,7 @@ def find_records(own, settings):
   specs = records.pretraining_specs(
       max_seq_length, made_with.get("max_predictions_per_seq", 51))
   files = {flag: record_files.check_records(
-      paths[flag], specs, own.skip_corrupt_records, own.check_records)
+      paths[flag], specs, args.skip_corrupt_records, args.check_records)
            for flag in paths}
   return Records(
       model_folder.for_records(folder, settings.model, made_with, all_paths,
@@ -192,10 +192,10 @@ def find_records(own, settings):
       files[eval_flag] if evaluates else [])
 
 
-def count_eval_steps(own, settings, files):
+def count_eval_steps(args, settings, files):
   """Returns how many batches to evaluate, None for all there are."""
-  most = own.max_eval_steps
-  if settings.run.do_train and not own.eval_input_file:
+  most = args.max_eval_steps
+  if settings.run.do_train and not args.eval_input_file:
     most = most or _TRAINED_BATCHES
   if not settings.device.use_tpu:
     return most
@@ -204,11 +204,11 @@ def count_eval_steps(own, settings, files):
   return min(batches, most or batches)
 
 
-def evaluator_of(own, settings, stages, made):
+def evaluator_of(args, settings, stages, made):
   """Returns a function of a checkpoint, or None, that returns its results.
 
   Args:
-    own: PretrainingSettings.
+    args: PretrainingSettings.
     settings: TrainSettings.
     stages: list of (TPUEstimator, step that training with it ends at).
     made: Records.
@@ -216,8 +216,8 @@ def evaluator_of(own, settings, stages, made):
   input_fn = records.input_fn_builder(
       made.heldout, made.specs, is_training=False,
       drop_remainder=settings.device.use_tpu,
-      skip_corrupt=own.skip_corrupt_records)
-  steps = made.heldout and count_eval_steps(own, settings, made.heldout)
+      skip_corrupt=args.skip_corrupt_records)
+  steps = made.heldout and count_eval_steps(args, settings, made.heldout)
 
   @records.naming_damage()
   def evaluate(checkpoint):
@@ -232,35 +232,36 @@ def evaluator_of(own, settings, stages, made):
   return evaluate
 
 
-def report_passes(own, settings, num_records, num_processes):
+def report_passes(args, settings, num_records, num_processes):
   """Logs how many passes the training makes; warns of an odd schedule."""
   examples = settings.batch.train_batch_size * num_processes
-  passes = own.num_train_steps * examples / num_records
+  passes = args.num_train_steps * examples / num_records
   logging.info("%d records, %d examples a step: %d steps are %.1f passes",
-               num_records, examples, own.num_train_steps, passes)
+               num_records, examples, args.num_train_steps, passes)
   if passes > _MOST_PASSES:
     logging.warning(
         "%.0f passes are so many that the model learns the text by heart: give "
         "more text, fewer --num_train_steps, or --eval_input_file with "
         "--early_stop_evals", passes)
-  if own.num_warmup_steps >= own.num_train_steps:
+  if args.num_warmup_steps >= args.num_train_steps:
     logging.warning(
         "--num_warmup_steps=%d: in %d steps, the learning rate does not reach "
-        "its peak", own.num_warmup_steps, own.num_train_steps)
+        "its peak", args.num_warmup_steps, args.num_train_steps)
 
 
 def main():
-  own = from_flags(PretrainingSettings)
+  args = from_flags(PretrainingSettings)
   settings = train_settings.read()
   run = settings.run
   workers = loop.start(settings)
-  made = find_records(own, settings)
+  made = find_records(args, settings)
   if not run.do_train:
     checkpoints.require_model(settings.model.init_checkpoint, run.output_dir)
-  depths = parse_growth(own.grow_layers, made.folder.config,
-                        own.num_train_steps)
+  depths = parse_growth(args.grow_layers, made.folder.config,
+                        args.num_train_steps)
   contents = made.folder.contents()
-  schedule = train_settings.Schedule(own.num_train_steps, own.num_warmup_steps)
+  schedule = train_settings.Schedule(
+      args.num_train_steps, args.num_warmup_steps)
   if not workers.rank:
     outputs.prepare_output_dir(run.output_dir, contents)
     if run.do_train:
@@ -269,35 +270,35 @@ def main():
           {name: run_file.describe_records(files) for name, files in (
               ("train", made.train), ("dev", made.heldout)) if files}, schedule)
 
-  head = Pretraining(own.sentence_loss_weight)
+  head = Pretraining(args.sentence_loss_weight)
   stages = [
       (loop.create_estimator(settings, workers, step.model_fn_builder(
           config, head, settings, schedule, workers)), end)
       for config, end in depths]
-  evaluate = evaluator_of(own, settings, stages, made)
+  evaluate = evaluator_of(args, settings, stages, made)
   if run.do_train:
-    report_passes(own, settings, sum(file.count for file in made.train),
+    report_passes(args, settings, sum(file.count for file in made.train),
                   workers.size)
     loop.warn_of_slow_training(made.folder.config, settings.device)
 
     def train_input_fn_at(start):
       return records.input_fn_builder(
           made.train, made.specs, is_training=True, drop_remainder=True,
-          seed=run.random_seed, start=start, shuffle_buffer=own.shuffle_buffer,
+          seed=run.random_seed, start=start, shuffle_buffer=args.shuffle_buffer,
           shard=(workers.size, workers.rank),
-          skip_corrupt=own.skip_corrupt_records)
+          skip_corrupt=args.skip_corrupt_records)
 
     rule = evaluation.BestRule(
         "masked_lm_loss", higher_is_better=False,
         first_step=stages[-2][1] + 1 if len(stages) > 1 else 0)
     evaluator = evaluation.Evaluator(
         run.output_dir, evaluate, rule, list(contents),
-        own.early_stop_evals) if own.eval_input_file else None
+        args.early_stop_evals) if args.eval_input_file else None
     loop.train_and_evaluate(settings, workers, stages, train_input_fn_at,
                             evaluator)
-    if own.export_dir and not workers.rank:
-      loop.export_saved_model(stages[-1][0], own.export_dir)
-  if made.heldout and not (run.do_train and own.eval_input_file) and (
+    if args.export_dir and not workers.rank:
+      loop.export_saved_model(stages[-1][0], args.export_dir)
+  if made.heldout and not (run.do_train and args.eval_input_file) and (
       not workers.rank):
     evaluation.evaluate_and_write(
         run.output_dir, evaluate, None if run.do_train else

@@ -100,7 +100,7 @@ class ChoiceTask(finetuning.Task):
   """Questions with choices.
 
   Args:
-    own: ChoiceSettings.
+    args: ChoiceSettings.
     settings: TrainSettings.
     tokenizer: of tokenization.py.
     examples: dict, name of a split -> list of race.Example.
@@ -108,22 +108,22 @@ class ChoiceTask(finetuning.Task):
   metric = "eval_accuracy"
   label_specs = (FeatureSpec("label", "int", 0),)
 
-  def __init__(self, own, settings, tokenizer, examples):
-    self._task = task = TASKS[own.task_name]
+  def __init__(self, args, settings, tokenizer, examples):
+    self._task = task = TASKS[args.task_name]
     self._examples = examples
     num_choices = max((len(example.choices) for rows in examples.values()
                        for example in rows), default=1)
     make_sequences = task.sequence_maker(
-        tokenizer, settings.data.max_seq_length, own.max_query_length)
+        tokenizer, settings.data.max_seq_length, args.max_query_length)
     self.head = Choices(num_choices)
-    self.description = {"task_name": own.task_name}
+    self.description = {"task_name": args.task_name}
     self.specs = [*finetuning.with_rows(num_choices),
                   FeatureSpec("num_choices", "int", 0)]
     self.splits = {
         name: finetuning.Split(
             rows, lambda example: race.pack_choices(
                 make_sequences(example), example, num_choices),
-            has_labels=name == "train", paths=task.paths(own.data_dir, name))
+            has_labels=name == "train", paths=task.paths(args.data_dir, name))
         for name, rows in examples.items()}
 
   def decode(self, name, rows, checkpoint):
@@ -146,20 +146,20 @@ class ChoiceTask(finetuning.Task):
 
 
 def main():
-  own = from_flags(ChoiceSettings)
-  task = TASKS[own.task_name]
+  args = from_flags(ChoiceSettings)
+  task = TASKS[args.task_name]
   settings, workers, folder = finetuning.start(default_length=512)
   names = finetuning.wanted_splits(settings, workers, [
-      name for name in task.submissions if task.find(own.data_dir, name)])
+      name for name in task.submissions if task.find(args.data_dir, name)])
   examples = {
-      name: race.read_examples(task.find, task.read, own.data_dir, name)
+      name: race.read_examples(task.find, task.read, args.data_dir, name)
       for name in names}
   if "train" in examples:
     examples["train"] = finetuning.limited(examples["train"], settings)
   for name, rows in examples.items():
     logging.info("%s: %d questions", name, len(rows))
-  finetuning.run(ChoiceTask(own, settings, folder.create_tokenizer(), examples),
-                 settings, workers, folder)
+  task = ChoiceTask(args, settings, folder.create_tokenizer(), examples)
+  finetuning.run(task, settings, workers, folder)
 
 
 if __name__ == "__main__":

@@ -84,15 +84,15 @@ class VectorSettings:
 SETTINGS = (VectorSettings, *FINE_TUNING)
 
 
-def get_task(own):
+def get_task(args):
   """Returns the classification.Task, whose labels are numbers.
 
   Pairs of in-batch training need no labels: those without are alike.
   """
   task = classification.get_task(
-      own.task_name, own.text_a_field, own.text_b_field, own.label_field,
+      args.task_name, args.text_a_field, args.text_b_field, args.label_field,
       regression=True)
-  if own.loss != "in_batch":
+  if args.loss != "in_batch":
     return task
   names = [task.label] if isinstance(task.label, str) else task.label
   return task._replace(
@@ -100,17 +100,17 @@ def get_task(own):
       negative=lambda row: row.get("negative"))
 
 
-def split_path(own, task, name):
+def split_path(args, task, name):
   """Returns the path of the file that a split is read from."""
-  return own.texts_file if (
-      own.texts_file and name == "train" and own.loss == "simcse") else (
-          classification.find_file(task, own.data_dir, name))
+  return args.texts_file if (
+      args.texts_file and name == "train" and args.loss == "simcse") else (
+          classification.find_file(task, args.data_dir, name))
 
 
-def read_texts(own, task):
+def read_texts(args, task):
   """Returns the texts to train on without scores, each once, a list of str."""
-  path = split_path(own, task, "train")
-  if own.texts_file:
+  path = split_path(args, task, "train")
+  if args.texts_file:
     texts = [line for line in filesystem.read_lines(path) if line.strip()]
   else:
     texts = [text for example in classification.read_examples(task, path)
@@ -122,14 +122,14 @@ def read_texts(own, task):
   return texts
 
 
-def read_pairs(own, task, name):
+def read_pairs(args, task, name):
   """Returns the examples of a split, all of them pairs.
 
   Raises:
     InputError: one is not, or some have no negative.
   """
   examples = classification.read_examples(
-      task, split_path(own, task, name), is_test=name == "test")
+      task, split_path(args, task, name), is_test=name == "test")
   with_negative = sum(example.negative is not None for example in examples)
   for example in examples:
     if example.text_b is None:
@@ -214,13 +214,13 @@ def score(labels, cosines, threshold=None):
   return {"eval_" + name: value for name, value in results.items()}
 
 
-def describe_negatives(settings, workers, own):
+def describe_negatives(settings, workers, args):
   """Logs what each pair is compared with in training."""
   batch, device = settings.batch, settings.device
   shares = batch.gradient_accumulation_steps * (
       device.num_tpu_cores if device.use_tpu else device.num_gpus)
   logging.info(
-      "%s: each pair is compared with those of the same %d%s", own.loss,
+      "%s: each pair is compared with those of the same %d%s", args.loss,
       batch.train_batch_size // shares,
       ", not of the whole batch of %d" % (
           batch.train_batch_size * workers.size) * (
@@ -230,26 +230,26 @@ def describe_negatives(settings, workers, own):
                      "give a greater --train_batch_size")
 
 
-def read_examples(own, names):
+def read_examples(args, names):
   """Returns the examples of splits: dict, name -> list.
 
   Args:
-    own: VectorSettings.
+    args: VectorSettings.
     names: list of str.
 
   Raises:
     InputError: a file does not go with the loss, or with --metric_for_best.
   """
-  task = get_task(own)
+  task = get_task(args)
   examples = {
-      name: read_texts(own, task) if name == "train" and own.loss == "simcse"
-      else read_pairs(own, task, name) for name in names}
-  if "train" in examples and own.loss == "in_batch":
-    examples["train"] = alike(examples["train"], own.positive_score)
-  if own.metric_for_best in ("auc", "accuracy") and "dev" in examples and (
+      name: read_texts(args, task) if name == "train" and args.loss == "simcse"
+      else read_pairs(args, task, name) for name in names}
+  if "train" in examples and args.loss == "in_batch":
+    examples["train"] = alike(examples["train"], args.positive_score)
+  if args.metric_for_best in ("auc", "accuracy") and "dev" in examples and (
       set(scores_of(examples["dev"])) != {0.0, 1.0}):
     raise InputError("--metric_for_best=%s needs labels 0 and 1" %
-                     own.metric_for_best)
+                     args.metric_for_best)
   return examples
 
 
@@ -258,20 +258,20 @@ def scores_of(examples):
   return np.array([float(example.label) for example in examples])
 
 
-def with_dropout(config, own):
+def with_dropout(config, args):
   """Returns the AlbertConfig to train with.
 
   Raises:
     InputError: simcse would have no dropout.
   """
-  rate = own.dropout
-  if rate is None and own.loss == "simcse":
+  rate = args.dropout
+  if rate is None and args.loss == "simcse":
     rate = 0.1
   if rate is not None:
     config = AlbertConfig.from_dict(dict(
         config.to_dict(), hidden_dropout_prob=rate,
         attention_probs_dropout_prob=rate))
-  if own.loss == "simcse" and not config.hidden_dropout_prob:
+  if args.loss == "simcse" and not config.hidden_dropout_prob:
     raise InputError("--loss=simcse needs --dropout, which makes two vectors "
                      "of a text different")
   return config
@@ -281,30 +281,31 @@ class VectorTask(finetuning.Task):
   """Texts whose vectors' cosines are to be as their scores.
 
   Args:
-    own: VectorSettings.
+    args: VectorSettings.
     settings: TrainSettings.
     folder: ModelFolder.
     examples: dict, name of a split -> list of classification.InputExample.
   """
 
-  def __init__(self, own, settings, folder, examples):
+  def __init__(self, args, settings, folder, examples):
     self._settings = settings
     self._examples = examples
-    count = 2 + (own.loss == "in_batch" and "train" in examples and
+    count = 2 + (args.loss == "in_batch" and "train" in examples and
                  examples["train"][0].negative is not None)
     make_features = feature_maker(
         folder.create_tokenizer(), settings.data.max_seq_length, count)
-    self.head = vectors.Likeness(own.loss, own.scale, own.pooling, own.layer)
-    self.metric = "eval_" + own.metric_for_best
+    self.head = vectors.Likeness(
+        args.loss, args.scale, args.pooling, args.layer)
+    self.metric = "eval_" + args.metric_for_best
     self.label_specs = [FeatureSpec("texts", "int", count),
                         FeatureSpec("scores", "float", 0)]
     self.specs = finetuning.with_rows(count)
-    self.description = {"task_name": own.task_name.lower(),
-                        "pooling": own.pooling, "layer": own.layer}
+    self.description = {"task_name": args.task_name.lower(),
+                        "pooling": args.pooling, "layer": args.layer}
     self.splits = {
         name: finetuning.Split(
             rows, make_features, has_labels=name == "train",
-            paths=[split_path(own, get_task(own), name)])
+            paths=[split_path(args, get_task(args), name)])
         for name, rows in examples.items()}
 
   def decode(self, name, rows, checkpoint):
@@ -331,27 +332,27 @@ class VectorTask(finetuning.Task):
 
 
 def main():
-  own = from_flags(VectorSettings)
+  args = from_flags(VectorSettings)
   settings, workers, folder = finetuning.start(default_length=64)
   trains = settings.run.do_train
   pooling, layer = folder.vector or ("mean", -1)
-  own = dataclasses.replace(
-      own, pooling=own.pooling or pooling,
-      layer=layer if own.layer is None else own.layer)
+  args = dataclasses.replace(
+      args, pooling=args.pooling or pooling,
+      layer=layer if args.layer is None else args.layer)
   last = folder.config.num_hidden_layers
-  if not -last <= own.layer <= last or own.layer == 0:
+  if not -last <= args.layer <= last or args.layer == 0:
     raise InputError("--layer=%d: the model has layers 1 to %d" % (
-        own.layer, last))
-  with_dropout(folder.config, own)  # its error comes first
-  examples = read_examples(own, finetuning.wanted_splits(settings, workers))
+        args.layer, last))
+  with_dropout(folder.config, args)  # its error comes first
+  examples = read_examples(args, finetuning.wanted_splits(settings, workers))
   if trains:
     examples["train"] = finetuning.limited(examples["train"], settings)
-    describe_negatives(settings, workers, own)
+    describe_negatives(settings, workers, args)
   for name, rows in examples.items():
     logging.info("%s: %d examples", name, len(rows))
   finetuning.run(
-      VectorTask(own, settings, folder, examples), settings, workers,
-      dataclasses.replace(folder, config=with_dropout(folder.config, own)))
+      VectorTask(args, settings, folder, examples), settings, workers,
+      dataclasses.replace(folder, config=with_dropout(folder.config, args)))
 
 
 if __name__ == "__main__":

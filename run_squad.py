@@ -130,9 +130,9 @@ def write_answers(output_dir, prefix, predictions, best, null_odds):
     logging.info("wrote %s", path)
 
 
-def read_passages(own, settings, name, tokenizer):
+def read_passages(args, settings, name, tokenizer):
   """Reads the file of a split; returns squad.Passages."""
-  path = getattr(own, name + "_file")
+  path = getattr(args, name + "_file")
   questions = squad.read_questions(path)
   if name == "test":
     questions = metrics.without_placeholders(questions, "answers", path)
@@ -150,24 +150,24 @@ def read_passages(own, settings, name, tokenizer):
         [q for q in questions if q.start is not None or not q.answers],
         settings)
   passages = squad.Passages(
-      questions, tokenizer, settings.data.max_seq_length, own.doc_stride,
-      own.max_query_length)
+      questions, tokenizer, settings.data.max_seq_length, args.doc_stride,
+      args.max_query_length)
   logging.info("%s: %d questions, %d windows", path, len(questions),
                len(passages.windows))
   return passages
 
 
-def find_task(own):
+def find_task(args):
   """Returns the settings with the task's name."""
-  if own.task_name and own.version_2_with_negative and (
-      own.task_name != "squad2"):
+  if args.task_name and args.version_2_with_negative and (
+      args.task_name != "squad2"):
     raise InputError("--version_2_with_negative contradicts --task_name=%s" %
-                     own.task_name)
-  name = own.task_name or (
-      "squad2" if own.version_2_with_negative else "squad")
-  if not own.task_name:
+                     args.task_name)
+  name = args.task_name or (
+      "squad2" if args.version_2_with_negative else "squad")
+  if not args.task_name:
     logging.info("no --task_name: %s", name)
-  return dataclasses.replace(own, task_name=name)
+  return dataclasses.replace(args, task_name=name)
 
 
 def null_threshold(checkpoint, settings):
@@ -182,7 +182,7 @@ class AnswerTask(finetuning.Task):
   """Questions whose answers are part of a passage.
 
   Args:
-    own: AnswerSettings.
+    args: AnswerSettings.
     settings: TrainSettings.
     passages: dict, name of a split -> squad.Passages.
   """
@@ -190,35 +190,35 @@ class AnswerTask(finetuning.Task):
   label_specs = (FeatureSpec("start", "int", 0), FeatureSpec("end", "int", 0))
   specs = finetuning.SPECS + (FeatureSpec("answer_mask", "int", None),)
 
-  def __init__(self, own, settings, passages):
-    self._own = own
+  def __init__(self, args, settings, passages):
+    self._args = args
     self._settings = settings
-    self._task = task = TASKS[own.task_name]
+    self._task = task = TASKS[args.task_name]
     # Those of training are let go once they are written.
     self._passages = {name: split for name, split in passages.items()
                       if name != "train"}
-    self.head = Spans() if own.head == Spans.name else BeamSpans(
-        task.has_unanswerable, own.start_n_top, own.end_n_top)
-    self.description = {"task_name": own.task_name,
+    self.head = Spans() if args.head == Spans.name else BeamSpans(
+        task.has_unanswerable, args.start_n_top, args.end_n_top)
+    self.description = {"task_name": args.task_name,
                         "has_unanswerable": task.has_unanswerable}
     self.splits = {
         name: finetuning.Split(
             split.windows, functools.partial(make_features, split),
-            has_labels=name == "train", paths=[getattr(own, name + "_file")])
+            has_labels=name == "train", paths=[getattr(args, name + "_file")])
         for name, split in passages.items()}
 
   def decode(self, name, rows, checkpoint):
     """Returns (the answer, the best answers, the odds of there being none) of
     each question: dicts by id."""
     found = squad.find_answers(
-        self._passages[name], rows, self._own.n_best_size,
-        self._own.max_answer_length)
+        self._passages[name], rows, self._args.n_best_size,
+        self._args.max_answer_length)
     ids = [question.id for question in self._passages[name].questions]
     best = dict(zip(ids, (each.best for each in found)))
     null_odds = dict(zip(ids, (each.null_odds for each in found)))
     predictions = {key: answers[0].text for key, answers in best.items()}
     if self._task.has_unanswerable and name != "dev":
-      threshold = self._own.null_score_diff_threshold
+      threshold = self._args.null_score_diff_threshold
       predictions = with_nulls(
           predictions, null_odds, null_threshold(checkpoint, self._settings)
           if threshold is None else threshold)
@@ -242,18 +242,18 @@ class AnswerTask(finetuning.Task):
   def write(self, name, predictions, output_dir, checkpoint):
     write_answers(output_dir, "", *predictions)
     filesystem.write_text(
-        os.path.join(output_dir, self._own.task_name + "_predict.json"),
+        os.path.join(output_dir, self._args.task_name + "_predict.json"),
         submissions.clue_object(predictions[0], predictions[0].values()))
 
 
 def main():
-  own = find_task(from_flags(AnswerSettings))
+  args = find_task(from_flags(AnswerSettings))
   settings, workers, folder = finetuning.start(default_length=384)
   tokenizer = folder.create_tokenizer()
-  passages = {name: read_passages(own, settings, name, tokenizer)
+  passages = {name: read_passages(args, settings, name, tokenizer)
               for name in finetuning.wanted_splits(settings, workers)}
   finetuning.run(
-      AnswerTask(own, settings, passages), settings, workers, folder)
+      AnswerTask(args, settings, passages), settings, workers, folder)
 
 
 if __name__ == "__main__":

@@ -120,65 +120,65 @@ class SimilaritySettings:
 SETTINGS = (SimilaritySettings, engines.EngineSettings, FolderSettings)
 
 
-def create_similarity(own, engine, given):
+def create_similarity(args, engine, given):
   """Returns the BertSim or the VectorSim that the settings ask for."""
-  model = load(own, "albert_tiny_starter" if own.unsupervised else
+  model = load(args, "albert_tiny_starter" if args.unsupervised else
                "output/lcqmc/best", engine, given)
-  if own.unsupervised or model.folder.vector:
-    return VectorSim(model, read_reference(own.reference_file),
-                     **vectors_of(own))
+  if args.unsupervised or model.folder.vector:
+    return VectorSim(model, read_reference(args.reference_file),
+                     **vectors_of(args))
   similarity = BertSim(model)
   similarity.start_model()
   return similarity
 
 
-def load(own, default, engine, given):
+def load(args, default, engine, given):
   """Returns the engine of --model_dir."""
-  return engines.load(engine, own.model_dir or default, given)
+  return engines.load(engine, args.model_dir or default, given)
 
 
-def vectors_of(own):
+def vectors_of(args):
   """Returns the arguments of VectorSim, but model and reference."""
-  return dict(whiten=own.whitening, whitening_dim=own.whitening_dim,
-              layer=own.layer)
+  return dict(whiten=args.whitening, whitening_dim=args.whitening_dim,
+              layer=args.layer)
 
 
-def search(own, queries, engine, given):
+def search(args, queries, engine, given):
   """Returns lines of what is found: query, score and text."""
-  corpus = Corpus(own.corpus_file, read_reference(own.reference_file),
-                  model_dir=load(own, "albert_tiny_starter", engine, given),
-                  **vectors_of(own))
+  corpus = Corpus(args.corpus_file, read_reference(args.reference_file),
+                  model_dir=load(args, "albert_tiny_starter", engine, given),
+                  **vectors_of(args))
   return ["%s\t%.4f\t%s" % (query, found.score, found.text)
-          for query, row in zip(queries, corpus.search(queries, own.top_k))
+          for query, row in zip(queries, corpus.search(queries, args.top_k))
           for found in row]
 
 
 def main(sentences):
-  own = from_flags(SimilaritySettings)
+  args = from_flags(SimilaritySettings)
   model = (from_flags(engines.EngineSettings),
            from_flags(FolderSettings))
-  if sentences and own.input_file:
+  if sentences and args.input_file:
     raise InputError("give sentences or --input_file, not both")
-  if own.search:
-    lines = search(own, sentences or filesystem.read_lines(own.input_file),
+  if args.search:
+    lines = search(args, sentences or filesystem.read_lines(args.input_file),
                    *model)
   else:
-    lines = score(own, sentences, *model)
+    lines = score(args, sentences, *model)
   text = "".join(line + "\n" for line in lines)
-  if own.output_file:
-    filesystem.write_text(own.output_file, text)
+  if args.output_file:
+    filesystem.write_text(args.output_file, text)
   else:
     print(text, end="")
 
 
-def score(own, sentences, engine, given):
+def score(args, sentences, engine, given):
   """Returns lines of scores of pairs, and the pairs."""
   if len(sentences) not in (0, 2):
     raise InputError("give two sentences, or none and pairs by --input_file or "
                      "on standard input, one a line, separated by a tab")
-  pairs = [tuple(sentences)] if sentences else read_pairs(own.input_file)
-  similarity = create_similarity(own, engine, given)
-  if own.benchmark and pairs:
+  pairs = [tuple(sentences)] if sentences else read_pairs(args.input_file)
+  similarity = create_similarity(args, engine, given)
+  if args.benchmark and pairs:
     benchmark(similarity, pairs)
   return ["\t".join(("%.4f" % value,) + (
       () if isinstance(similarity, VectorSim) else

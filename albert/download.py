@@ -249,28 +249,28 @@ def unpack(archive, target, files):
 
 
 def main():
-  own = from_flags(DownloadSettings)
-  if own.item == STARTER:
+  args = from_flags(DownloadSettings)
+  if args.item == STARTER:
     logging.info("%s is in this project, there is nothing to download", STARTER)
-    if own.or_starter:
+    if args.or_starter:
       print(STARTER)
     return
-  if own.item not in ITEMS:
+  if args.item not in ITEMS:
     raise InputError("--item: unknown %r; known are %s" % (
-        own.item, ", ".join(sorted(ITEMS))))
-  if not own.target:
+        args.item, ", ".join(sorted(ITEMS))))
+  if not args.target:
     raise InputError("--target is required; see --help")
   try:
-    fetch(ITEMS[own.item], own.target)
+    fetch(ITEMS[args.item], args.target)
   except InputError as error:
-    if not own.or_starter:
+    if not args.or_starter:
       raise
     logging.warning("%s", error)
     print(STARTER)
     return
-  logging.info("%s has %s", own.target, ", ".join(ITEMS[own.item].files))
-  if own.or_starter:
-    print(own.target)
+  logging.info("%s has %s", args.target, ", ".join(ITEMS[args.item].files))
+  if args.or_starter:
+    print(args.target)
 
 
 if __name__ == "__main__":

@@ -40,22 +40,22 @@ def read(task, data_dir, split):
 
 
 def main():
-  own = from_flags(BaselineSettings)
+  args = from_flags(BaselineSettings)
   try:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
   except ImportError as error:
     raise InputError("pip install scikit-learn (%s)" % error) from error
-  task = classification.get_task(own.task_name)
-  texts, labels = read(task, own.data_dir, "train")
+  task = classification.get_task(args.task_name)
+  texts, labels = read(task, args.data_dir, "train")
   model = make_pipeline(
       TfidfVectorizer(analyzer="char", ngram_range=(1, 2)),
       LogisticRegression(C=10, max_iter=1000)).fit(texts, labels)
   frequent, _ = collections.Counter(labels).most_common(1)[0]
   print("split\tmost frequent label\tlogistic regression")
   for split in ("dev", "test"):
-    texts, labels = read(task, own.data_dir, split)
+    texts, labels = read(task, args.data_dir, split)
     print("%s\t%.3f\t%.3f" % (
         split, labels.count(frequent) / len(labels),
         model.score(texts, labels)))

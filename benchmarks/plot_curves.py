@@ -188,26 +188,26 @@ def _curve(scalars, tag):
 
 
 def main():
-  own = from_flags(CurveSettings)
-  names = own.names or own.runs
-  if not len(set(names)) == len(names) == len(own.runs):
+  args = from_flags(CurveSettings)
+  names = args.names or args.runs
+  if not len(set(names)) == len(names) == len(args.runs):
     raise InputError("%d --runs need as many different --names, not: %s" % (
-        len(own.runs), ", ".join(names)))
-  if not 0 <= own.smoothing < 1:
+        len(args.runs), ", ".join(names)))
+  if not 0 <= args.smoothing < 1:
     raise InputError("--smoothing %s: it must be at least 0 and less than 1"
-                     % own.smoothing)
+                     % args.smoothing)
   figure = create_figure()
   runs = {}
-  for name, folder in zip(names, own.runs):
+  for name, folder in zip(names, args.runs):
     runs[name] = read_scalars(folder), read_history(folder)
-    if own.x_axis == "minutes":
+    if args.x_axis == "minutes":
       times = read_minutes(folder)
       runs[name] = [over_minutes(scalars, *times) for scalars in runs[name]]
-  draw(figure, runs, own.unigram_entropy, own.smoothing, own.x_axis)
+  draw(figure, runs, args.unigram_entropy, args.smoothing, args.x_axis)
   png = io.BytesIO()
   figure.savefig(png, format="png")
-  filesystem.write_bytes(own.output, png.getvalue())
-  logging.info("made %s", own.output)
+  filesystem.write_bytes(args.output, png.getvalue())
+  logging.info("made %s", args.output)
 
 
 if __name__ == "__main__":

@@ -54,18 +54,18 @@ SETTINGS = (TextSettings, engines.EngineSettings, predictors.PredictSettings,
             FolderSettings)
 
 
-def find_inputs(own, arguments, fields):
+def find_inputs(args, arguments, fields):
   """Returns the inputs of a model; see `predictors.Predictor.fields`."""
-  if arguments and own.input_file:
+  if arguments and args.input_file:
     raise InputError("give texts or --input_file, not both")
-  given = {name: getattr(own, name) for name in ("question", "choices")
-           if getattr(own, name) is not None}
+  given = {name: getattr(args, name) for name in ("question", "choices")
+           if getattr(args, name) is not None}
   if given:
-    texts = arguments or ["\n".join(filesystem.read_lines(own.input_file))]
+    texts = arguments or ["\n".join(filesystem.read_lines(args.input_file))]
     return inputs.with_given(texts, given, fields)
   if arguments:
     return inputs.from_arguments(arguments, fields)
-  return inputs.read(own.input_file, fields)
+  return inputs.read(args.input_file, fields)
 
 
 def table_line(parts, found):
@@ -82,22 +82,22 @@ def json_line(fields, parts, found):
 
 
 def main(arguments):
-  own = from_flags(TextSettings)
+  args = from_flags(TextSettings)
   model = predictors.load(
-      own.model_dir, from_flags(engines.EngineSettings),
+      args.model_dir, from_flags(engines.EngineSettings),
       from_flags(FolderSettings),
       from_flags(predictors.PredictSettings))
-  rows = find_inputs(own, arguments, model.fields)
-  as_json = own.format == "jsonl" or not own.format and (
-      (own.output_file or "").endswith((".json", ".jsonl")))
+  rows = find_inputs(args, arguments, model.fields)
+  as_json = args.format == "jsonl" or not args.format and (
+      (args.output_file or "").endswith((".json", ".jsonl")))
   lines = []
-  for row, found in zip(rows, model.predict(rows, own.top_k)):
+  for row, found in zip(rows, model.predict(rows, args.top_k)):
     parts = (row,) if isinstance(row, str) else row
     lines.append(json_line(model.fields, parts, found) if as_json else
                  table_line(parts, found))
   text = "".join(line + "\n" for line in lines)
-  if own.output_file:
-    filesystem.write_text(own.output_file, text)
+  if args.output_file:
+    filesystem.write_text(args.output_file, text)
   else:
     print(text, end="")
 

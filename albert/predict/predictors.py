@@ -33,7 +33,7 @@ class PredictSettings:
       "next.", least=1)
 
 
-def load(model_dir, engine="tensorflow", given=None, own=None):
+def load(model_dir, engine="tensorflow", given=None, settings=None):
   """Loads a model once, to predict any number of times.
 
   Args:
@@ -41,7 +41,7 @@ def load(model_dir, engine="tensorflow", given=None, own=None):
       `best` of a fine-tuning; for "onnx", one that export_model.py --onnx made.
     engine: str, "tensorflow" or "onnx".
     given: model_folder.FolderSettings, what is not in the folder, or None.
-    own: PredictSettings, or None.
+    settings: PredictSettings, or None.
 
   Returns:
     the Predictor of the model's task; Masks if it has none.
@@ -49,12 +49,12 @@ def load(model_dir, engine="tensorflow", given=None, own=None):
   Raises:
     InputError: the folder has no model.
   """
-  return of_engine(engines.load(engine, model_dir, given), own)
+  return of_engine(engines.load(engine, model_dir, given), settings)
 
 
-def of_engine(model, own=None):
+def of_engine(model, settings=None):
   """The same for an engine that is loaded already; see engines.py."""
-  return class_for(model.folder)(model, own or PredictSettings())
+  return class_for(model.folder)(model, settings or PredictSettings())
 
 
 def class_for(folder):
@@ -82,11 +82,11 @@ class Predictor:
   fields = ("text",)
   kind = None
 
-  def __init__(self, model, own):
-    """Args: model, an engine, see engines.py; own, PredictSettings."""
+  def __init__(self, model, settings):
+    """Args: model, an engine, see engines.py; settings, PredictSettings."""
     self._folder = model.folder
     self._tokenizer = model.tokenizer
-    self._own = own
+    self._settings = settings
     self._length = model.folder.length()
     self.labels = model.folder.labels or None
 
@@ -139,8 +139,8 @@ class _Rated(Predictor):
   """What a model says of texts, or of pairs where it was trained on these."""
   output = None
 
-  def __init__(self, model, own):
-    super().__init__(model, own)
+  def __init__(self, model, settings):
+    super().__init__(model, settings)
     if self._folder.pairs:
       self.fields = ("text_a", "text_b")
     max_windows = self._folder.max_windows or 1
@@ -150,7 +150,7 @@ class _Rated(Predictor):
         self._tokenizer, self._length, self._folder.long_text or windows.HEAD,
         max_windows)
     self._predictor = model.predictor("classify", self.output,
-                                      batch_size=own.batch_size)
+                                      batch_size=settings.batch_size)
 
   def is_cut(self, row):
     """See Predictor."""
@@ -221,9 +221,10 @@ class Cosines(Predictor):
   kind = "score"
   fields = ("text_a", "text_b")
 
-  def __init__(self, model, own):
-    super().__init__(model, own)
-    self._vectors = engines.sentence_vectors(model, batch_size=own.batch_size)
+  def __init__(self, model, settings):
+    super().__init__(model, settings)
+    self._vectors = engines.sentence_vectors(
+        model, batch_size=settings.batch_size)
 
   def is_cut(self, row):
     return any(self._count(text) > self._length - 2 for text in row)
@@ -239,9 +240,9 @@ class Entities(Predictor):
   """Finds entities in texts of any length: EntityResult."""
   kind = "entities"
 
-  def __init__(self, model, own):
-    super().__init__(model, own)
-    self._tagger = Tagger(model, own.batch_size)
+  def __init__(self, model, settings):
+    super().__init__(model, settings)
+    self._tagger = Tagger(model, settings.batch_size)
 
   def _predict(self, inputs, top_k):
     return [results.EntityResult([
@@ -255,16 +256,16 @@ class Answers(Predictor):
   kind = "answer"
   fields = ("question", "passage")
 
-  def __init__(self, model, own):
-    super().__init__(model, own)
+  def __init__(self, model, settings):
+    super().__init__(model, settings)
     self._outputs = ("starts", "start_scores", "ends", "end_scores", "null")
     if self._folder.head == "independent":
       self._outputs = ("start", "end")
     self._predictor = model.predictor("spans", *self._outputs,
-                                      batch_size=own.batch_size)
+                                      batch_size=settings.batch_size)
     self._limits = squad.Limits(
-        own.max_query_length or squad.Limits.max_query_length,
-        own.max_answer_length, own.doc_stride)
+        settings.max_query_length or squad.Limits.max_query_length,
+        settings.max_answer_length, settings.doc_stride)
 
   def is_cut(self, row):
     """See Predictor; a passage never is."""
@@ -306,11 +307,11 @@ class Choices(Predictor):
   fields = ("passage", "question", "choices")
   _sequence_maker = staticmethod(race.sequence_maker)
 
-  def __init__(self, model, own):
-    super().__init__(model, own)
-    self._max_query_length = own.max_query_length or race.MAX_QUERY_LENGTH
+  def __init__(self, model, settings):
+    super().__init__(model, settings)
+    self._max_query_length = settings.max_query_length or race.MAX_QUERY_LENGTH
     self._predictor = model.predictor("classify", "score",
-                                      batch_size=own.batch_size)
+                                      batch_size=settings.batch_size)
 
   def is_cut(self, row):
     """See Predictor."""
@@ -377,12 +378,12 @@ class Masks(Predictor):
   """Fills in [MASK], each given that the others are masked: MaskResult."""
   kind = "masks"
 
-  def __init__(self, model, own):
-    super().__init__(model, own)
+  def __init__(self, model, settings):
+    super().__init__(model, settings)
     self._length = self._folder.config.max_position_embeddings
     self._predictor = model.predictor(
         "masked_lm", "logits", max_seq_length=self._length,
-        batch_size=min(own.batch_size, 16))
+        batch_size=min(settings.batch_size, 16))
     tokens = self._tokenizer.convert_ids_to_tokens(
         range(self._tokenizer.vocab_size))
     self._fillings = np.array([i for i, token in enumerate(tokens)

@@ -64,10 +64,10 @@ SETTINGS = (ServerSettings, service.ServiceSettings, engines.EngineSettings,
             predictors.PredictSettings, FolderSettings)
 
 
-def named(own):
+def named(args):
   """Returns the folders to serve: dict, name -> path."""
   folders = {}
-  for given in own.model_dir or ["albert_tiny_starter"]:
+  for given in args.model_dir or ["albert_tiny_starter"]:
     name, equals, path = given.partition("=")
     if not equals:
       *_, above, last = ["model"] + os.path.abspath(given).split(os.sep)
@@ -94,25 +94,25 @@ def listen(host, port):
   """Returns a socket that listens."""
   try:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    own = socket.socket(family)
-    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    own.bind((host, port))
-    own.listen(1024)
-    return own
+    args = socket.socket(family)
+    args.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    args.bind((host, port))
+    args.listen(1024)
+    return args
   except OSError as error:
     raise InputError("--host=%s --port=%d: %s" % (
         host, port, error.strerror or error)) from error
 
 
-def create_app(own):
+def create_app(args):
   """Loads the models; returns the ASGI application that serves them."""
-  keys = read_keys(own.api_key_file) if own.api_key_file else []
-  if own.host not in ("127.0.0.1", "localhost", "::1") and not keys:
+  keys = read_keys(args.api_key_file) if args.api_key_file else []
+  if args.host not in ("127.0.0.1", "localhost", "::1") and not keys:
     raise InputError("--host=%s: refusing to listen publicly without a key: "
-                     "give --api_key_file" % own.host)
-  reference = read_reference(own.reference_file)
+                     "give --api_key_file" % args.host)
+  reference = read_reference(args.reference_file)
   models, compare, search = {}, {}, {}
-  for name, path in named(own).items():
+  for name, path in named(args).items():
     engine = engines.load(from_flags(engines.EngineSettings), path,
                           from_flags(FolderSettings))
     models[name] = predictors.of_engine(
@@ -120,12 +120,12 @@ def create_app(own):
     is_trained = engine.folder.vector is not None
     if not is_trained and models[name].kind != "masks":
       continue
-    if own.corpus_file:
-      corpus = Corpus(own.corpus_file, reference, model_dir=engine)
+    if args.corpus_file:
+      corpus = Corpus(args.corpus_file, reference, model_dir=engine)
       compare[name], search[name] = corpus.similarity.compare, corpus.search
     elif reference or is_trained:
       compare[name] = VectorSim(engine, reference).compare
-  if (reference or own.corpus_file) and not compare:
+  if (reference or args.corpus_file) and not compare:
     raise InputError("--reference_file and --corpus_file have no effect "
                      "without a pretrained model, or one of "
                      "run_sentence_vectors.py")
@@ -135,11 +135,11 @@ def create_app(own):
 
 
 def main():
-  own = from_flags(ServerSettings)
-  listening = listen(own.host, own.port)
-  app = create_app(own)
-  logging.info("http://%s:%d serves %s", own.host, listening.getsockname()[1],
-               ", ".join(named(own)))
+  args = from_flags(ServerSettings)
+  listening = listen(args.host, args.port)
+  app = create_app(args)
+  logging.info("http://%s:%d serves %s", args.host, listening.getsockname()[1],
+               ", ".join(named(args)))
   server = uvicorn.Server(uvicorn.Config(
       app, access_log=False, log_level="warning", timeout_graceful_shutdown=30))
   server.run(sockets=[listening])

@@ -85,7 +85,7 @@ class Served:
   Args:
     name: str.
     model: predictors.Predictor.
-    own: ServiceSettings.
+    settings: ServiceSettings.
     compare: function of a list of sentences, N, that returns float [N, N], how
       alike each is to each; or None.
     search: function of (list of queries, top_k) that returns a list of
@@ -93,18 +93,19 @@ class Served:
     on_batch: see Batcher.
   """
 
-  def __init__(self, name, model, own, compare, search, on_batch):
+  def __init__(self, name, model, settings, compare, search, on_batch):
     self.name = name
     self._model = model
-    self._own = own
+    self._settings = settings
     self.predictions = Batcher(
-        self._predict, own.max_batch_size, own.max_wait_ms / 1e3,
-        own.max_queue_size, on_batch)
+        self._predict, settings.max_batch_size, settings.max_wait_ms / 1e3,
+        settings.max_queue_size, on_batch)
     self.scores = compare and Batcher(
         lambda inputs, _: [np.asarray(compare(sentences)).tolist()
-                           for sentences in inputs], 1, 0, own.max_queue_size)
+                           for sentences in inputs],
+        1, 0, settings.max_queue_size)
     self.found = search and Batcher(
-        search, own.max_batch_size, 0, own.max_queue_size)
+        search, settings.max_batch_size, 0, settings.max_queue_size)
 
   def describe(self):
     """Returns what the page and clients need to know, a dict."""
@@ -112,7 +113,7 @@ class Served:
             "fields": self._model.fields, "labels": self._model.labels,
             "compares_sentences": bool(self.scores),
             "searches": bool(self.found),
-            "max_instances": self._own.max_instances}
+            "max_instances": self._settings.max_instances}
 
   def close(self):
     """Answers what is waiting."""
@@ -125,8 +126,8 @@ class Served:
     Raises:
       HTTPException: one is of a different kind; status 422.
     """
-    if len(instances) > self._own.max_instances:
-      raise _unfit(["instances"], "more than %d" % self._own.max_instances)
+    if len(instances) > self._settings.max_instances:
+      raise _unfit(["instances"], "more than %d" % self._settings.max_instances)
     return [self._parse(row, ["instances", number])
             for number, row in enumerate(instances)]
 
@@ -242,7 +243,7 @@ class _Gate:
         scope["path"].startswith("/static/")):
       return True
     key = dict(scope["headers"]).get(b"authorization", b"")
-    return any(hmac.compare_digest(key, own.encode()) for own in self._keys)
+    return any(hmac.compare_digest(key, known.encode()) for known in self._keys)
 
 
 class _Metrics:
@@ -363,20 +364,21 @@ def _refuse_unfit(request, error):
       for problem in error.errors()]}, 422)
 
 
-def create_app(models, own=None, keys=(), compare=None, search=None):
+def create_app(models, settings=None, keys=(), compare=None, search=None):
   """Returns the service, an ASGI application.
 
   Args:
     models: dict, name -> predictors.Predictor.
-    own: ServiceSettings, or None.
+    settings: ServiceSettings, or None.
     keys: list of str; with some, requests need one, but not the page.
     compare, search: dict, name -> function of those that have one; see Served.
   """
-  own = own or ServiceSettings()
+  settings = settings or ServiceSettings()
   metrics = _Metrics()
   served = {name: Served(
-      name, model, own, (compare or {}).get(name), (search or {}).get(name),
-      metrics.batches.labels(name).observe) for name, model in models.items()}
+      name, model, settings, (compare or {}).get(name),
+      (search or {}).get(name), metrics.batches.labels(name).observe)
+            for name, model in models.items()}
   for name, one in served.items():
     metrics.waiting.labels(name).set_function(
         lambda batcher=one.predictions: batcher.waiting)
@@ -393,7 +395,7 @@ def create_app(models, own=None, keys=(), compare=None, search=None):
           HTTPException: _refuse,
           exceptions.RequestValidationError: _refuse_unfit})
   app.add_middleware(
-      _Gate, keys=keys, max_body_bytes=own.max_body_bytes,
+      _Gate, keys=keys, max_body_bytes=settings.max_body_bytes,
       on_status=lambda status: metrics.answers.labels(status).inc())
   app.mount("/static", staticfiles.StaticFiles(
       directory=swagger_ui_bundle.swagger_ui_path))

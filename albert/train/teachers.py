@@ -48,20 +48,20 @@ class DistillationSettings:
       demands="teacher or not do_train", needs="do_train")
 
 
-def check(own):
+def check(args):
   """Raises an InputError for a number that DistillationSettings cannot have."""
-  if not 0 < own.distill_weight <= 1:
+  if not 0 < args.distill_weight <= 1:
     raise InputError("--distill_weight=%g: it must be greater than 0 and at "
-                     "most 1, such as 0.5" % own.distill_weight)
-  if not 0 < own.temperature < np.inf:
+                     "most 1, such as 0.5" % args.distill_weight)
+  if not 0 < args.temperature < np.inf:
     raise InputError("--temperature=%g: it must be greater than 0, such as 2" %
-                     own.temperature)
+                     args.temperature)
 
 
-def head_for(head, own):
+def head_for(head, args):
   """Returns a head that learns from a teacher too, if there is one."""
-  return distilled.Distilled(head, own.distill_weight, own.temperature) if (
-      own.teacher) else head
+  return distilled.Distilled(head, args.distill_weight, args.temperature) if (
+      args.teacher) else head
 
 
 def read_unlabelled(path, are_pairs):
@@ -92,17 +92,17 @@ def read_unlabelled(path, are_pairs):
   return found
 
 
-def unlabelled_files(own, name):
+def unlabelled_files(args, name):
   """Returns the paths of the unlabelled texts of a split, a list."""
-  return [path for path in [own.unlabelled_file] if path and name == "train"]
+  return [path for path in [args.unlabelled_file] if path and name == "train"]
 
 
-def teach_texts(split, own, kind, labels, texts, is_labelled):
+def teach_texts(split, args, kind, labels, texts, is_labelled):
   """Returns a Split of texts or pairs with the features of a teacher.
 
   Args:
     split: finetuning.Split.
-    own: DistillationSettings.
+    args: DistillationSettings.
     kind: str, what the task wants; see predictors.Predictor.
     labels: list of str, L, of the task; empty for numbers.
     texts: list of (str, str or None), of the examples.
@@ -114,7 +114,7 @@ def teach_texts(split, own, kind, labels, texts, is_labelled):
   are_pairs = texts[0][1] is not None
   inputs = texts if are_pairs else [text for text, _ in texts]
   found = []
-  for teacher in _load(own.teacher, kind, labels, are_pairs):
+  for teacher in _load(args.teacher, kind, labels, are_pairs):
     started = time.time()
     logits = teacher.logits(inputs).reshape([len(texts), -1])
     found.append(_in_order(logits, teacher.labels, labels))
@@ -133,19 +133,19 @@ def teach_texts(split, own, kind, labels, texts, is_labelled):
                   FeatureSpec(distilled.IS_LABELLED, "int", 0)])
 
 
-def teach_tokens(split, own, texts):
+def teach_tokens(split, args, texts):
   """Returns a Split of windows of entities with the features of a teacher.
 
   Args:
     split: finetuning.Split, whose examples are `texts.windows`.
-    own: DistillationSettings.
+    args: DistillationSettings.
     texts: ner.Texts; where entities are None, the teacher alone labels.
 
   Raises:
     InputError: a teacher cannot be read, or is one of something else.
   """
   labels, found = texts.labels, []
-  for teacher in _load(own.teacher, "entities", labels, False):
+  for teacher in _load(args.teacher, "entities", labels, False):
     started = time.time()
     theirs, scores = teacher.scores([x.text for x in texts.examples])
     found.append([

@@ -73,12 +73,12 @@ def read_lines(paths):
     filesystem.check_encoding(path, number, count_bad)
 
 
-def wordpiece(lines, own):
+def wordpiece(lines, args):
   """Returns a WordPiece vocabulary, bytes.
 
   Args:
     lines: iterator of str.
-    own: VocabSettings.
+    args: VocabSettings.
 
   Raises:
     InputError: the characters alone are more than `vocab_size`.
@@ -90,20 +90,20 @@ def wordpiece(lines, own):
                      "'.[vocab]'") from error
   model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
   model.normalizer = tokenizers.normalizers.BertNormalizer(
-      lowercase=own.do_lower_case)
+      lowercase=args.do_lower_case)
   model.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
   model.train_from_iterator(lines, tokenizers.trainers.WordPieceTrainer(
-      vocab_size=own.vocab_size, min_frequency=2, show_progress=False,
+      vocab_size=args.vocab_size, min_frequency=2, show_progress=False,
       special_tokens=list(tokenization.SPECIAL_TOKENS)))
   ids = model.get_vocab()
-  if len(ids) > own.vocab_size:
+  if len(ids) > args.vocab_size:
     raise InputError("--vocab_size=%d: the characters of the text need %d" % (
-        own.vocab_size, len(ids)))
+        args.vocab_size, len(ids)))
   return "".join(
       token + "\n" for token in sorted(ids, key=ids.get)).encode()
 
 
-def sentencepiece(lines, own):
+def sentencepiece(lines, args):
   """Returns a SentencePiece model, bytes; arguments and errors as above."""
   # Beside TensorFlow 1.15, which this script does not load, training crashes.
   from sentencepiece import SentencePieceTrainer
@@ -111,40 +111,40 @@ def sentencepiece(lines, own):
   try:
     SentencePieceTrainer.Train(
         sentence_iterator=(tokenization.sentencepiece_text(
-            line, own.do_lower_case) for line in lines),
-        model_writer=model, vocab_size=own.vocab_size, model_type="unigram",
+            line, args.do_lower_case) for line in lines),
+        model_writer=model, vocab_size=args.vocab_size, model_type="unigram",
         pad_id=0, unk_id=1, bos_id=-1, eos_id=-1,
         control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        character_coverage=own.character_coverage,
+        character_coverage=args.character_coverage,
         input_sentence_size=10000000, shuffle_input_sentence=True,
         minloglevel=2)
   except RuntimeError as error:
     # Behind the place in its source code.
     raise InputError("--vocab_size=%d: %s" % (
-        own.vocab_size, str(error).strip().rsplit("] ", 1)[-1])) from error
+        args.vocab_size, str(error).strip().rsplit("] ", 1)[-1])) from error
   return model.getvalue()
 
 
 def main():
-  own = from_flags(VocabSettings)
-  is_model = own.kind == "sentencepiece"
-  if own.output_file.endswith(".model") != is_model:
+  args = from_flags(VocabSettings)
+  is_model = args.kind == "sentencepiece"
+  if args.output_file.endswith(".model") != is_model:
     raise InputError("--output_file=%s: the name of a SentencePiece model ends "
-                     "in .model, no other does" % own.output_file)
-  paths = [path for pattern in own.input_file.split(",")
+                     "in .model, no other does" % args.output_file)
+  paths = [path for pattern in args.input_file.split(",")
            for path in sorted(glob.glob(pattern))]
   if not paths:
-    raise InputError("--input_file: no file matches %s" % own.input_file)
+    raise InputError("--input_file: no file matches %s" % args.input_file)
   lines = filter(None, read_lines(paths))
   first = next(lines, None)
   if not first:
-    raise InputError("--input_file: there is no text in %s" % own.input_file)
+    raise InputError("--input_file: there is no text in %s" % args.input_file)
   content = (sentencepiece if is_model else wordpiece)(
-      itertools.chain([first], lines), own)
-  filesystem.write_bytes(own.output_file, content)
+      itertools.chain([first], lines), args)
+  filesystem.write_bytes(args.output_file, content)
   tokenizer = tokenization.create_tokenizer(
-      *([None, own.output_file] if is_model else [own.output_file]))
-  logging.info("wrote %s: %d entries", own.output_file, tokenizer.vocab_size)
+      *([None, args.output_file] if is_model else [args.output_file]))
+  logging.info("wrote %s: %d entries", args.output_file, tokenizer.vocab_size)
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def extend(table, places, pieces, combine):
 
 
 def main():
-  own = from_flags(WordSettings)
+  args = from_flags(WordSettings)
   model = from_flags(ModelSettings)
   folder = model_folder.load(model, model.init_checkpoint)
   checkpoint, tokenizer = folder.checkpoint, folder.create_tokenizer()
@@ -138,9 +138,9 @@ def main():
                      "a SentencePiece model" % folder.tokenizer_file)
   checkpoints.check_fits(checkpoint,
                          inspection.encoder_variables(folder.config))
-  words = read_words(own.words_file, tokenizer)
+  words = read_words(args.words_file, tokenizer)
   tokens = list(tokenizer.vocab)
-  places = place_words(tokens, list(words), own.use_unused)
+  places = place_words(tokens, list(words), args.use_unused)
   weights = checkpoints.read_weights(checkpoint)
   for name, combine in TABLES.items():
     if name in weights:
@@ -148,7 +148,7 @@ def main():
   if BIAS in weights:
     # The mean of some rows gives no more than the greatest score of theirs.
     weights[BIAS][places] -= np.log(len(words) / MOST)
-  with filesystem.whole_folder(own.output_dir) as target:
+  with filesystem.whole_folder(args.output_dir) as target:
     vocab_file = os.path.join(target, "vocab.txt")
     filesystem.write_text(vocab_file, "".join(t + "\n" for t in tokens))
     folder = dataclasses.replace(
@@ -159,11 +159,11 @@ def main():
       if extended.tokenize(word) != [word]:
         raise InputError(
             "%s: %r would not be found in a text: a word has a Chinese "
-            "character, or letters and digits only" % (own.words_file, word))
+            "character, or letters and digits only" % (args.words_file, word))
     folder.write(target)
     checkpoints.write_checkpoint(target, os.path.basename(checkpoint), weights)
   logging.info("wrote %s: %d words, %.1f pieces each before, %d entries",
-               own.output_dir, len(words),
+               args.output_dir, len(words),
                np.mean([len(ids) for ids in words.values()]), len(tokens))
 
 

@@ -106,7 +106,8 @@ def check_predictions(model, name, said):
 @kinds(*sorted(set(KINDS) - {"windows", "idioms"}))
 def test_load_gives_what_do_predict_gives(name, trained):
   own = PredictSettings(batch_size=4, **limits_of(name))
-  check_predictions(load(str(trained(name).best), own=own), name, trained(name))
+  check_predictions(load(str(trained(name).best), settings=own), name,
+                    trained(name))
 
 
 @kinds("pairs")
@@ -115,14 +116,15 @@ def test_onnx_gives_the_same(name, trained, tmp_path):
   said = trained(name)
   succeed("export_model.py", "--onnx", "--init_checkpoint=%s" % said.best,
           "--output_dir=%s" % (tmp_path / "onnx"))
-  check_predictions(load(str(tmp_path / "onnx"), "onnx", own=PredictSettings(
+  check_predictions(load(str(tmp_path / "onnx"), "onnx",
+                         settings=PredictSettings(
       batch_size=4, **limits_of(name))), name, said)
 
 
 @kinds("pairs")
 def test_script(name, trained, tmp_path):
   said, limits = trained(name), limits_of(name)
-  model = load(str(said.best), own=PredictSettings(**limits))
+  model = load(str(said.best), settings=PredictSettings(**limits))
   rows = [dict(zip(model.fields, (row,) if isinstance(row, str) else row))
           for row in said.inputs]
   found = model.predict(said.inputs, 2)

@@ -28,7 +28,7 @@ def model(request, tmp_path_factory):
       vocab_size=len(TOKENS), max_position_embeddings=LENGTH)
   weights = write_folder(folder, config, TOKENS)
   return folder, config, weights, load(
-      str(folder), own=PredictSettings(batch_size=2))
+      str(folder), settings=PredictSettings(batch_size=2))
 
 
 def expected(weights, config, tokens, ids, top_k):
