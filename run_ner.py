@@ -5,6 +5,7 @@ import json
 import os
 
 import numpy as np
+import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert import cli
@@ -185,6 +186,11 @@ class EntityTask(finetuning.Task):
 def main():
   args = from_flags(EntitySettings)
   settings, workers, folder = finetuning.start(default_length=128)
+  device = settings.device
+  if args.crf and device.use_xla and device.recompute_grads and (
+      tf.__version__.startswith("1.")):
+    raise InputError("--crf with --use_xla and --recompute_grads needs "
+                     "TensorFlow 2.15")
   teachers.check(args)
   texts, labels, by_character = read_texts(
       args, settings, finetuning.wanted_splits(settings, workers), folder)

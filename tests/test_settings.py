@@ -36,8 +36,7 @@ def of_script(function, *args, **changes):
 
 
 def read(*args, **changes):
-  return of_script(lambda: settings.from_flags(Example, flags.FLAGS), *args,
-                   **changes)
+  return of_script(lambda: settings.from_flags(Example), *args, **changes)
 
 
 def test_defaults():
@@ -138,7 +137,11 @@ def test_only_scripts_read_flags():
   for path in (ROOT / "albert").rglob("*.py"):
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     if path.stem not in ("__init__", "__main__"):
-      module = importlib.import_module(name)
+      try:
+        module = importlib.import_module(name)
+      except ImportError as error:
+        assert error.name == "apache_beam"
+        continue
       if any(value in (flags, flags.FLAGS)
              for value in vars(module).values()):
         readers.add(name)

@@ -38,6 +38,7 @@ def test_a_dry_run_has_the_hardware_it_names_and_a_folder_of_its_own():
   assert make_settings(dry_run="gpu:4").device.num_gpus == 4
 
 
+RUN = {"do_train": True, "do_eval": True}
 TPU = {"use_tpu": True}
 REMOTE = dict(TPU, tpu_name="my-tpu", train_batch_size=8)
 
@@ -57,8 +58,8 @@ REMOTE = dict(TPU, tpu_name="my-tpu", train_batch_size=8)
      "--use_fp16 .* --precision=float32"),
     (dict(learning_rate=0.0), "--learning_rate=0: "),
     (dict(learning_rate=1.5), "--learning_rate=1.5: "),
-    (dict(learning_rates=["0.1", "2"]), "--learning_rate=2: "),
-    (dict(learning_rates=["1e-4", "fast"]), "--learning_rates: .*fast"),
+    (dict(RUN, learning_rates=["0.1", "2"]), "--learning_rate=2: "),
+    (dict(RUN, learning_rates=["1e-4", "fast"]), "--learning_rates: .*fast"),
     (dict(REMOTE, output_dir="out"), "--output_dir=out: .* gs://BUCKET"),
     (dict(REMOTE, output_dir="gs://a/out", init_checkpoint="file:///a"),
      "--init_checkpoint=file:///a: "),
@@ -73,6 +74,6 @@ def test_a_tpu_elsewhere_reads_no_local_files():
   device = make_settings(output_dir="gs://a/out", **REMOTE).device
   with pytest.raises(InputError, match="--input_file=b: "):
     device.check_paths({"input_file": ["gs://a", "b"]})
-  for given in (dict(tpu_name="local"), dict(use_tpu=False),
+  for given in (dict(tpu_name="local"), dict(use_tpu=False, tpu_name=None),
                 dict(tpu_name=None, master="grpc://localhost:8470")):
     make_settings(**dict(REMOTE, output_dir="out", **given))

@@ -43,7 +43,7 @@ def run(tmp_path):
 
     settings = make_settings(**dict(dict(
         do_train=True, do_eval=True, do_predict=True, num_train_epochs=2.0,
-        output_dir=str(tmp_path), random_seed=1, learning_rates=["0.1", "0.2"],
+        output_dir=str(tmp_path), learning_rates=["0.1", "0.2"],
         seeds=["7", "3"]), **changes))
     sweep.run(settings, leads, "eval_accuracy", {"task.json": b"{}"},
               ["report.txt"], run_once)
@@ -65,7 +65,7 @@ def test_every_rate_with_every_seed(run, tmp_path):
   assert table(tmp_path) == ROWS[:5]
   assert not (tmp_path / "best").exists()
   assert run() == [(rate, seed, True, False) for rate, seed in FOUND] + [
-      (5e-5, 1, False, True)]  # predicts with what is in `best`
+      (5e-5, 12345, False, True)]  # predicts with what is in `best`
   assert table(tmp_path) == ROWS
   # The best seed of the best rate, not the best run.
   path = checkpoints.latest_checkpoint(str(tmp_path / "best"))
