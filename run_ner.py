@@ -5,7 +5,6 @@ import json
 import os
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert import cli
@@ -16,7 +15,7 @@ from albert.heads import TokenLabels, crf
 from albert.predict import tagger
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import entity_files, metrics, ner
-from albert.train import finetuning, teachers
+from albert.train import finetuning, loop, teachers
 from albert.train.settings import FINE_TUNING
 
 
@@ -187,8 +186,7 @@ def main():
   args = from_flags(EntitySettings)
   settings, workers, folder = finetuning.start(default_length=128)
   device = settings.device
-  if args.crf and device.use_xla and device.recompute_grads and (
-      tf.__version__.startswith("1.")):
+  if loop.IS_TF1 and args.crf and device.use_xla and device.recompute_grads:
     raise InputError("--crf with --use_xla and --recompute_grads needs "
                      "TensorFlow 2.15")
   teachers.check(args)

@@ -124,11 +124,13 @@ def check_flags():
   """
   ours = own_flags()
   given = [flag for flag in ours if flag.present and flag.value]
-  for flag in ours:
-    required = flag.setting.get("required")
-    if not flag.value and (required is True or required and _holds(required)):
-      raise InputError("--%s is%s; see --help" % (
-          flag.name, re.sub("[()]", "", requirement(flag))))
+  missing = [flag for flag in ours if not flag.value and (
+      flag.setting.get("required") is True or
+      flag.setting.get("required") and _holds(flag.setting["required"]))]
+  missing.sort(key=lambda flag: flag.setting["required"] is not True)
+  if missing:
+    raise InputError("--%s is%s; see --help" % (
+        missing[0].name, re.sub("[()]", "", requirement(missing[0]))))
   for flag in given:
     for other in flag.setting.get("instead_of", "").split(" or "):
       if other and flags.FLAGS[other].present:

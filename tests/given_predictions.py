@@ -44,9 +44,9 @@ class Runner(finetuning.Runner):
       self._write_test(name, None)
 
 
-def start(values, default_length):
+def start(default_length):
   """As finetuning.start, with a tiny model that has no checkpoint."""
-  given = train_settings.read(values)
+  given = train_settings.read()
   data = dataclasses.replace(given.data, max_seq_length=default_length)
   folder = ModelFolder(AlbertConfig.from_dict(SIZES), VOCAB.split("=")[1])
   return (dataclasses.replace(given, data=data),

@@ -1,13 +1,12 @@
 """What a command line makes of a class of settings."""
 
 import dataclasses
-import importlib
 import re
 import types
 
 import pytest
 from absl import flags
-from scripting import ROOT, call_main
+from scripting import call_main
 
 from albert import cli, settings
 from albert.errors import InputError
@@ -129,20 +128,3 @@ def test_conditions(args, error, warnings, caplog):
   else:
     check()
   assert caplog.messages == warnings
-
-
-def test_only_scripts_read_flags():
-  """Library functions take settings objects."""
-  readers = set()
-  for path in (ROOT / "albert").rglob("*.py"):
-    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    if path.stem not in ("__init__", "__main__"):
-      try:
-        module = importlib.import_module(name)
-      except ImportError as error:
-        assert error.name == "apache_beam"
-        continue
-      if any(value in (flags, flags.FLAGS)
-             for value in vars(module).values()):
-        readers.add(name)
-  assert readers == {"albert.cli", "albert.settings"}

@@ -1,4 +1,7 @@
-"""When checkpoints are evaluated, which one is the best, when to stop."""
+"""When checkpoints are evaluated, which one is the best, when to stop.
+
+Tests: tests/files/test_outputs.py.
+"""
 
 import csv
 import io

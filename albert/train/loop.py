@@ -17,6 +17,7 @@ from albert.files import checkpoints, records
 from albert.train import distribution, hooks, interrupts, step
 from albert.train.dry_run import DryRun
 
+IS_TF1 = tf.__version__.startswith("1.")
 _TPU_HOST_CORES = 8  # of a v2's or v3's host
 _TINY = 312  # hidden size of the models that a CPU can train
 
@@ -37,8 +38,7 @@ def start(settings):
   workers = distribution.get_workers(device.use_horovod, device.use_tpu)
   if workers.rank:
     logging.set_verbosity(logging.ERROR)
-  if (device.precision == "bf16" and not device.use_tpu and
-      tf.__version__.startswith("1.")):
+  if device.precision == "bf16" and IS_TF1 and not device.use_tpu:
     raise InputError("--precision=bf16 needs a TPU or TensorFlow 2.15, not %s"
                      % tf.__version__)
   gpus = len(tf.config.experimental.list_physical_devices("GPU"))
@@ -95,7 +95,7 @@ def warn_of_unused_gpu(device):
     logging.warning(
         "nvidia-smi finds a GPU that TensorFlow %s cannot use: %s",
         tf.__version__, "it needs CUDA 10.0; use `export ALBERT_PLATFORM=tf2`, "
-        "or NVIDIA's TF1 container" if tf.__version__.startswith("1.") else
+        "or NVIDIA's TF1 container" if IS_TF1 else
         "`pip install \"tensorflow[and-cuda]==%s\"` brings the libraries" %
         tf.__version__)
 

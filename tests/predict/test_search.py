@@ -122,7 +122,7 @@ def test_the_command(trained, corpus_file, tmp_path):
   fail("empty.txt: .*no texts", *args, "--corpus_file=%s" % (
       tmp_path / "empty.txt"), "天")
   fail("--corpus_file", "similarity.py", "--search", "天")
-  fail("--top_k .* --search", "similarity.py", "--top_k=3", "天", "地")
+  fail("--top_k: .* --search", "similarity.py", "--top_k=3", "天", "地")
 
 
 def test_the_first_of_equal_ones_is_first():

@@ -6,7 +6,7 @@ import types
 
 import pytest
 from absl import flags
-from scripting import ROOT, call_main, module_of
+from scripting import ROOT, module_of, parsed
 
 from albert import download
 
@@ -74,11 +74,11 @@ def parse(script, words):
     check(defined)
     return
   module = module_of(name.replace(".", "/") + ".py")
-  call_main(types.SimpleNamespace(
-      __name__=script, main=lambda: check(flags.FLAGS),
-      SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,)),
-      DEFAULTS=getattr(module, "DEFAULTS", {})), *[
-          word for word in words if "$" not in word])
+  module = types.SimpleNamespace(
+      __name__=script, DEFAULTS=getattr(module, "DEFAULTS", {}),
+      SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,)))
+  with parsed(module, *[word for word in words if "$" not in word]):
+    check(flags.FLAGS)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)

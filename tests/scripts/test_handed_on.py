@@ -9,7 +9,6 @@ import types
 
 import numpy as np
 import pytest
-from absl import flags
 from reading import features, read_json
 from scripting import SIZES, call_main, succeed
 from small_models import albert_zh_config, write_folder
@@ -94,10 +93,11 @@ def test_length(given, known, length, tmp_path):
                task={"max_seq_length": known} if known else None)
 
   def main():
-    settings, _, _ = finetuning.start(flags.FLAGS, default_length=7)
+    settings, _, _ = finetuning.start(default_length=7)
     assert settings.data.max_seq_length == length
 
   call_main(types.SimpleNamespace(
       main=main, SETTINGS=run_classifier.SETTINGS, __name__="script"),
-            "--task_name=tsv", "--init_checkpoint=%s" % tmp_path,
+            "--task_name=tsv", "--data_dir=x",
+            "--init_checkpoint=%s" % tmp_path,
             "--output_dir=%s" % (tmp_path / "out"), *given)

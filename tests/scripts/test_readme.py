@@ -50,7 +50,7 @@ ENDS = {
     "convert_to_pytorch.py": ([], "--output_dir"),
     "create_pretraining_data.py": ([], "--input_file"),
     "export_model.py": ([], "--init_checkpoint"),
-    "extract_features.py": ([], "--init_checkpoint"),
+    "extract_features.py": ([], "--input_file"),
     "predict.py": (["--model_dir=no_such"], "no_such"),
     "run_classifier.py": ([], "--task_name"),
     "run_ner.py": ([], "--task_name"),

@@ -172,6 +172,7 @@ def test_bad_input(work, trained):
       ("--metric_for_best=pearson .* 2 labels", "--metric_for_best=pearson"),
       ("--early_stop_evals: .*--do_train and --do_eval",
        "--early_stop_evals=2"),
+      ("--unlabelled_file: .*--teacher", "--unlabelled_file=x"),
       ("vocab.txt .*21128.* 30000", "--bert_config_file=%s" % (
           work / "other_size.json")),
       ("--long_text=windows .*pairs", "--long_text=windows"),

@@ -224,17 +224,16 @@ def test_flags_that_do_nothing_are_warned_of(caplog, monkeypatch):
   assert [record.getMessage().replace(": no effect", "")
           for record in caplog.records
           if record.levelno == logging.WARNING] == [
-              "--train_batch_size without --do_train",
+              "--num_warmup_steps, --train_batch_size without --do_train",
+              "--max_eval_steps without --do_eval or --eval_input_file",
+              "--eval_batch_size without --do_eval or --eval_input_file",
               "--num_tpu_cores without --use_tpu",
-              "--use_fp16 without a GPU",
-              "--num_warmup_steps without --do_train",
-              "--max_eval_steps, --eval_batch_size without --do_eval or "
-              "--eval_input_file"]
+              "--precision=fp16 without a GPU"]
 
 
 def test_the_default_rate_is_that_of_the_default_batch():
   rate = 0.00176 * math.sqrt(BatchSettings().train_batch_size / 4096)
-  assert run_pretraining.DEFAULTS["learning_rate"][0] == pytest.approx(
+  assert run_pretraining.DEFAULTS["learning_rate"]["default"] == pytest.approx(
       rate, rel=0.01)
   assert run_pretraining.DEFAULTS["optimizer"] == "lamb"
 

@@ -113,8 +113,8 @@ def test_whitened_scores_of_the_script(model, tmp_path):
   for message, args in (
       ("reference.txt: has no sentences", unsupervised + [
           "a", "b", "--reference_file=%s" % path]),
-      ("--layer .*--unsupervised or --search", command + ["--layer=1"]),
-      ("--whitening_dim .*--whitening$", unsupervised + ["--whitening_dim=3"]),
+      ("--layer: .*--unsupervised or --search", command + ["--layer=1"]),
+      ("--whitening_dim: .*--whitening$", unsupervised + ["--whitening_dim=3"]),
       ("two sentences", unsupervised + ["a"]),
       ("input_file, not both", unsupervised + ["a", "b", "--input_file=x"])):
     fail(message, *args, input=pairs)

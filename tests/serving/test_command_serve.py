@@ -11,7 +11,6 @@ import time
 import types
 
 import pytest
-from absl import flags
 from live_service import client, live
 from scripting import ROOT, call_main, command, fail, succeed
 
@@ -29,7 +28,7 @@ def served(*args):
   found = []
   call_main(types.SimpleNamespace(
       __name__="serve", SETTINGS=serve.SETTINGS, main=lambda: found.append(
-          serve.create_app(from_flags(serve.ServerSettings, flags.FLAGS)))),
+          serve.create_app(from_flags(serve.ServerSettings)))),
             *args)
   return live(found[0])
 

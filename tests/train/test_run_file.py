@@ -38,7 +38,7 @@ def test_what_is_kept(begin, tmp_path):
   """Contents of files, but for their digest, are not."""
   note, kept, *given = begin(optimizer="lamb")
   assert note.startswith("# 20")
-  assert given == ["--output_dir=%s" % tmp_path, "--do_train=True",
+  assert given == ["--output_dir=%s" % tmp_path, "--do_train",
                    "--optimizer=lamb", "--learning_rate=0.001",
                    "--num_train_epochs=2.0"]
   kept = json.loads(kept[2:])

@@ -2,7 +2,6 @@
 
 import collections
 import random
-import types
 
 import numpy as np
 import pytest
@@ -112,16 +111,12 @@ def test_entities(engines):
 
 
 @pytest.mark.parametrize("given, message", [
-    (dict(unlabelled_file="x"), "--unlabelled_file: .* --teacher"),
     (dict(teacher=["x"], distill_weight=0.0), "--distill_weight=0: "),
     (dict(teacher=["x"], distill_weight=1.5), "--distill_weight=1.5: "),
     (dict(teacher=["x"], temperature=-1.0), "--temperature=-1: ")])
 def test_flags(given, message):
-  own = teachers.DistillationSettings(**given)
-  values = {name: types.SimpleNamespace(present=name in given, value=value)
-            for name, value in vars(own).items()}
   with pytest.raises(InputError, match=message):
-    teachers.check(values, own, True)
+    teachers.check(teachers.DistillationSettings(**given))
 
 
 @pytest.mark.parametrize("paths, kind, labels, pairs, message", [
