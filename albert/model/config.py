@@ -53,8 +53,8 @@ class AlbertConfig:
   initializer_range: float
   ln_type: str
   parameter_sharing: Optional[str]
-  num_hidden_groups: Optional[int]
-  inner_group_num: Optional[int]
+  num_hidden_groups: Any  # int in Google's layout, otherwise None
+  inner_group_num: Any
 
   def __init__(self, **values: Any):
     """Takes the keys of the JSON file as keyword arguments.
