@@ -192,6 +192,7 @@ def create_optimizer(loss: tf.Tensor, init_lr: float, num_train_steps: int,
       if gradient is not None])
   if use_tpu:  # clip the mean over all cores
     cores = tf.tpu.cross_replica_sum(tf.ones([]))
-    gradients = [tf.tpu.cross_replica_sum(x) / cores for x in gradients]
+    gradients = tuple(
+        tf.tpu.cross_replica_sum(x) / cores for x in gradients)
   clipped, _ = tf.clip_by_global_norm(gradients, 1.0)
   return made.apply_gradients(zip(clipped, variables), step)
