@@ -219,8 +219,8 @@ class BlockScopes(NamedTuple):
 class AlbertModel:
   """The encoder with its pretraining heads.
 
-  This class has albert_zh's variable layout. If the configuration asks for
-  Google's, it makes an instance of that subclass.
+  This class has albert_zh's variable layout. With a configuration for Google's
+  layout, its constructor returns a GoogleAlbertModel.
 
   Attributes:
     config: configuration of the model.

@@ -246,8 +246,7 @@ class WordPieceTokenizer(Tokenizer):
                      for first, found in lengths.items()}
 
   def basic_tokenize(self, text: str) -> List[str]:
-    """Like `BasicTokenizer.tokenize`, but keeps words of the vocabulary whole.
-    """
+    """Like `BasicTokenizer.tokenize`, but keeps vocabulary words whole."""
     text = self._basic.normalize(text)
     if not self.words:
       return text.split()
@@ -282,7 +281,7 @@ class WordPieceTokenizer(Tokenizer):
     for word, start, word_end in self._find_tokens(self._basic.normalize(text)):
       pieces = self.wordpiece(word)
       for number, piece in enumerate(pieces):
-        end = start + len(piece) - 2 * piece.startswith("##")
+        end = start + len(piece) - (2 if piece.startswith("##") else 0)
         if number + 1 == len(pieces):
           end = word_end
         last = origins[end - 1] + 1

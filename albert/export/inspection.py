@@ -31,9 +31,9 @@ def describe(checkpoint: str, config: Optional[AlbertConfig]) -> List[str]:
 
   words = shape("bert/embeddings/word_embeddings")
   pooler = shape("bert/pooler/dense/kernel")
-  layers = {m.group(1) for m in (re.match(
-      "bert/encoder/(transformer|layer_shared|layer_[0-9]+)/", name)
-                                 for name in saved) if m}
+  matches = [re.match("bert/encoder/(transformer|layer_shared|layer_[0-9]+)/",
+                      name) for name in saved]
+  layers = {match.group(1) for match in matches if match}
   if not (words and pooler and layers):
     raise InputError("%s has no word embeddings, encoder and pooler of an "
                      "ALBERT or BERT" % checkpoint)

@@ -63,8 +63,8 @@ def convert(config: AlbertConfig, head: Head, checkpoint: str,
   proto = model.model
   proto.ir_version = _IR_VERSION
   for value in proto.graph.input:
-    _name_dimensions(value, "batch", "predictions" if (
-        value.name in head.extra_inputs) else "length")
+    is_extra = value.name in head.extra_inputs
+    _name_dimensions(value, "batch", "predictions" if is_extra else "length")
   for value in proto.graph.output:
     _name_dimensions(value, "batch", "length")
   if standard_ops:

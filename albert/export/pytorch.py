@@ -190,10 +190,10 @@ def from_pytorch(
   """
   config = _config_of(theirs)
   state = _with_current_names(theirs, state)
-  if theirs["model_type"] == "albert" and (
+  mapping = state.get(_MAPPING + "weight")
+  if (theirs["model_type"] == "albert" and mapping is not None and
       config.embedding_width == config.hidden_size and
-      _MAPPING + "weight" in state and not np.array_equal(
-          state[_MAPPING + "weight"], np.eye(config.hidden_size))):
+      not np.array_equal(mapping, np.eye(config.hidden_size))):
     raise InputError("it maps embeddings that are as wide as the layers, which "
                      "Google's layout does not")
   labels = state.get("classifier.weight")

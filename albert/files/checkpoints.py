@@ -280,8 +280,8 @@ def named_in(output_dir: str, init_checkpoint: Optional[str]) -> Optional[str]:
   """
   if not init_checkpoint or not tf.io.gfile.exists(init_checkpoint + ".index"):
     return None
-  return init_checkpoint if filesystem.is_same(
-      os.path.dirname(init_checkpoint) or ".", output_dir) else None
+  folder = os.path.dirname(init_checkpoint) or "."
+  return init_checkpoint if filesystem.is_same(folder, output_dir) else None
 
 
 def newest_or_best(output_dir: str) -> Optional[str]:

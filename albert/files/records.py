@@ -132,9 +132,9 @@ def _parse(serialized, specs, batched):
     value = parsed[spec.name]
     if spec.rows:
       value = tf.reshape(value, [spec.rows, -1])
-    # TPUs do not support int64.
-    parsed[spec.name] = tf.cast(value, tf.int32) if (
-        spec.dtype == "int") else value
+    if spec.dtype == "int":
+      value = tf.cast(value, tf.int32)  # TPUs do not support int64
+    parsed[spec.name] = value
   return parsed
 
 
@@ -147,10 +147,10 @@ def input_fn_builder(
 ) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
   """Makes an `input_fn` for TPUEstimator that streams record files.
 
-  Training repeats forever. It is for pretraining, whose data is large, and for
-  TPUs; see `ordered_input_fn_builder` for the alternative. Each epoch reads the
-  files in random order, 16 at a time, and shuffles records within windows. The
-  order depends only on `seed`, and `start` resumes in the middle of it.
+  Training repeats forever. This is for pretraining, whose data is large, and
+  for TPUs; otherwise, use `ordered_input_fn_builder`. Each epoch reads the files
+  in random order, 16 at a time, and shuffles records within windows. The order
+  depends only on `seed`, and `start` resumes in the middle of it.
 
   Evaluation reads every record once. Examples with a feature of varying length
   are batched with others of similar length and padded to a multiple of 8,
@@ -238,13 +238,13 @@ class Parts(NamedTuple):
   def of(cls, files: Sequence[RecordFile], readers: int, reader: int,
          skip_corrupt: bool) -> "Parts":
     """Returns the Parts of a reader; see `input_fn_builder`."""
-    by_record = len(files) < readers
-    own = [(file, 0, file.size) for file in files] if by_record else (
-        file_parts(files, readers, reader))
-    return cls([file.path for file, _, _ in own],
-               np.array([(file.size, start, end) for file, start, end in own],
-                        np.int64),
-               (readers, reader) if by_record else (1, 0), skip_corrupt)
+    if len(files) < readers:
+      own, every = [(file, 0, file.size) for file in files], (readers, reader)
+    else:
+      own, every = file_parts(files, readers, reader), (1, 0)
+    sizes = [(file.size, start, end) for file, start, end in own]
+    return cls([file.path for file, _, _ in own], np.array(sizes, np.int64),
+               every, skip_corrupt)
 
   @property
   def cycle(self) -> int:
@@ -489,8 +489,9 @@ def naming_damage() -> Iterator[None]:
 
 def _padded_shapes(specs, max_length):
   def shape(spec):
+    if spec.length == 0:
+      return []
     length = max_length if spec.length is None else spec.length
-    return [] if spec.length == 0 else (
-        [spec.rows, length] if spec.rows else [length])
+    return [spec.rows, length] if spec.rows else [length]
 
   return {spec.name: shape(spec) for spec in specs}

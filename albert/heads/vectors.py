@@ -13,8 +13,7 @@ _MARKER = "bert/pooler/dense/kernel"
 
 
 class Encode(base.Head):
-  """The last layer, the pooled output, and `layer_0`, the embeddings, and on.
-  """
+  """The last layer, the pooled output, and all layers from `layer_0` on."""
   name = signature = "encode"
   marker = _MARKER
   tensorflow_outputs = ("sequence_output", "pooled_output")
