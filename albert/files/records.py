@@ -148,9 +148,9 @@ def input_fn_builder(
   """Makes an `input_fn` for TPUEstimator that streams record files.
 
   Training repeats forever. This is for pretraining, whose data is large, and
-  for TPUs; otherwise, use `ordered_input_fn_builder`. Each epoch reads the files
-  in random order, 16 at a time, and shuffles records within windows. The order
-  depends only on `seed`, and `start` resumes in the middle of it.
+  for TPUs; otherwise, use `ordered_input_fn_builder`. Each epoch reads the
+  files in random order, 16 at a time, and shuffles records within windows. The
+  order depends only on `seed`, and `start` resumes in the middle of it.
 
   Evaluation reads every record once. Examples with a feature of varying length
   are batched with others of similar length and padded to a multiple of 8,

@@ -57,7 +57,7 @@ class Head:
   Attributes:
     name: value of `head` in `task.json`.
     title: the name that --inspect shows; None for what every encoder has.
-    marker: name of a variable that only checkpoints with this head have.
+    marker: name of a variable in every checkpoint with this head.
     signature: name of the exported signature.
     pytorch_suffix: suffix of the class in transformers; None if there is none.
     pytorch_scopes: "albert" or "bert" -> variable scope -> name of the module
