@@ -203,12 +203,12 @@ class WordpieceTokenizer:
 class WordPieceTokenizer(Tokenizer):
   """BERT's tokenization: basic tokens, then the longest pieces, greedily.
 
-  Vocabulary entries with a Chinese character and others, such as 机器学习 or
+  Vocabulary entries of a Chinese and further characters, such as 机器学习 or
   维生素C, are words that are kept whole anywhere in running text, longest match
-  first. If a word ends in a letter or digit, a run of these in the text must
-  end there, too. Other entries are not kept whole: released vocabularies have
-  "...", <S> and <T>, which basic tokenization splits, so that their models have
-  never read them.
+  first. If either end of a word is a letter or digit, a run of these in the
+  text must end there, too. Other entries are not kept whole: released
+  vocabularies have "...", <S> and <T>, which basic tokenization splits, so that
+  their models have never read them.
 
   Args:
     vocab_file: path of the vocabulary, one token per line.

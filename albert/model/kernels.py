@@ -1,7 +1,7 @@
 """Kernels for training and for phones; `modeling.py` has the plain ones.
 
-They compute the same values and gradients. The training kernels keep fewer
-activations for the backward pass, which take up most of the memory.
+They compute the same values and gradients. Activations that are kept for the
+backward pass take up most of the memory; the training kernels keep fewer.
 """
 
 import functools
@@ -182,7 +182,7 @@ def recomputed_attention(
     probs = probabilities(query, key, mask_bias)
     probs_gradient = dropout(
         matmul(gradient, value, transpose_b=True), example=example)
-    # Equals the sum of probs * probs_gradient over S, but D is smaller.
+    # Equals the sum of probs * probs_gradient over S, which is larger than D.
     mean = tf.reduce_sum(gradient * context, -1, keepdims=True)
     scores_gradient = probs * (probs_gradient - mean)
     # TF 1.15 computes [D, S] [S, S] faster than the product with a large
