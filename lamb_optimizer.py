@@ -1,4 +1,6 @@
-"""LAMB: AdamW with each variable's update scaled to the variable's norm."""
+"""LAMB: AdamW that scales each variable's update to the variable's norm."""
+
+from typing import Any, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -6,10 +8,10 @@ from optimization import AdamW, AdamWeightDecayOptimizer
 
 
 class LAMB(AdamW):
-  """LAMB (You et al., arXiv:1904.00962, algorithm 2) as ALBERT was trained.
+  """LAMB (You et al., arXiv:1904.00962, algorithm 2), as in ALBERT.
 
-  As in Google's ALBERT there is no bias correction, and variables excluded
-  from weight decay are excluded from the trust ratio too: with it, a bias that
+  As in Google's ALBERT, there is no bias correction, and variables excluded
+  from weight decay are also excluded from the trust ratio: with it, a bias that
   starts at zero would barely learn.
   """
 
@@ -26,7 +28,8 @@ class LAMB(AdamW):
 
 
 class LAMBOptimizer(LAMB, AdamWeightDecayOptimizer):
-  """LAMB that leaves the global step to its caller, as albert_zh's does."""
+  """LAMB that leaves the global step to its caller, as in albert_zh."""
 
-  def __init__(self, learning_rate, weight_decay_rate=0.01, *args, **kwargs):
+  def __init__(self, learning_rate: Union[float, tf.Tensor],
+               weight_decay_rate: float = 0.01, *args: Any, **kwargs: Any):
     super().__init__(learning_rate, weight_decay_rate, *args, **kwargs)

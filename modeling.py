@@ -12,13 +12,23 @@ Dimensions in comments:
 import functools
 import math
 import zlib
-from typing import Callable, NamedTuple
+from typing import (
+  Any,
+  Callable,
+  Dict,
+  List,
+  NamedTuple,
+  Optional,
+  Sequence,
+  Tuple,
+  Union,
+)
 
 import tensorflow.compat.v1 as tf
 
-from albert.model.config import AlbertConfig  # noqa: F401
+from albert.model.config import AlbertConfig
 
-# One mode on TF 1.15 and 2.15, set here because every graph passes through.
+# TF 1.15 and 2.15 run in the same mode; every graph imports this module.
 tf.disable_eager_execution()
 tf.enable_resource_variables()
 
@@ -28,29 +38,32 @@ MASKED_LM = "cls/predictions"
 SENTENCE_ORDER = "cls/seq_relationship"
 
 
-def gelu(x):
-  """GELU in its tanh approximation, which released models were trained with.
+def gelu(x: tf.Tensor) -> tf.Tensor:
+  """GELU in its tanh approximation, as in released models.
 
   Hendrycks & Gimpel, arXiv:1606.08415, section 2.
 
   Args:
-    x: float tensor.
+    x: float.
 
   Returns:
-    float tensor of the shape of `x`.
+    float tensor of the same shape.
   """
   u = math.sqrt(2.0 / math.pi) * (x + 0.044715 * tf.pow(x, 3.0))
   return x * (0.5 * (1.0 + tf.tanh(u)))
 
 
-def attention(query, key, value, mask_bias, dropout, matmul=tf.matmul):
+def attention(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor,
+              mask_bias: tf.Tensor,
+              dropout: Callable[[tf.Tensor], tf.Tensor],
+              matmul: Callable = tf.matmul) -> tf.Tensor:
   """Scaled dot-product attention (arXiv:1706.03762, section 3.2.1).
 
   Args:
     query: float [B, N, T, D], of the T tokens that attend.
     key, value: float [B, N, S, D], of the S tokens that are attended to.
     mask_bias: float [B, 1, 1, S], 0 for tokens, MASK_BIAS for padding.
-    dropout: function of a float tensor.
+    dropout: applied to the probabilities.
     matmul: see Kernels.
 
   Returns:
@@ -63,14 +76,13 @@ def attention(query, key, value, mask_bias, dropout, matmul=tf.matmul):
 
 
 class Kernels(NamedTuple):
-  """What a model computes with; `albert/model/kernels.py` has faster ones.
+  """Functions that a model computes with; `albert/model/kernels.py` has more.
 
   Attributes:
-    matmul: `tf.matmul`, or a function to use instead.
-    attention: a function like `attention`.
-    gelu: a function like `gelu`.
-    run_block: function of a transformer block and of what it reads that returns
-      what it computes.
+    matmul: `tf.matmul` or a replacement.
+    attention: see `attention`.
+    gelu: see `gelu`.
+    run_block: runs a transformer block, given the block and its input.
   """
   matmul: Callable = tf.matmul
   attention: Callable = attention
@@ -81,13 +93,15 @@ class Kernels(NamedTuple):
 PLAIN = Kernels()
 
 
-def get_shape_list(tensor, expected_rank=None, name=None):
-  """Returns the shape as a list: ints where static, scalar tensors elsewhere.
+def get_shape_list(tensor: tf.Tensor,
+                   expected_rank: Union[int, Sequence[int], None] = None,
+                   name: Optional[str] = None) -> List[Any]:
+  """Returns the shape as a list: ints if static, else scalar tensors.
 
   Args:
-    tensor: tensor.
-    expected_rank: int, or list of int; None for any.
-    name: str, what to call the tensor in the error; by default, its own name.
+    tensor: any tensor of known rank.
+    expected_rank: one or several allowed ranks; None for any.
+    name: name of the tensor in the error; by default, its graph name.
 
   Raises:
     ValueError: the tensor has a different rank.
@@ -102,17 +116,13 @@ def get_shape_list(tensor, expected_rank=None, name=None):
           for i, size in enumerate(static)]
 
 
-def get_weights(name, shape, config):
-  """Returns a variable of the current scope, with random initial values.
+def get_weights(name: str, shape: Sequence[int],
+                config: AlbertConfig) -> tf.Variable:
+  """Returns a randomly initialised variable of the current scope.
 
-  They are normal, truncated at two standard deviations of `initializer_range`,
-  and depend on the graph's seed and the variable's name alone, not on what else
-  is in the graph.
-
-  Args:
-    name: str.
-    shape: list of int.
-    config: AlbertConfig.
+  Initial values are normal, with standard deviation `initializer_range` and
+  truncated at two of these. They depend only on the graph's seed and the
+  variable's name, not on the rest of the graph.
   """
   scope = tf.get_variable_scope().name
   seed = zlib.crc32(("%s/%s" % (scope, name)).encode()) % 2**31
@@ -121,22 +131,24 @@ def get_weights(name, shape, config):
                                       seed=seed)))
 
 
-def activate(x, activation, kernels=PLAIN):
-  """Applies the activation function of a name in `model.config.ACTIVATIONS`."""
+def activate(x: tf.Tensor, activation: str,
+             kernels: Kernels = PLAIN) -> tf.Tensor:
+  """Applies one of `model.config.ACTIVATIONS`."""
   return {"gelu": kernels.gelu, "gelu_new": kernels.gelu, "relu": tf.nn.relu,
           "tanh": tf.tanh, "linear": tf.identity}[activation](x)
 
 
-def dense(x, units, config, scope, activation="linear", kernels=PLAIN):
-  """A fully connected layer with variables `scope/kernel`, `scope/bias`.
+def dense(x: tf.Tensor, units: int, config: AlbertConfig, scope: str,
+          activation: str = "linear", kernels: Kernels = PLAIN) -> tf.Tensor:
+  """A fully connected layer with variables `scope/kernel` and `scope/bias`.
 
   Args:
     x: float [M, K].
-    units: int, width of the output.
-    config: AlbertConfig.
-    scope: str, variable scope; called again, it uses the same variables.
-    activation: str, see `activate`.
-    kernels: Kernels.
+    units: width of the output.
+    config: configuration of the model.
+    scope: variable scope; calls with the same scope share variables.
+    activation: see `activate`.
+    kernels: see Kernels.
 
   Returns:
     float [M, units].
@@ -149,10 +161,11 @@ def dense(x, units, config, scope, activation="linear", kernels=PLAIN):
                     activation, kernels)
 
 
-def row_logits(x, num_rows, config, scope):
+def row_logits(x: tf.Tensor, num_rows: int, config: AlbertConfig,
+               scope: str) -> tf.Tensor:
   """Scores [M, H] by the rows of `scope/output_weights` and `output_bias`.
 
-  This is how BERT and ALBERT write the variables of their classifiers.
+  BERT and ALBERT store the variables of their classifiers in this form.
 
   Returns:
     float [M, num_rows].
@@ -165,13 +178,13 @@ def row_logits(x, num_rows, config, scope):
     return tf.nn.bias_add(tf.matmul(x, weights, transpose_b=True), bias)
 
 
-def layer_norm(x, scope=None):
+def layer_norm(x: tf.Tensor, scope: Optional[str] = None) -> tf.Tensor:
   """Layer normalization over the last axis (arXiv:1607.06450), epsilon 1e-12.
 
   Args:
     x: float [..., K].
-    scope: str, variable scope of `beta` and `gamma`, both [K]; by default a new
-      one, LayerNorm, LayerNorm_1 and so on.
+    scope: variable scope of `beta` and `gamma`, both [K]; by default a new one:
+      LayerNorm, LayerNorm_1 and so on.
 
   Returns:
     float tensor of the shape of `x`.
@@ -189,9 +202,10 @@ class BlockScopes(NamedTuple):
   """Variable scopes of the parts of one transformer block.
 
   Attributes:
-    attention: str, has the scopes query, key and value.
-    attention_output, attention_norm: str, dense layer and LayerNorm after it.
-    intermediate, output, output_norm: str, both layers of the feed-forward
+    attention: parent of the scopes query, key and value.
+    attention_output, attention_norm: the dense layer and LayerNorm after
+      attention.
+    intermediate, output, output_norm: the two dense layers of the feed-forward
       network and the LayerNorm after it.
   """
   attention: str
@@ -205,44 +219,49 @@ class BlockScopes(NamedTuple):
 class AlbertModel:
   """The encoder with its pretraining heads.
 
-  The configuration decides whose variable layout it has: this class has
-  albert_zh's, the one that is made for Google's is a subclass of it.
+  This class has albert_zh's variable layout. With a configuration for Google's
+  layout, its constructor returns a GoogleAlbertModel.
 
   Attributes:
-    config: AlbertConfig.
+    config: configuration of the model.
     input_mask: int [B, S], 1 for tokens and 0 for padding.
   """
+  config: AlbertConfig
+  input_mask: tf.Tensor
 
-  def __new__(cls, config, *args, **kwargs):
+  def __new__(cls, config: AlbertConfig, *args: Any, **kwargs: Any):
     from modeling_google import GoogleAlbertModel  # it imports this module
     is_google = cls is AlbertModel and config.layout == "google"
     return super().__new__(GoogleAlbertModel if is_google else cls)
 
-  def __init__(self, config, is_training, input_ids, input_mask=None,
-               token_type_ids=None, use_one_hot_embeddings=False, scope=None,
-               kernels=PLAIN, output_positions=None):
+  def __init__(self, config: AlbertConfig, is_training: bool,
+               input_ids: tf.Tensor, input_mask: Optional[tf.Tensor] = None,
+               token_type_ids: Optional[tf.Tensor] = None,
+               use_one_hot_embeddings: bool = False,
+               scope: Optional[str] = None, kernels: Kernels = PLAIN,
+               output_positions: Optional[tf.Tensor] = None):
     """Builds the encoder.
 
     Args:
-      config: AlbertConfig.
-      is_training: bool, whether to drop out.
+      config: configuration of the model.
+      is_training: whether to apply dropout.
       input_ids: int [B, S].
       input_mask: int [B, S], 1 for tokens and 0 for padding; None for all 1.
       token_type_ids: int [B, S], segment of each token; None for all 0.
-      use_one_hot_embeddings: bool, look embeddings up by a matrix product,
+      use_one_hot_embeddings: look up embeddings by a matrix multiplication,
         which is faster on a TPU.
-      scope: str, variable scope of all variables; None for "bert", which
-        checkpoints have.
-      kernels: Kernels, what computes attention and the like.
-      output_positions: int [B, T], the tokens that are needed of the last
-        layer, so that it computes no others; None for all, where T is S.
+      scope: variable scope of the encoder; None for "bert", as in checkpoints.
+      kernels: see Kernels.
+      output_positions: int [B, T], the only positions that the last layer
+        computes; None for all, and T is S.
 
     Raises:
       ValueError: `input_ids` is not of rank 2 or S is too large for `config`.
     """
     self.config = config
-    self._dropout_seed = self._make_dropout_seed(input_ids) if (
-        is_training) else None
+    self._dropout_seed = None
+    if is_training:
+      self._dropout_seed = self._make_dropout_seed(input_ids)
     self._use_one_hot_embeddings = use_one_hot_embeddings
     self._kernels = kernels
     self._dense = functools.partial(dense, config=config, kernels=kernels)
@@ -272,7 +291,7 @@ class AlbertModel:
           activation="tanh")
 
   def _encode(self, output_positions):
-    """Returns what each layer computes, a list of float [B*S, H]."""
+    """Returns the output of each layer, a list of float [B*S, H]."""
     config, x, layers = self.config, self._embedding_output, []
     mask_bias = tf.reshape(
         (1.0 - tf.cast(self.input_mask, tf.float32)) * MASK_BIAS,
@@ -291,39 +310,40 @@ class AlbertModel:
     return layers
 
   @property
-  def all_encoder_layers(self):
+  def all_encoder_layers(self) -> List[tf.Tensor]:
     """The same as `get_all_encoder_layers()`."""
     return self.get_all_encoder_layers()
 
-  def get_embedding_table(self):
+  def get_embedding_table(self) -> tf.Variable:
     """Returns the word embeddings, float [V, E]."""
     return self._embedding_table
 
-  def get_embedding_output(self):
-    """Returns what the first layer reads, float [B, S, H]."""
+  def get_embedding_output(self) -> tf.Tensor:
+    """Returns the input of the first layer, float [B, S, H]."""
     return self._to_3d(self._embedding_output, self._sequence)
 
-  def get_all_encoder_layers(self):
+  def get_all_encoder_layers(self) -> List[tf.Tensor]:
     """Returns the output of each layer, a list of float [B, S, H].
 
-    The last one is [B, T, H] where it has some tokens only.
+    The last one is [B, T, H] if the model has `output_positions`.
     """
     return [self._to_3d(x, self._sequence) for x in self._layers[:-1]] + [
         self.get_sequence_output()]
 
-  def get_sequence_output(self):
+  def get_sequence_output(self) -> tf.Tensor:
     """Returns the output of the last layer, float [B, T, H]."""
     return self._to_3d(self._layers[-1], self._output_length)
 
-  def get_pooled_output(self):
+  def get_pooled_output(self) -> tf.Tensor:
     """Returns tanh(dense(first token)), float [B, H]."""
     return self._pooled_output
 
-  def masked_lm_logits(self, positions=None):
+  def masked_lm_logits(self,
+                       positions: Optional[tf.Tensor] = None) -> tf.Tensor:
     """Scores every vocabulary entry at the given positions.
 
     Args:
-      positions: int [B, P], positions in the sequence; None for the T tokens
+      positions: int [B, P], positions in the sequence; None for the T positions
         of the last layer's output.
 
     Returns:
@@ -343,7 +363,7 @@ class AlbertModel:
           self._kernels.matmul(x, self._embedding_table, transpose_b=True),
           bias)
 
-  def sentence_order_logits(self):
+  def sentence_order_logits(self) -> tf.Tensor:
     """Scores "in order" against "swapped".
 
     Returns:
@@ -351,17 +371,19 @@ class AlbertModel:
     """
     return row_logits(self._pooled_output, 2, self.config, SENTENCE_ORDER)
 
-  def dropout(self, x, rate, salt, example=0):
-    """In training, dropout by a mask that is the same when drawn again.
+  def dropout(self, x: tf.Tensor, rate: float, salt: int,
+              example: Any = 0) -> tf.Tensor:
+    """Stateless dropout, in training: the same call draws the same mask.
 
-    The mask is a function of the global step, of the examples and of `salt`.
-    Replicas, and slices of a batch, have other examples and so other masks.
+    The mask is a function of the global step, the examples and `salt`. Replicas
+    and slices of a batch have different examples and so different masks.
 
     Args:
-      x: float tensor.
-      rate: float, share of values set to 0; the others grow by 1 / (1 - rate).
-      salt: int, unique per dropout site.
-      example: int or int32 scalar, unique per example if they drop one by one.
+      x: float.
+      rate: share of values set to 0; the others are scaled by 1 / (1 - rate).
+      salt: unique per dropout site.
+      example: int or int32 scalar, unique per example if examples are computed
+        one by one.
 
     Returns:
       float tensor of the shape of `x`.
@@ -383,15 +405,15 @@ class AlbertModel:
         weights * tf.cast(tf.reshape(input_ids, [-1]), tf.int32))
 
   @staticmethod
-  def layer_scopes(config, layer):
-    """Names the variables of a layer; equal names are shared variables.
+  def layer_scopes(config: AlbertConfig, layer: int) -> List[BlockScopes]:
+    """Names the variables of a layer; blocks with equal names share variables.
 
     Args:
-      config: AlbertConfig.
-      layer: int, 0 for the first.
+      config: configuration of the model.
+      layer: 0 for the first.
 
     Returns:
-      list of BlockScopes, the blocks to run one after the other.
+      the blocks of the layer, in order.
     """
     sharing = config.parameter_sharing
     shared_attention = sharing in ("all", "attention")
@@ -434,14 +456,14 @@ class AlbertModel:
     return tf.gather(self._embedding_table, ids)
 
   def _finish_embedding(self, x, token_type_ids):
-    """Adds segments and positions to [B*S, K], normalizes and drops out."""
+    """Adds segments and positions to [B*S, K]; LayerNorm and dropout."""
     config = self.config
     width = x.shape.as_list()[-1]
     segments = get_weights("token_type_embeddings",
                            [config.type_vocab_size, width], config)
     positions = get_weights("position_embeddings",
                             [config.max_position_embeddings, width], config)
-    # With so few segments a matrix product is always faster than a gather.
+    # For few segments, a matrix multiplication is faster than a gather.
     x += tf.matmul(tf.one_hot(tf.reshape(token_type_ids, [-1]),
                               config.type_vocab_size), segments)
     x = self._to_3d(x, self._sequence) + tf.reshape(
@@ -453,7 +475,7 @@ class AlbertModel:
   def _block(self, x, mask_bias, scopes, salt, rows=None):
     """One transformer block, post-LN or pre-LN: [B*S, H] -> [B*T, H].
 
-    `rows`, int [B*T], are those that are needed of its output, None for all.
+    `rows`, int [B*T], are the only rows of the output; None for all.
     """
     config = self.config
     pre_norm = config.ln_type == "preln"
@@ -484,8 +506,10 @@ class AlbertModel:
                          config.hidden_size // heads])
       return tf.transpose(y, [0, 2, 1, 3])  # [B, N, S, D]
 
-    query = split_heads("query", x) if rows is None else split_heads(
-        "query", tf.gather(x, rows), self._output_length)
+    if rows is None:
+      query = split_heads("query", x)
+    else:
+      query = split_heads("query", tf.gather(x, rows), self._output_length)
     context = self._kernels.attention(
         query, split_heads("key", x), split_heads("value", x), mask_bias,
         functools.partial(self.dropout, salt=salt,
@@ -498,13 +522,13 @@ class AlbertModel:
     return self.config.hidden_size
 
   def _to_embedding_width(self, x):
-    """Takes the masked-LM transform, [M, H], back to [M, E]."""
+    """Projects the masked-LM transform, [M, H], to [M, E]."""
     if self._projection is None:
       return x
     return self._kernels.matmul(x, self._projection, transpose_b=True)
 
   def _rows(self, positions):
-    """Returns where tokens are in [B*S, ...], int [B*P], of int [B, P]."""
+    """Converts positions [B, P] to row indices of [B*S, ...], int [B*P]."""
     if positions is None:
       return None
     offsets = tf.reshape(tf.range(self._batch) * self._sequence, [-1, 1])
@@ -514,36 +538,42 @@ class AlbertModel:
     return tf.reshape(x, [self._batch, length, x.shape.as_list()[-1]])
 
 
-# Further names that programs written for BERT and ALBERT use.
+# Names of the BERT and ALBERT releases, for programs written for these.
 BertConfig = AlbertConfig
 BertModel = AlbertModel
 
 
-def create_initializer(initializer_range=0.02):
+def create_initializer(initializer_range: float = 0.02) -> Callable:
   """Returns an initializer: normal, truncated at two standard deviations."""
   return tf.truncated_normal_initializer(stddev=initializer_range)
 
 
-def get_activation(name):
-  """Returns a function by its name; None for "linear"; a function as it is."""
+def get_activation(name: Any) -> Any:
+  """Returns a function by name, None for "linear"; functions are unchanged."""
   if not isinstance(name, str):
     return name
   return None if name == "linear" else functools.partial(
       activate, activation=name)
 
 
-def dropout(input_tensor, dropout_prob):
+def dropout(input_tensor: tf.Tensor,
+            dropout_prob: Optional[float]) -> tf.Tensor:
   """Sets a share of the values to 0; None or 0 for none."""
-  return tf.nn.dropout(input_tensor, rate=dropout_prob) if (
-      dropout_prob) else input_tensor
+  if not dropout_prob:
+    return input_tensor
+  return tf.nn.dropout(input_tensor, rate=dropout_prob)
 
 
-def layer_norm_and_dropout(input_tensor, dropout_prob, name=None):
+def layer_norm_and_dropout(input_tensor: tf.Tensor,
+                           dropout_prob: Optional[float],
+                           name: Optional[str] = None) -> tf.Tensor:
   return dropout(layer_norm(input_tensor, name), dropout_prob)
 
 
-def get_assignment_map_from_checkpoint(tvars, init_checkpoint):
-  """Finds the variables of a list that a checkpoint has too.
+def get_assignment_map_from_checkpoint(
+    tvars: Sequence[tf.Variable], init_checkpoint: str
+) -> Tuple[Dict[str, str], Dict[str, int]]:
+  """Finds the variables of a list that a checkpoint also has.
 
   Returns:
     (dict, name -> name, for `tf.train.init_from_checkpoint`; dict, name with

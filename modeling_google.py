@@ -1,17 +1,19 @@
-"""Google's variable layout of ALBERT; the computation is `modeling.py`'s."""
+"""Google's variable layout of ALBERT; it computes the same as `modeling.py`."""
+
+from typing import List
 
 import tensorflow.compat.v1 as tf
 
-# Programs import from here what `modeling` has.
+# For programs that import the names of `modeling` from here.
 from modeling import *  # noqa: F403
-from modeling import AlbertModel, BlockScopes
+from modeling import AlbertConfig, AlbertModel, BlockScopes
 
 
 class GoogleAlbertModel(AlbertModel):
-  """Embeddings are E wide up to one projection; layers come in groups."""
+  """Embeddings are E wide up to one projection; layers are in groups."""
 
   @staticmethod
-  def layer_scopes(config, layer):
+  def layer_scopes(config: AlbertConfig, layer: int) -> List[BlockScopes]:
     group = layer * config.num_hidden_groups // config.num_hidden_layers
     blocks = []
     for inner in range(config.inner_group_num):

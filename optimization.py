@@ -1,25 +1,37 @@
-"""Learning-rate schedule, AdamW, and what a step needs of gradients."""
+"""Learning-rate schedule, AdamW and gradient helpers."""
+
+from typing import (
+  Any,
+  ContextManager,
+  Dict,
+  Iterable,
+  Optional,
+  Sequence,
+  Tuple,
+  Union,
+)
 
 import tensorflow.compat.v1 as tf
 
 
-def create_learning_rate(init_lr, num_train_steps, num_warmup_steps,
-                         global_step, poly_power=1.0):
-  """Linear warm-up, then polynomial decay to 0, as BERT was trained.
+def create_learning_rate(init_lr: float, num_train_steps: int,
+                         num_warmup_steps: int, global_step: tf.Tensor,
+                         poly_power: float = 1.0) -> tf.Tensor:
+  """Linear warm-up, then polynomial decay to 0, as in BERT.
 
   The decay runs over all of `num_train_steps`; during the first
   `num_warmup_steps` the rate is `init_lr * global_step / num_warmup_steps`
   instead.
 
   Args:
-    init_lr: float, the peak.
-    num_train_steps: int, step at which the rate is 0.
-    num_warmup_steps: int, 0 for none.
-    global_step: int scalar tensor, steps taken so far.
-    poly_power: float, power of the decay, 1 for linear.
+    init_lr: the peak.
+    num_train_steps: step at which the rate is 0.
+    num_warmup_steps: 0 for none.
+    global_step: int scalar, number of steps taken.
+    poly_power: power of the decay, 1 for linear.
 
   Returns:
-    float32 scalar tensor.
+    float32 scalar.
   """
   rate = tf.train.polynomial_decay(
       tf.constant(init_lr, tf.float32), global_step, num_train_steps,
@@ -32,22 +44,27 @@ def create_learning_rate(init_lr, num_train_steps, num_warmup_steps,
 
 
 class AdamW(tf.train.Optimizer):
-  """Adam with decoupled weight decay (arXiv:1711.05101), as BERT uses it.
+  """Adam with decoupled weight decay (arXiv:1711.05101), as in BERT.
 
   There is no bias correction. The slots of a variable `x` are variables
-  `x/adam_m` and `x/adam_v`, the names that released checkpoints have.
+  `x/adam_m` and `x/adam_v`, the names in released checkpoints.
 
   Args:
     learning_rate: float or scalar tensor.
-    weight_decay_rate: float, added to the update as `rate * variable`.
-    beta_1, beta_2: float, decay of the first and the second moment.
-    epsilon: float, added to the root of the second moment.
-    exclude_from_weight_decay: parts of the names of variables not to decay.
+    weight_decay_rate: factor of the variable that is added to its update.
+    beta_1, beta_2: decay rates of the first and second moment.
+    epsilon: added to the root of the second moment.
+    exclude_from_weight_decay: substrings of the names of variables that do not
+      decay.
+    name: name of the optimizer.
   """
 
-  def __init__(self, learning_rate, weight_decay_rate=0.01, beta_1=0.9,
-               beta_2=0.999, epsilon=1e-6,
-               exclude_from_weight_decay=("LayerNorm", "bias"), name="AdamW"):
+  def __init__(
+      self, learning_rate: Union[float, tf.Tensor],
+      weight_decay_rate: float = 0.01, beta_1: float = 0.9,
+      beta_2: float = 0.999, epsilon: float = 1e-6,
+      exclude_from_weight_decay: Sequence[str] = ("LayerNorm", "bias"),
+      name: str = "AdamW"):
     super().__init__(use_locking=False, name=name)
     self._learning_rate = learning_rate
     self._weight_decay_rate = weight_decay_rate
@@ -56,8 +73,11 @@ class AdamW(tf.train.Optimizer):
     self._epsilon = epsilon
     self._excluded = exclude_from_weight_decay
 
-  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-    """Returns an op that updates the variables and advances `global_step`."""
+  def apply_gradients(
+      self, grads_and_vars: Iterable[Tuple[Any, tf.Variable]],
+      global_step: Optional[tf.Variable] = None,
+      name: Optional[str] = None) -> tf.Operation:
+    """Returns an op that updates the variables and increments `global_step`."""
     assignments = []
     for gradient, variable in grads_and_vars:
       if gradient is None:
@@ -83,7 +103,7 @@ class AdamW(tf.train.Optimizer):
     return any(part in variable.op.name for part in self._excluded)
 
   def _scale_update(self, variable, update):
-    """Scales the update of a variable that decays; LAMB's difference."""
+    """Scales the update of a variable that decays; LAMB overrides it."""
     del variable
     return update
 
@@ -93,24 +113,24 @@ class AdamW(tf.train.Optimizer):
         tf.float32, tf.zeros_initializer(), trainable=False)
 
 
-def moved_word_embeddings(gradients, epsilon):
-  """Returns a scope in which word embeddings are moved up their gradient.
+def moved_word_embeddings(gradients: Dict[str, tf.Tensor],
+                          epsilon: float) -> ContextManager:
+  """Returns a variable scope that moves word embeddings up their gradient.
 
   Adversarial training by the fast gradient method (Miyato et al.,
-  arXiv:1605.07725) adds the gradients at word embeddings that are moved by
+  arXiv:1605.07725) adds the gradients at word embeddings moved by
   `epsilon * g / ||g||`, where `g`, [V, E], is their gradient for the whole
   batch of all replicas.
 
   Args:
-    gradients: dict, name of a variable -> its gradient; one variable is named
-      `.../word_embeddings`.
-    epsilon: float, how far to move them.
+    gradients: variable name -> gradient; one name is `.../word_embeddings`.
+    epsilon: the distance to move them.
   """
   (table, gradient), = [item for item in gradients.items()
                         if item[0].endswith("/word_embeddings")]
   move = gradient * tf.div_no_nan(epsilon, tf.norm(gradient))
-  # A constant to the second gradients. `tf.stop_gradient` is not enough: TF
-  # 1.15 would still look for a way through the loop over the slices, and fail.
+  # The second gradients must treat it as a constant. With `tf.stop_gradient`,
+  # TF 1.15 would still trace it through the loop over the slices, and fail.
   move = tf.bitcast(tf.bitcast(move, tf.int32), tf.float32)
 
   def get_moved(getter, *args, **kwargs):
@@ -120,12 +140,13 @@ def moved_word_embeddings(gradients, epsilon):
   return tf.variable_scope(tf.get_variable_scope(), custom_getter=get_moved)
 
 
-def densify(gradient, variable):
+def densify(gradient: Union[tf.Tensor, tf.IndexedSlices],
+            variable: tf.Variable) -> tf.Tensor:
   """Sums the rows of a gather's gradient, whose norm is meaningless before.
 
   Args:
-    gradient: tensor or tf.IndexedSlices.
-    variable: the variable it belongs to, float [K, ...].
+    gradient: of `variable`.
+    variable: float [K, ...].
 
   Returns:
     float tensor of the shape of `variable`.
@@ -136,23 +157,31 @@ def densify(gradient, variable):
                                  variable.shape.as_list()[0])
 
 
-# Names that programs written for BERT and ALBERT use.
+# Names of the BERT and ALBERT releases, for programs written for these.
 class AdamWeightDecayOptimizer(AdamW):
-  """AdamW that leaves the global step to its caller, as BERT's does."""
+  """AdamW that leaves the global step to its caller, as in BERT."""
 
-  def __init__(self, learning_rate, weight_decay_rate=0.0, beta_1=0.9,
-               beta_2=0.999, epsilon=1e-6, exclude_from_weight_decay=None,
-               name="AdamWeightDecayOptimizer"):
+  def __init__(
+      self, learning_rate: Union[float, tf.Tensor],
+      weight_decay_rate: float = 0.0, beta_1: float = 0.9,
+      beta_2: float = 0.999, epsilon: float = 1e-6,
+      exclude_from_weight_decay: Optional[Sequence[str]] = None,
+      name: str = "AdamWeightDecayOptimizer"):
     super().__init__(learning_rate, weight_decay_rate, beta_1, beta_2, epsilon,
                      exclude_from_weight_decay or (), name)
 
-  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+  def apply_gradients(
+      self, grads_and_vars: Iterable[Tuple[Any, tf.Variable]],
+      global_step: Optional[tf.Variable] = None,
+      name: Optional[str] = None) -> tf.Operation:
     return super().apply_gradients(grads_and_vars, name=name)
 
 
-def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
-                     optimizer="adamw", poly_power=1.0):
-  """Returns the op of a training step, which advances the global step."""
+def create_optimizer(loss: tf.Tensor, init_lr: float, num_train_steps: int,
+                     num_warmup_steps: int, use_tpu: bool,
+                     optimizer: str = "adamw",
+                     poly_power: float = 1.0) -> tf.Operation:
+  """Returns the op of a training step, which increments the global step."""
   from lamb_optimizer import LAMB  # it imports this module
   step = tf.train.get_or_create_global_step()
   made = {"adamw": AdamW, "lamb": LAMB}[optimizer](create_learning_rate(
@@ -161,8 +190,9 @@ def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
       (densify(gradient, variable), variable)
       for gradient, variable in made.compute_gradients(loss)
       if gradient is not None])
-  if use_tpu:  # reduced first, then clipped
+  if use_tpu:  # clip the mean over all cores
     cores = tf.tpu.cross_replica_sum(tf.ones([]))
-    gradients = [tf.tpu.cross_replica_sum(x) / cores for x in gradients]
+    gradients = tuple(
+        tf.tpu.cross_replica_sum(x) / cores for x in gradients)
   clipped, _ = tf.clip_by_global_norm(gradients, 1.0)
   return made.apply_gradients(zip(clipped, variables), step)

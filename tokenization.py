@@ -1,7 +1,8 @@
-"""WordPiece and SentencePiece tokenizers, packing and truncation of pairs."""
+"""WordPiece and SentencePiece tokenizers; truncates and packs pairs."""
 
 import difflib
 import re
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 from absl import logging
 
@@ -11,24 +12,27 @@ from albert.files import filesystem
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL = re.compile("(%s)" % "|".join(re.escape(t) for t in SPECIAL_TOKENS))
-# Entries of vocabularies that stand for no text.
+# Vocabulary entries that stand for no text.
 NO_TEXT = re.compile(
     r"\[(unused\d+|PAD|UNK|CLS|SEP|MASK)\]$|<(pad|unk|s|/s|S|T)>$")
-_WORD_START = "\u2581"  # how SentencePiece writes the space before a word
+_WORD_START = "\u2581"  # SentencePiece's mark for the space before a word
+
+# Tokens, and the (start, end) of each in the text.
+TokensAndSpans = Tuple[List[str], List[Tuple[int, int]]]
 
 
-def load_vocab(vocab_file):
-  """Reads a WordPiece vocabulary, one token a line.
+def load_vocab(vocab_file: str) -> Dict[str, int]:
+  """Reads a WordPiece vocabulary, one token per line.
 
-  Lines end at "\\n" only: Google's Chinese vocabulary has entries that are
-  themselves line separators (U+2028), and splitting at those would shift every
-  later id.
+  Only "\\n" ends a line: Google's Chinese vocabulary has entries that are line
+  separators themselves (U+2028), and splitting at those would shift every later
+  id.
 
   Args:
     vocab_file: path of a UTF-8 text file.
 
   Returns:
-    dict, token -> id.
+    token -> id.
 
   Raises:
     InputError: the file is empty, is not UTF-8, or lists a token twice.
@@ -38,7 +42,7 @@ def load_vocab(vocab_file):
     tokens.pop()
   if not tokens:
     raise InputError("%s: the vocabulary is empty" % vocab_file)
-  vocab = {}
+  vocab: Dict[str, int] = {}
   for index, token in enumerate(tokens):
     token = token.rstrip("\r")
     if token in vocab:
@@ -48,8 +52,10 @@ def load_vocab(vocab_file):
   return vocab
 
 
-def create_tokenizer(vocab_file=None, spm_model_file=None, do_lower_case=True):
-  """Returns the tokenizer for a vocabulary or for a SentencePiece model."""
+def create_tokenizer(vocab_file: Optional[str] = None,
+                     spm_model_file: Optional[str] = None,
+                     do_lower_case: bool = True) -> "Tokenizer":
+  """Returns the tokenizer for a vocabulary or a SentencePiece model."""
   if spm_model_file:
     return SentencePieceTokenizer(spm_model_file, do_lower_case)
   if vocab_file:
@@ -57,16 +63,24 @@ def create_tokenizer(vocab_file=None, spm_model_file=None, do_lower_case=True):
   raise InputError("--vocab_file or --spm_model_file is required")
 
 
-class _Tokenizer:
-  """What both tokenizers share: special tokens and conversion.
+class Tokenizer:
+  """The base class of both tokenizers: special tokens and conversion.
 
   Attributes:
-    vocab_size: int, number of ids.
-    pad_id, unk_id, cls_id, sep_id, mask_id: int, ids of the special tokens.
+    vocab_size: number of ids.
+    pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special tokens.
+    do_lower_case: whether text is lower-cased.
   """
+  vocab_size: int
+  pad_id: int
+  unk_id: int
+  cls_id: int
+  sep_id: int
+  mask_id: int
+  do_lower_case: bool
 
-  def tokenize(self, text):
-    """Splits `text` into a list of tokens; special tokens in it stay whole."""
+  def tokenize(self, text: str) -> List[str]:
+    """Splits `text` into tokens; special tokens in it are kept whole."""
     tokens = []
     for part in _SPECIAL.split(text):
       if part in SPECIAL_TOKENS:
@@ -75,40 +89,44 @@ class _Tokenizer:
         tokens.extend(self.tokenize_plain(part))
     return tokens
 
-  def tokenize_plain(self, text):
-    """Like `tokenize`, but "[MASK]" and the like are ordinary text."""
+  def tokenize_plain(self, text: str) -> List[str]:
+    """Like `tokenize`, but treats special tokens as ordinary text."""
     raise NotImplementedError
 
-  def tokenize_with_offsets(self, text):
-    """Like `tokenize_plain`, and returns where each token is in `text`.
+  def tokenize_with_offsets(self, text: str) -> TokensAndSpans:
+    """Like `tokenize_plain`, and returns the position of each token.
 
     Returns:
-      (tokens, spans): lists of str and of (start, end), `text[start:end]` being
-      what the token was made from.
+      (tokens, spans): a token of span (start, end) was made from
+      `text[start:end]`.
     """
     raise NotImplementedError
 
-  def tokenize_whole_with_offsets(self, text):
-    """Like `tokenize`, and returns places as `tokenize_with_offsets` does."""
-    tokens, spans, start = [], [], 0
+  def tokenize_whole_with_offsets(self, text: str) -> TokensAndSpans:
+    """Like `tokenize`, and returns spans as `tokenize_with_offsets` does."""
+    tokens: List[str] = []
+    spans: List[Tuple[int, int]] = []
+    start = 0
     for part in _SPECIAL.split(text):
-      found, places = ([part], [(0, len(part))]) if (
-          part in SPECIAL_TOKENS) else self.tokenize_with_offsets(part)
+      if part in SPECIAL_TOKENS:
+        found, places = [part], [(0, len(part))]
+      else:
+        found, places = self.tokenize_with_offsets(part)
       tokens += found
       spans += [(start + first, start + last) for first, last in places]
       start += len(part)
     return tokens, spans
 
-  def is_word_start(self, token):
-    """Whether `token` begins a word, as spelling alone can tell."""
+  def is_word_start(self, token: str) -> bool:
+    """Returns whether `token` starts a word, judging by its spelling."""
     raise NotImplementedError
 
-  def convert_tokens_to_ids(self, tokens):
-    """Returns a list of ids; an unknown token gives `unk_id`."""
+  def convert_tokens_to_ids(self, tokens: Sequence[str]) -> List[int]:
+    """Returns the ids of tokens; unknown tokens get `unk_id`."""
     raise NotImplementedError
 
-  def convert_ids_to_tokens(self, ids):
-    """Returns a list of tokens."""
+  def convert_ids_to_tokens(self, ids: Sequence[int]) -> List[str]:
+    """Returns the tokens of ids."""
     raise NotImplementedError
 
 
@@ -116,52 +134,53 @@ class BasicTokenizer:
   """Splits at white space, punctuation and around each Chinese character.
 
   Args:
-    do_lower_case: bool, whether to lower-case and strip accents.
+    do_lower_case: whether to lower-case and strip accents.
   """
 
-  def __init__(self, do_lower_case=True):
+  def __init__(self, do_lower_case: bool = True):
     self.do_lower_case = do_lower_case
     self._clean = characters.Table(characters.clean)
     self._isolate = characters.Table(
         characters.isolate_and_strip_accent if do_lower_case else
         characters.isolate)
 
-  def clean(self, text):
-    """Drops control characters and makes every kind of space a space."""
+  def clean(self, text: str) -> str:
+    """Drops control characters and turns every white space into a space."""
     return text.translate(self._clean)
 
-  def normalize(self, text):
-    """Returns the text with spaces between its tokens."""
+  def normalize(self, text: str) -> str:
+    """Returns the text with its tokens separated by spaces."""
     text = self.clean(text)
     if self.do_lower_case:
       text = characters.decompose(characters.lower(text), "NFD")
     return text.translate(self._isolate)
 
-  def tokenize(self, text):
-    """Returns a list of basic tokens."""
+  def tokenize(self, text: Union[str, bytes]) -> List[str]:
+    """Returns the basic tokens."""
     return self.normalize(convert_to_unicode(text)).split()
 
 
 class WordpieceTokenizer:
-  """Splits basic tokens into the longest pieces of a vocabulary, greedily.
+  """Splits basic tokens greedily into the longest pieces of a vocabulary.
 
   Args:
-    vocab: dict, piece -> id.
-    unk_token: str, for a token that has other pieces or is too long.
-    max_input_chars_per_word: int.
+    vocab: piece -> id.
+    unk_token: for tokens that cannot be split or are too long.
+    max_input_chars_per_word: maximum length of a token.
   """
 
-  def __init__(self, vocab, unk_token="[UNK]", max_input_chars_per_word=200):
+  def __init__(self, vocab: Dict[str, int], unk_token: str = "[UNK]",
+               max_input_chars_per_word: int = 200):
     self.vocab = vocab
     self._unk_token = unk_token
     self._longest = max_input_chars_per_word
 
-  def tokenize(self, text):
+  def tokenize(self, text: Union[str, bytes]) -> List[str]:
     """Returns the pieces of basic tokens separated by spaces."""
     return [piece for word in convert_to_unicode(text).split()
             for piece in self.split(word)]
 
-  def split(self, word):
+  def split(self, word: str) -> List[str]:
     """Returns the pieces of one basic token."""
     if word in self.vocab:
       return [word]
@@ -181,25 +200,26 @@ class WordpieceTokenizer:
     return pieces
 
 
-class WordPieceTokenizer(_Tokenizer):
-  """BERT's tokenization: basic tokens, then longest pieces, greedily.
+class WordPieceTokenizer(Tokenizer):
+  """BERT's tokenization: basic tokens, then the longest pieces, greedily.
 
-  Entries of the vocabulary with a Chinese character and more, such as 机器学习
-  or 维生素C, are words that stay whole, anywhere in running text, the longest
-  first; at an end that is a letter or digit, the text's run of these must end
-  too. No other entry is such a word: released vocabularies have "...", <S> and
-  <T>, which basic tokenization cuts apart, and their models have never read.
+  Vocabulary entries of a Chinese and further characters, such as 机器学习 or
+  维生素C, are words that are kept whole anywhere in running text, longest match
+  first. If either end of a word is a letter or digit, a run of these in the
+  text must end there, too. Other entries are not kept whole: released
+  vocabularies have "...", <S> and <T>, which basic tokenization splits, so that
+  their models have never read them.
 
   Args:
-    vocab_file: path of the vocabulary, one token a line.
-    do_lower_case: lower-case and strip accents, as "uncased" models want it.
+    vocab_file: path of the vocabulary, one token per line.
+    do_lower_case: lower-case and strip accents, for "uncased" models.
 
   Attributes:
-    vocab: dict, entry -> id.
-    words: dict, normalized word -> its entry: those that stay whole.
+    vocab: entry -> id.
+    words: normalized word -> its entry, for words that are kept whole.
   """
 
-  def __init__(self, vocab_file, do_lower_case=True):
+  def __init__(self, vocab_file: str, do_lower_case: bool = True):
     self.vocab = load_vocab(vocab_file)
     self.vocab_size = len(self.vocab)
     self._tokens = list(self.vocab)
@@ -213,20 +233,20 @@ class WordPieceTokenizer(_Tokenizer):
     self._basic = BasicTokenizer(do_lower_case)
     self.clean = self._basic.clean
     self.wordpiece = WordpieceTokenizer(self.vocab).split
-    self.words = {}
-    self._lengths = {}  # of the words with a first basic token, longest first
+    self.words: Dict[str, str] = {}
+    lengths: Dict[str, set] = {}  # of the words by their first basic token
     for token in self.vocab:
       if len(token) > 1 and not token.startswith("##") and any(
           map(characters.is_chinese, token)):
         word = self._basic.normalize(token).strip()
         if " " in word:
           self.words[word] = token
-          self._lengths.setdefault(word.split(" ")[0], set()).add(len(word))
-    self._lengths = {first: sorted(lengths, reverse=True)
-                     for first, lengths in self._lengths.items()}
+          lengths.setdefault(word.split(" ")[0], set()).add(len(word))
+    self._lengths = {first: sorted(found, reverse=True)
+                     for first, found in lengths.items()}
 
-  def basic_tokenize(self, text):
-    """Like `BasicTokenizer.tokenize`; words of the vocabulary stay whole."""
+  def basic_tokenize(self, text: str) -> List[str]:
+    """Like `BasicTokenizer.tokenize`, but keeps vocabulary words whole."""
     text = self._basic.normalize(text)
     if not self.words:
       return text.split()
@@ -243,49 +263,49 @@ class WordPieceTokenizer(_Tokenizer):
       for length in self._lengths.get(token, ()):
         after = start + length
         word = self.words.get(text[start:after])
-        if word and after <= len(text) and (
-            not text[after:after + 1].strip()):
+        if word and after <= len(text) and not text[after:after + 1].strip():
           token, end = word, after
           break
       yield token, start, end
 
-  def tokenize_plain(self, text):
+  def tokenize_plain(self, text: str) -> List[str]:
     return [piece for word in self.basic_tokenize(text)
             for piece in self.wordpiece(word)]
 
-  def tokenize_with_offsets(self, text):
-    # What a character becomes depends on that character alone, but for the
-    # spelling of a final sigma, which is as long.
+  def tokenize_with_offsets(self, text: str) -> TokensAndSpans:
+    # Characters are normalized independently, except for the spelling of a
+    # final sigma, which has the same length.
     origins = [index for index, char in enumerate(text)
                for _ in self._basic.normalize(char)]
     tokens, spans = [], []
     for word, start, word_end in self._find_tokens(self._basic.normalize(text)):
       pieces = self.wordpiece(word)
       for number, piece in enumerate(pieces):
-        end = word_end if number + 1 == len(pieces) else (
-            start + len(piece) - 2 * piece.startswith("##"))
+        end = start + len(piece) - (2 if piece.startswith("##") else 0)
+        if number + 1 == len(pieces):
+          end = word_end
         last = origins[end - 1] + 1
         while self.do_lower_case and last < len(text) and (
             characters.category(text[last]) == "Mn"):
-          last += 1  # an accent of its own, which has been stripped
+          last += 1  # a combining accent, which has been stripped
         tokens.append(piece)
         spans.append((origins[start], last))
         start = end
     return tokens, spans
 
-  def is_word_start(self, token):
+  def is_word_start(self, token: str) -> bool:
     return not token.startswith("##")
 
-  def convert_tokens_to_ids(self, tokens):
+  def convert_tokens_to_ids(self, tokens: Sequence[str]) -> List[int]:
     return [self.vocab.get(token, self.unk_id) for token in tokens]
 
-  def convert_ids_to_tokens(self, ids):
+  def convert_ids_to_tokens(self, ids: Sequence[int]) -> List[str]:
     return [self._tokens[i] for i in ids]
 
 
-def sentencepiece_text(text, do_lower_case):
-  """Returns a text as a SentencePiece model of Google's ALBERT is given it."""
-  # JSON may hold half of a surrogate pair, which no UTF-8 can.
+def sentencepiece_text(text: str, do_lower_case: bool) -> str:
+  """Normalizes text as Google's ALBERT does before SentencePiece."""
+  # JSON may contain half of a surrogate pair, which UTF-8 cannot encode.
   text = text.encode("utf-8", "ignore").decode("utf-8")
   text = " ".join(text.split())
   text = "".join(char for char in characters.decompose(text, "NFKD")
@@ -293,19 +313,18 @@ def sentencepiece_text(text, do_lower_case):
   return characters.lower(text) if do_lower_case else text
 
 
-# What a model's normalization may put together: the parts of a Hangul syllable.
+# Characters that normalization may compose: the parts of a Hangul syllable.
 _CLUSTER = re.compile(
     "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|\\S")
-_WINDOW = 200  # characters
+_WINDOW = 200  # characters that are aligned at once
 
 
 def _aligned(ours, theirs):
-  """Yields (start, end, length): theirs of a length is for ours[start:end].
+  """Aligns two similar texts, in time linear in their lengths.
 
-  Where the texts differ, it takes a time linear in their lengths.
-
-  Args:
-    ours, theirs: str, which differ little.
+  Yields:
+    (start, end, length): the next `length` characters of `theirs` correspond to
+    ours[start:end].
   """
   if ours == theirs:
     yield 0, len(ours), len(theirs)
@@ -316,21 +335,21 @@ def _aligned(ours, theirs):
         None, ours[a:a + _WINDOW], theirs[b:b + _WINDOW],
         autojunk=False).get_opcodes()
     if max(len(ours) - a, len(theirs) - b) > _WINDOW and len(codes) > 1:
-      codes = codes[:-1]  # the next window tells better
+      codes = codes[:-1]  # the next window has more context for it
     for _, start, end, first, last in codes:
       yield a + start, a + end, last - first
     a, b = a + codes[-1][2], b + codes[-1][4]
 
 
-class SentencePieceTokenizer(_Tokenizer):
-  """SentencePiece with the rules of Google's ALBERT around it.
+class SentencePieceTokenizer(Tokenizer):
+  """SentencePiece with the pre- and postprocessing of Google's ALBERT.
 
   Args:
     model_file: path of a `.model` file with pieces [CLS], [SEP], [MASK], <pad>.
     do_lower_case: lower-case the text first.
   """
 
-  def __init__(self, model_file, do_lower_case=True):
+  def __init__(self, model_file: str, do_lower_case: bool = True):
     # Only this tokenizer needs the package.
     import sentencepiece
     self._model = sentencepiece.SentencePieceProcessor()
@@ -348,10 +367,10 @@ class SentencePieceTokenizer(_Tokenizer):
       raise InputError("%s: the model lacks one of <pad>, [CLS], [SEP], [MASK]"
                        % model_file)
     self.do_lower_case = do_lower_case
-    self._known = {}  # see _written
+    self._known: Dict[str, str] = {}  # cache of `_written`
 
-  def tokenize_plain(self, text):
-    pieces = []
+  def tokenize_plain(self, text: str) -> List[str]:
+    pieces: List[str] = []
     for piece in self._model.EncodeAsPieces(self._normalize(text)):
       pieces.extend(self._split(piece))
     return pieces
@@ -365,15 +384,15 @@ class SentencePieceTokenizer(_Tokenizer):
       return self._split_number(piece[:-1]) + [","]
     return [piece]
 
-  def tokenize_with_offsets(self, text):
+  def tokenize_with_offsets(self, text: str) -> TokensAndSpans:
     tokens = self.tokenize_plain(text)
     written = "".join(token.replace(_WORD_START, "") for token in tokens)
     origins = self._origins(text, written)
-    spans, start = [], 0
+    spans: List[Tuple[int, int]] = []
+    start = 0
     for token in tokens:
       end = start + len(token.replace(_WORD_START, ""))
-      # A token that is only the mark of a word is where the next one begins, or
-      # at the end of the text.
+      # A lone word mark gets the position of the next token, or the text's end.
       places = origins[start:end] or origins[start:start + 1] or [
           (len(text), len(text))]
       spans.append((places[0][0], places[-1][1]))
@@ -381,7 +400,7 @@ class SentencePieceTokenizer(_Tokenizer):
     return tokens, spans
 
   def _origins(self, text, written):
-    """Returns where in `text` each character of `written` comes from."""
+    """Returns the span in `text` of each character of `written`."""
     origins, parts = [], []
     for match in _CLUSTER.finditer(text):
       part = self._written(match.group())
@@ -389,13 +408,13 @@ class SentencePieceTokenizer(_Tokenizer):
       parts.append(part)
     matched = []
     for first, last, theirs in _aligned("".join(parts), written):
-      places = origins[first:last] or origins[first:first + 1] or origins[
-          -1:] or [(0, 0)]
+      places = (origins[first:last] or origins[first:first + 1] or
+                origins[-1:] or [(0, 0)])
       matched += [places[min(i, len(places) - 1)] for i in range(theirs)]
     return matched
 
   def _written(self, cluster):
-    """Returns what the model makes of a character and what belongs to it."""
+    """Returns the normalized text of one character or cluster."""
     if cluster not in self._known:
       self._known[cluster] = "".join(self._model.EncodeAsPieces(
           self._normalize(cluster))).replace(_WORD_START, "")
@@ -404,31 +423,33 @@ class SentencePieceTokenizer(_Tokenizer):
   def _split_number(self, piece):
     pieces = self._model.EncodeAsPieces(piece.replace(_WORD_START, ""))
     if not piece.startswith(_WORD_START) and pieces[0][0] == _WORD_START:
-      # Encoding on its own has put a word start where there was none.
+      # Encoding the number separately has added a word start.
       pieces[0] = pieces[0][1:]
     return [piece for piece in pieces if piece]
 
-  def is_word_start(self, token):
+  def is_word_start(self, token: str) -> bool:
     return token.startswith(_WORD_START) or token in SPECIAL_TOKENS
 
-  def convert_tokens_to_ids(self, tokens):
+  def convert_tokens_to_ids(self, tokens: Sequence[str]) -> List[int]:
     names = {"[PAD]": "<pad>", "[UNK]": "<unk>"}
     return [self._model.PieceToId(names.get(t, t)) for t in tokens]
 
-  def convert_ids_to_tokens(self, ids):
+  def convert_ids_to_tokens(self, ids: Sequence[int]) -> List[str]:
     return [self._model.IdToPiece(int(i)) for i in ids]
 
 
-def truncate_pair(ids_a, ids_b, max_length):
-  """Shortens a pair to `max_length` ids in all, the longer one first.
+def truncate_pair(
+    ids_a: List[int], ids_b: Optional[List[int]], max_length: int
+) -> Tuple[List[int], Optional[List[int]]]:
+  """Truncates a pair to `max_length` ids in total, from the longer text.
 
   Args:
-    ids_a: list of the first text's ids.
-    ids_b: list of the second text's ids, or None.
-    max_length: int, maximum number of ids of both together.
+    ids_a: ids of the first text.
+    ids_b: ids of the second text, or None.
+    max_length: maximum number of ids of both together.
 
   Returns:
-    (ids_a, ids_b), cut at their ends.
+    (ids_a, ids_b), truncated at their ends.
   """
   max_length = max(0, max_length)
   if ids_b is None:
@@ -442,30 +463,33 @@ def truncate_pair(ids_a, ids_b, max_length):
   return ids_a[:length_a], ids_b[:length_b]
 
 
-def warn_of_unknown(what, count, total):
-  """Warns where more than 1% of the tokens of a text are [UNK].
+def warn_of_unknown(what: str, count: int, total: int) -> None:
+  """Logs a warning if more than 1% of the tokens are [UNK].
 
   Args:
-    what: str, what the text is called.
-    count, total: int, tokens that are [UNK], and all.
+    what: name of the text.
+    count: number of [UNK].
+    total: number of tokens.
   """
   if count > 0.01 * total:
     logging.warning("%.1f%% of the tokens of %s are [UNK]: its words are not "
                     "in the vocabulary", 100.0 * count / total, what)
 
 
-def pack_pair(tokenizer, ids_a, ids_b, max_seq_length):
+def pack_pair(
+    tokenizer: Tokenizer, ids_a: List[int], ids_b: Optional[List[int]],
+    max_seq_length: int) -> Tuple[List[int], List[int]]:
   """Packs one or two texts as `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
   Args:
-    tokenizer: where the ids of [CLS] and [SEP] come from.
-    ids_a: list of ids.
-    ids_b: list of ids, or None.
-    max_seq_length: int, maximum number of ids; longer pairs are truncated.
+    tokenizer: provides the ids of [CLS] and [SEP].
+    ids_a: ids of the first text.
+    ids_b: ids of the second text, or None.
+    max_seq_length: maximum number of ids; longer pairs are truncated.
 
   Returns:
-    (input_ids, segment_ids), two lists of the same length, not padded.
-    Segment 0 is [CLS] A [SEP], segment 1 is B [SEP].
+    (input_ids, segment_ids), of the same length, not padded. Segment 0 is
+    [CLS] A [SEP], segment 1 is B [SEP].
   """
   special = 2 if ids_b is None else 3
   ids_a, ids_b = truncate_pair(ids_a, ids_b, max_seq_length - special)
@@ -477,63 +501,64 @@ def pack_pair(tokenizer, ids_a, ids_b, max_seq_length):
   return input_ids, segment_ids
 
 
-def encode_texts(tokenizer, text_a, text_b, max_seq_length):
-  """Packs the ids of one or two texts; see `pack_pair`.
+def encode_texts(tokenizer: Tokenizer, text_a: str, text_b: Optional[str],
+                 max_seq_length: int) -> Tuple[List[int], List[int]]:
+  """Tokenizes and packs one or two texts; see `pack_pair`."""
+  def ids_of(text):
+    return tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
 
-  Args:
-    tokenizer: where tokens and ids come from.
-    text_a: str.
-    text_b: str, or None.
-    max_seq_length: int, maximum number of ids; longer pairs are truncated.
-
-  Returns:
-    (input_ids, segment_ids), two lists of the same length, not padded.
-  """
-  ids_a, ids_b = [
-      None if text is None else tokenizer.convert_tokens_to_ids(
-          tokenizer.tokenize(text)) for text in (text_a, text_b)]
-  return pack_pair(tokenizer, ids_a, ids_b, max_seq_length)
+  ids_b = None if text_b is None else ids_of(text_b)
+  return pack_pair(tokenizer, ids_of(text_a), ids_b, max_seq_length)
 
 
-# Further names that programs written for BERT and ALBERT use.
+# Names of the BERT and ALBERT releases, for programs written for these.
 class FullTokenizer:
-  """A tokenizer of this module; `vocab`, `inv_vocab`: token -> id and back."""
+  """A tokenizer of this module with the interface of BERT's.
 
-  def __init__(self, vocab_file, do_lower_case=True, spm_model_file=None):
+  Attributes:
+    vocab: token -> id.
+    inv_vocab: id -> token.
+  """
+
+  def __init__(self, vocab_file: str, do_lower_case: bool = True,
+               spm_model_file: Optional[str] = None):
     tokenizer = create_tokenizer(vocab_file, spm_model_file, do_lower_case)
     self._tokenize = tokenizer.tokenize_plain
     self.inv_vocab = dict(enumerate(tokenizer.convert_ids_to_tokens(
         range(tokenizer.vocab_size))))
     self.vocab = {token: i for i, token in self.inv_vocab.items()}
 
-  def tokenize(self, text):
+  def tokenize(self, text: Union[str, bytes]) -> List[str]:
     return self._tokenize(convert_to_unicode(text))
 
-  def convert_tokens_to_ids(self, tokens):
+  def convert_tokens_to_ids(self, tokens: Sequence[str]) -> List[int]:
     return convert_tokens_to_ids(self.vocab, tokens)
 
-  def convert_ids_to_tokens(self, ids):
+  def convert_ids_to_tokens(self, ids: Sequence[int]) -> List[str]:
     return convert_ids_to_tokens(self.inv_vocab, ids)
 
 
-def convert_tokens_to_ids(vocab, tokens):
+def convert_tokens_to_ids(vocab: Dict[str, int],
+                          tokens: Sequence[str]) -> List[int]:
   return [vocab[token] for token in tokens]
 
 
-def convert_ids_to_tokens(inv_vocab, ids):
+def convert_ids_to_tokens(inv_vocab: Dict[int, str],
+                          ids: Sequence[int]) -> List[str]:
   return [inv_vocab[i] for i in ids]
 
 
-def convert_to_unicode(text):
-  """Returns text as str, given that or bytes of UTF-8."""
+def convert_to_unicode(text: Union[str, bytes]) -> str:
+  """Decodes UTF-8 bytes, ignoring errors; str is unchanged."""
   return text.decode("utf-8", "ignore") if isinstance(text, bytes) else text
 
 
 printable_text = convert_to_unicode
 
 
-def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
-  """Raises a ValueError where the name of a released BERT says otherwise."""
+def validate_case_matches_checkpoint(do_lower_case: bool,
+                                     init_checkpoint: Optional[str]) -> None:
+  """Raises a ValueError if the name of a released BERT contradicts the flag."""
   name = re.search(r"(un|multilingual|chinese|)(cased)?_L-\d+_H-\d+_A-\d+"
                    "/bert_model.ckpt", init_checkpoint or "")
   if name and bool(do_lower_case) != bool(name.group(1)):

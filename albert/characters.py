@@ -1,21 +1,24 @@
-"""Characters as BERT's tokenization treats them.
+"""Character classes and normalization of BERT's tokenization.
 
-An interpreter knows the Unicode of its time: 11 in Python 3.7, 14 in Python
-3.11. So that tokens do not depend on it, what is new or different since Unicode
-11 is here as Unicode 14 has it; tests/make_unicode_table.py prints it.
+Python's Unicode version varies: 11 in Python 3.7, 14 in Python 3.11. To make
+tokens independent of it, the tables below have what changed since Unicode 11,
+as of Unicode 14; tests/make_unicode_table.py prints them.
 
 Tests: tests/test_tokenization.py.
 """
 
 import functools
 import unicodedata
+from typing import Callable
 
 
 def _codes(ranges):
   """Returns the code points of text such as "898-89f b55"."""
-  return [code for part in ranges.split() for first, last in [
-      (part.split("-") * 2)[:2]] for code in range(
-          int(first, 16), int(last, 16) + 1)]
+  codes = []
+  for part in ranges.split():
+    bounds = [int(bound, 16) for bound in part.split("-")]
+    codes += range(bounds[0], bounds[-1] + 1)
+  return codes
 
 
 def _texts(pairs):
@@ -60,28 +63,32 @@ _DECOMPOSED = {"NFD": _texts("11938:11935,11930"), "NFKD": _texts(
     "1fbf4:34 1fbf5:35 1fbf6:36 1fbf7:37 1fbf8:38 1fbf9:39")}
 
 
-def category(char):
-  """Returns the general category; of what is new, no more than P* and So."""
+def category(char: str) -> str:
+  """Returns the general category; the table adds those that matter to BERT."""
   return _CATEGORIES.get(ord(char)) or unicodedata.category(char)
 
 
-def is_combining(char):
+def is_combining(char: str) -> bool:
   return ord(char) in _COMBINING or bool(unicodedata.combining(char))
 
 
-def lower(text):
+def lower(text: str) -> str:
   return text.lower().translate(_LOWER)
 
 
-def decompose(text, form):
-  """Returns `text` in the form "NFD" or "NFKD"."""
+def decompose(text: str, form: str) -> str:
+  """Returns `text` in the normalization form "NFD" or "NFKD"."""
   return unicodedata.normalize(form, text).translate(_DECOMPOSED[form])
 
 
 class Table(dict):
-  """A table for `str.translate`, filled as characters turn up."""
+  """A lazily filled table for `str.translate`.
 
-  def __init__(self, replacement):
+  Args:
+    replacement: returns the text that replaces a character.
+  """
+
+  def __init__(self, replacement: Callable[[str], str]):
     super().__init__()
     self._replacement = replacement
 
@@ -91,8 +98,8 @@ class Table(dict):
     return value
 
 
-def clean(char):
-  """Drops control and format characters; makes every kind of space a space."""
+def clean(char: str) -> str:
+  """Drops control and format characters; turns white space into a space."""
   if char in "\t\n\r" or category(char) == "Zs":
     return " "
   if char == "\ufffd" or category(char) in ("Cc", "Cf"):
@@ -100,31 +107,31 @@ def clean(char):
   return char
 
 
-def isolate(char):
-  """Puts spaces around what is a token by itself."""
+def isolate(char: str) -> str:
+  """Puts spaces around characters that are tokens by themselves."""
   return char if is_joined(char) else " %s " % char
 
 
-def isolate_and_strip_accent(char):
+def isolate_and_strip_accent(char: str) -> str:
   return "" if category(char) == "Mn" else isolate(char)
 
 
-def is_chinese(char):
-  """Whether `char` is a CJK ideograph (no kana, no hangul), as BERT counts."""
+def is_chinese(char: str) -> bool:
+  """Returns whether BERT treats `char` as Chinese: ideographs, not kana."""
   code = ord(char)
   return (0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or
           0x20000 <= code <= 0x2A6DF or 0x2A700 <= code <= 0x2CEAF or
           0xF900 <= code <= 0xFAFF or 0x2F800 <= code <= 0x2FA1F)
 
 
-def is_punctuation(char):
-  """Whether BERT splits at `char`: Unicode's P* and ASCII's symbols."""
+def is_punctuation(char: str) -> bool:
+  """Returns whether BERT splits at `char`: Unicode's P* and ASCII symbols."""
   code = ord(char)
   return (33 <= code <= 47 or 58 <= code <= 64 or 91 <= code <= 96 or
           123 <= code <= 126 or category(char).startswith("P"))
 
 
-@functools.lru_cache(maxsize=None)  # there are 1,114,112 characters
-def is_joined(char):
-  """Whether `char` makes one basic token with neighbours of its kind."""
+@functools.lru_cache(maxsize=None)  # at most 1,114,112 characters
+def is_joined(char: str) -> bool:
+  """Returns whether `char` and its neighbours can form one basic token."""
   return not (is_chinese(char) or is_punctuation(char) or char.isspace())

@@ -20,7 +20,7 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from typing import NamedTuple
+from typing import List, NamedTuple, Optional, Sequence
 
 import tqdm
 from absl import logging
@@ -47,19 +47,19 @@ class Item(NamedTuple):
   """Something to download.
 
   Attributes:
-    name: str.
-    files: list of names of the files it has, or globs.
-    urls: list of addresses to try in turn: of an archive (zip or tar), or, with
-      {} for the name, of one file each.
-    variable: str, environment variable with addresses to try instead of these,
-      separated by spaces; {item} in them stands for `name`.
-    sha256: str, of the archive, or None where it is not known.
+    name: value of --item.
+    files: names of its files, or globs.
+    urls: addresses to try in turn: of an archive (zip or tar), or, with {} for
+      the name, of one file each.
+    variable: environment variable with addresses that replace `urls`, separated
+      by spaces; {item} in them stands for `name`.
+    sha256: checksum of the archive, None if it is not known.
   """
   name: str
-  files: list
-  urls: list
+  files: List[str]
+  urls: List[str]
   variable: str
-  sha256: str
+  sha256: Optional[str]
 
 
 MODEL_URL = "ALBERT_MODEL_URL"
@@ -80,8 +80,8 @@ ITEMS = {name: _model(name, MODELS % name) for name in (
     "albert_small_zh_google", "albert_base_zh",
     "albert_base_zh_additional_36k_steps", "albert_large_zh",
     "albert_xlarge_zh_177k", "albert_xlarge_zh_183k")}
-# Google's Chinese models; "_google" is added here, since albert_zh's own models
-# have the same names.
+# Google's Chinese models; the suffix "_google" is ours, because albert_zh's
+# models have the same names.
 ITEMS.update({name + "_google": _model(name + "_google", GOOGLE % name)
               for name in ("albert_base_zh", "albert_large_zh",
                            "albert_xlarge_zh", "albert_xxlarge_zh")})
@@ -101,15 +101,15 @@ ITEMS["lcqmc"] = Item("lcqmc", ["train.txt", "dev.txt", "test.txt"], [LCQMC],
                       "LCQMC_DATA_URL", None)
 
 
-def fetch(item, target):
-  """Downloads what a folder lacks of an item.
+def fetch(item: Item, target: str) -> None:
+  """Downloads the files of an item that a folder lacks.
 
   Args:
-    item: Item.
-    target: str; made if there is none, and nothing in it is overwritten.
+    item: what to download.
+    target: created if it does not exist; existing files are kept.
 
   Raises:
-    InputError: no address gave the files; the message says why not.
+    InputError: no address has the files; the message lists the reasons.
   """
   missing = _missing(item.files, target)
   if not missing:
@@ -129,7 +129,7 @@ def fetch(item, target):
           _check_sha256(archive, item.sha256)
           unpack(archive, target, item.files)
         finally:
-          os.remove(archive)  # whole, so there is nothing to resume
+          os.remove(archive)  # complete, so there is nothing to resume
       return
     except (OSError, http.client.HTTPException, zipfile.BadZipFile,
             tarfile.TarError, zlib.error, EOFError, ValueError) as error:
@@ -152,15 +152,15 @@ def _missing(patterns, folder):
           if not fnmatch.filter(names, pattern)]
 
 
-def download(url, folder):
-  """Downloads an address, resuming where an earlier try ended.
+def download(url: str, folder: str) -> str:
+  """Downloads a file, resuming an interrupted download.
 
   Returns:
-    str, path of the whole file, of a name that only this address has.
+    path of the complete file, with a name that is unique to the address.
 
   Raises:
-    OSError: the server could not be reached, refused or closed the connection;
-      what has arrived is kept for the next try.
+    OSError: the server cannot be reached, or refused or closed the connection;
+      the part that has arrived is kept for the next try.
   """
   path = os.path.join(folder, ".download-" +
                       hashlib.sha256(url.encode()).hexdigest()[:16])
@@ -173,11 +173,11 @@ def download(url, folder):
   except urllib.error.HTTPError as error:
     if error.code != 416:
       raise
-    os.remove(path)  # it had all of a different file, or all of this one
+    os.remove(path)  # already complete, or of a different file
     return download(url, folder)
   with response:
-    # A file:// address has no status in Python 3.7.
-    if getattr(response, "status", None) != 206:  # the whole file comes
+    # A file:// response has no status in Python 3.7.
+    if getattr(response, "status", None) != 206:  # not resumed
       have = 0
     left = response.headers.get("Content-Length")
     total = have + int(left) if left else None
@@ -204,7 +204,7 @@ def _check_sha256(path, expected):
 
 @contextlib.contextmanager
 def _open_archive(path):
-  """Returns the files in an archive: pairs of path and function to open it."""
+  """Yields a list of (path, function that opens it) of an archive's files."""
   if tarfile.is_tarfile(path):
     with tarfile.open(path) as reader:
       yield [(member.name, functools.partial(reader.extractfile, member))
@@ -215,20 +215,20 @@ def _open_archive(path):
              for member in reader.infolist() if not member.is_dir()]
 
 
-def unpack(archive, target, files):
-  """Unpacks a zip or tar archive; files in its folders are put into `target`.
+def unpack(archive: str, target: str, files: Sequence[str]) -> None:
+  """Unpacks a zip or tar archive, without its folder structure.
 
-  Files that are in `target` already stay as they are.
+  Existing files in `target` are kept.
 
   Args:
-    archive: str.
-    target: str.
-    files: list of names or globs that must be inside.
+    archive: path of the archive.
+    target: an existing folder.
+    files: names or globs that must be in the archive.
 
   Raises:
-    zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError: it is neither,
-      or is damaged.
-    ValueError: a file is missing, or has a path out of the archive.
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError: the file is
+      damaged, or not an archive.
+    ValueError: a file is missing, or its path leads out of the archive.
   """
   with _open_archive(archive) as members:
     for path, _ in members:
@@ -248,7 +248,7 @@ def unpack(archive, target, files):
           os.replace(os.path.join(folder, name), os.path.join(target, name))
 
 
-def main():
+def main() -> None:
   args = from_flags(DownloadSettings)
   if args.item == STARTER:
     logging.info("%s is in this project, there is nothing to download", STARTER)

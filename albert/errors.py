@@ -1,5 +1,5 @@
-"""The one kind of error a user can cause."""
+"""The exception for errors that users can fix."""
 
 
 class InputError(ValueError):
-  """Bad input: the message says what, where and what to do, in one line."""
+  """Invalid input; the message says in one line what, where and what to do."""

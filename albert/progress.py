@@ -4,31 +4,31 @@ import time
 
 from absl import logging
 
-_SECONDS = 10  # from one message to the next
+_SECONDS = 10  # between messages
 
 
-def hours(seconds):
+def hours(seconds: float) -> str:
   """Formats a duration as H:MM:SS."""
   return "%d:%02d:%02d" % (seconds // 3600, seconds // 60 % 60, seconds % 60)
 
 
 class Progress:
-  """Logs progress, its rate and the time left, every ten seconds.
+  """Logs progress, its rate and the remaining time, every ten seconds.
 
   Args:
-    things: str, what is counted, such as "records".
+    things: name of the counted items, such as "records".
   """
 
-  def __init__(self, things):
+  def __init__(self, things: str):
     self._things = things
     self._start = self._last = time.time()
 
-  def log(self, count, share):
-    """Logs a line if it is time to.
+  def log(self, count: int, share: float) -> None:
+    """Logs a line if the last one was ten seconds ago.
 
     Args:
-      count: int, how many things are done.
-      share: float, share of the whole work that is done, more than 0.
+      count: number of finished items.
+      share: finished share of the work, greater than 0.
     """
     now = time.time()
     if now > self._last + _SECONDS:

@@ -8,6 +8,7 @@ fine-tunings in FOLDER/topics and FOLDER/scratch, and FOLDER/grid.tsv.
 
 import html
 import os
+from typing import Dict, List, Sequence, Tuple
 
 from albert import cli
 from albert.errors import InputError
@@ -41,17 +42,17 @@ PAGE = """<!DOCTYPE html>
 """
 
 
-def read_tsv(path):
-  """Returns the rows of a file, lists of str."""
+def read_tsv(path: str) -> List[List[str]]:
+  """Returns the rows of a file."""
   return [line.split("\t") for line in filesystem.read_lines(path)]
 
 
-def show_masks(rows):
-  """Returns HTML: each text with a bar for each of its candidates.
+def show_masks(rows: Sequence[Sequence[str]]) -> str:
+  """Returns HTML: each text with one bar per candidate.
 
   Args:
-    rows: [["TOKEN PROBABILITY TOKEN PROBABILITY ...", text]], as predict.py
-      fills one mask.
+    rows: [["TOKEN PROBABILITY TOKEN PROBABILITY ...", text]], the output of
+      predict.py for texts with one mask.
   """
   shown = []
   for candidates, text in rows:
@@ -64,12 +65,13 @@ def show_masks(rows):
   return "\n".join(shown)
 
 
-def show_curves(histories, width=640, height=260):
+def show_curves(histories: Dict[str, List[Tuple[int, float]]],
+                width: int = 640, height: int = 260) -> str:
   """Returns an SVG of accuracies by step.
 
   Args:
-    histories: dict, name -> [(step, accuracy)].
-    width, height: int.
+    histories: name -> [(step, accuracy)].
+    width, height: pixels.
   """
   steps = max(step for points in histories.values() for step, _ in points)
 
@@ -100,11 +102,11 @@ def show_curves(histories, width=640, height=260):
       width, height, "\n".join(shown))
 
 
-def show_grid(rows):
-  """Returns an HTML table, a first text a row and a second text a column.
+def show_grid(rows: Sequence[Sequence[str]]) -> str:
+  """Returns an HTML table with one row per first text, one column per second.
 
   Args:
-    rows: [[score from -1 to 1, first text, second text]], of all pairs.
+    rows: [[score from -1 to 1, first text, second text]], all pairs.
   """
   scores = {(a, b): float(score) for score, a, b in rows}
   first, second = [list(dict.fromkeys(row[i] for row in rows)) for i in (1, 2)]
@@ -122,14 +124,14 @@ def show_grid(rows):
   return "\n".join(shown)
 
 
-def read_history(path):
+def read_history(path: str) -> List[Tuple[int, float]]:
   """Returns [(step, dev accuracy)]."""
   header, *rows = read_tsv(path)
   return [(int(row[header.index("global_step")]),
            float(row[header.index("eval_accuracy")])) for row in rows]
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> None:
   if len(arguments) != 1:
     raise InputError("give one folder, as quickstart.sh makes it")
   folder, = arguments

@@ -1,1 +1,1 @@
-"""Text and what pretraining reads of it: documents, pairs, masks, records."""
+"""Pretraining data: documents, segment pairs, masks, records."""

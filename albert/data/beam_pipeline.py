@@ -1,18 +1,21 @@
 """Makes pretraining records by an Apache Beam pipeline, on a cluster.
 
 Needs: pip install '.[beam]'. Text, user dictionary and output must be on a file
-system that all workers see, and the project on their Python path.
+system that all workers can access, and the project on their Python path.
 """
 
 import collections
 import os
 import shlex
+from typing import Optional
 
 import apache_beam as beam
 import jieba
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from albert.data.corpus import TextReader
+from albert.data.shards import ShardMaker
 from albert.errors import InputError
 from albert.files import filesystem
 
@@ -21,19 +24,20 @@ class MakeRecords(beam.DoFn):
   """Turns (shard index, documents) into (bucket, serialized record) pairs.
 
   Args:
-    maker: shards.ShardMaker.
-    user_dict: str, path of a file in jieba's format, or None.
+    maker: makes the records.
+    user_dict: path of a dictionary in jieba's format, or None.
   """
 
-  def __init__(self, maker, user_dict):
+  def __init__(self, maker: ShardMaker, user_dict: Optional[str]):
     self._maker = maker
     self._user_dict = user_dict
 
-  def setup(self):
+  def setup(self) -> None:
     if self._user_dict:
       with filesystem.open_binary(self._user_dict) as reader:
         jieba.load_userdict(reader)
 
+  # No annotations: Beam would choose its coders by them.
   def process(self, shard):
     shard_index, texts = shard
     made, buckets = self._maker.serialized_records(texts, shard_index,
@@ -41,25 +45,28 @@ class MakeRecords(beam.DoFn):
     return zip(buckets.tolist(), made)
 
 
+# No annotations: Beam would choose its coders by them.
 def shuffled(bucket, seed):
   """Returns the records of (bucket, records) in random order."""
-  number, made = bucket
-  made = sorted(made)  # they come in any order
+  number, unordered = bucket
+  made = sorted(unordered)  # Beam's order is not deterministic
   np.random.RandomState([seed, number]).shuffle(made)
   return made
 
 
-def run(runner, options, reader, make_records, seed, output_dir, num_outputs):
-  """Makes the records that shards.make_shards makes, in a different order.
+def run(runner: str, options: str, reader: TextReader,
+        make_records: MakeRecords, seed: int, output_dir: str,
+        num_outputs: int) -> None:
+  """Makes the same records as shards.make_shards, in a different order.
 
   Args:
-    runner: str, Beam's, such as "DirectRunner".
-    options: str, further options of the runner, as on a command line.
-    reader: corpus.TextReader.
-    make_records: MakeRecords.
-    seed: int, of the order.
-    output_dir: str.
-    num_outputs: int, record files to write.
+    runner: name of a Beam runner, such as "DirectRunner".
+    options: further options of the runner, as on a command line.
+    reader: reads the text.
+    make_records: makes the records.
+    seed: seed of the order.
+    output_dir: folder of the record files.
+    num_outputs: number of record files to write.
 
   Raises:
     InputError: Beam does not know the runner.

@@ -1,4 +1,4 @@
-"""Reads text, and cuts it into words and token ids."""
+"""Reads text and splits it into words and token ids."""
 
 import collections
 import gzip
@@ -7,7 +7,16 @@ import itertools
 import math
 import re
 import zlib
-from typing import NamedTuple
+from typing import (
+  Callable,
+  Counter,
+  Dict,
+  Iterator,
+  List,
+  NamedTuple,
+  Sequence,
+  Tuple,
+)
 
 import jieba
 import jieba.finalseg
@@ -18,16 +27,17 @@ from absl import logging
 from albert import characters
 from albert.errors import InputError
 from albert.files import filesystem
+from tokenization import Tokenizer
 
 
 class Document(NamedTuple):
-  """A document's tokens, T of them.
+  """The T tokens of a document.
 
   Attributes:
     ids: int32 [T].
-    words: int32 [...], where in [0, T) words begin, 0 first.
-    clauses, sentences: int32 [...], where in (0, T) clauses and sentences
-      begin. Every sentence begins a clause.
+    words: int32 [...], starts of words in [0, T), including 0.
+    clauses, sentences: int32 [...], starts of clauses and sentences in (0, T).
+      Every sentence starts a clause.
   """
   ids: np.ndarray
   words: np.ndarray
@@ -35,45 +45,44 @@ class Document(NamedTuple):
   sentences: np.ndarray
 
 
-# What ends a clause, with closing marks; not as in 3.5, node.js, http://.
+# The end of a clause, with closing marks; not in 3.5, node.js, http://.
 _CLAUSE_END = re.compile(
     r"(?:[，；：。！？…]|[,;:.!?](?! ?[0-9]|[A-Za-z/]))+"
     r"[”’」』）》〉】〕)\]}]*")
 
 _CACHE_SIZE = 30000  # words; memory must not grow with the text
-LONGEST_LINE = 10000  # characters; a longer line is cut into sentences
-_CHECKED_LINES = 1000  # from one look at how many are not UTF-8 to the next
-_DOCUMENT_COST = 256  # characters; records of a short one are mostly padding
+LONGEST_LINE = 10000  # characters; longer lines are split into sentences
+_CHECKED_LINES = 1000  # lines between checks of the encoding
+_DOCUMENT_COST = 256  # characters; records of short ones are mostly padding
 
 
 class WordCutter:
-  """Cuts text into words as `jieba.lcut` does, in about half the time.
+  """Cuts text into words like `jieba.lcut`, in about half the time.
 
-  The words are jieba's: its dictionary (with what was added to it before), the
-  most probable path through it, and for runs of single characters that are no
-  word in it, its hidden Markov model. The path is found in one pass over a
-  table of log-probabilities, and what the model makes of a run is remembered.
+  The words are jieba's: the most probable path through its dictionary, which
+  may have user words, and its hidden Markov model for runs of single characters
+  that are not a word. The path is found in one pass over a table of
+  log-probabilities, and the model's results are cached.
 
   Args:
-    always: list of str, what is a word wherever it stands, in upper or lower
-      case.
+    always: strings that are words wherever they occur, ignoring case.
   """
 
-  def __init__(self, always=()):
+  def __init__(self, always: Sequence[str] = ()):
     jieba.initialize()
     self._always = re.compile("(%s)" % "|".join(map(re.escape, sorted(
         always, key=len, reverse=True))), re.I) if always else None
     log_total = math.log(jieba.dt.total)
     self._unknown = 0.0 - log_total
-    # As in jieba, what only begins a word is there too, with 0.
+    # As in jieba, prefixes of words are in the table with a weight of 0.
     self._weights = {
         word: math.log(frequency) - log_total if frequency else 0.0
         for word, frequency in jieba.dt.FREQ.items()}
-    self._recognized = {}
+    self._recognized: Dict[str, List[str]] = {}
 
-  def cut(self, text):
-    """Returns the words of `text`, a list of str; joined, they are the text."""
-    words = []
+  def cut(self, text: str) -> List[str]:
+    """Returns the words of `text`; joined, they are the text."""
+    words: List[str] = []
     for i, part in enumerate(
         self._always.split(text) if self._always else [text]):
       if i % 2:
@@ -83,7 +92,7 @@ class WordCutter:
     return words
 
   def _cut_part(self, text, words):
-    """Appends the words of a text as jieba has them."""
+    """Appends the words of a text without words of `always`."""
     for i, block in enumerate(jieba.re_han_default.split(text)):
       if i % 2:
         self._cut_block(block, words)
@@ -92,11 +101,11 @@ class WordCutter:
           words += [part] if k % 2 else part
 
   def _cut_block(self, block, words):
-    """Appends the words of a block without punctuation and space."""
+    """Appends the words of a block without punctuation and spaces."""
     weight_of = self._weights.get
     length = len(block)
-    scores = [0.0] * (length + 1)  # of the best path from there on
-    ends = [0] * length  # of its first word
+    scores = [0.0] * (length + 1)  # of the best path from each position
+    ends = [0] * length  # of the first word of that path
     for start in range(length - 1, -1, -1):
       best = None
       end = start + 1
@@ -116,7 +125,7 @@ class WordCutter:
         ends[start] = start + 1
       scores[start] = best
 
-    start = run = 0  # `run`: where the run of single characters began
+    start = run = 0  # `run`: start of the current run of single characters
     while start < length:
       end = ends[start]
       if end - start > 1:
@@ -143,38 +152,43 @@ class WordCutter:
 
 
 class Segmenter:
-  """Cuts lines into token ids and says where words begin.
+  """Splits lines into token ids and finds the starts of words.
 
-  The ids are those of the tokenizer on the whole line. Words are jieba's own,
-  of whatever length; where jieba cuts inside one basic token of the tokenizer
-  (as in accented words) or inside a word of its vocabulary, the parts are one
-  word.
+  The ids are the tokenizer's for the whole line. Words are jieba's, whatever
+  their length. If jieba cuts inside a basic token, such as an accented word, or
+  inside a word of the vocabulary, the parts are one word.
 
   Args:
-    tokenizer: of `tokenization.py`.
-    use_jieba: bool; otherwise spelling tells where words begin.
-    user_words: list of str, what was added to jieba's dictionary.
+    tokenizer: provides tokens and ids.
+    use_jieba: find words by jieba, otherwise by spelling.
+    user_words: words that were added to jieba's dictionary.
   """
 
-  def __init__(self, tokenizer, use_jieba, user_words=()):
+  def __init__(self, tokenizer: Tokenizer, use_jieba: bool,
+               user_words: Sequence[str] = ()):
     self._tokenizer = tokenizer
-    # Of a line: (ids, where words begin, where clauses end), lists of int.
-    self.segment = self._by_jieba if use_jieba else self._by_spelling
-    # What jieba's pattern cuts before it looks into its dictionary, or where
-    # its dictionary has a different case.
-    self._cutter = WordCutter([
-        word for word in user_words
-        if not jieba.re_han_default.fullmatch(word) or
-        word.lower() != word.upper()]) if use_jieba else None
-    self._cache = {}
+    # Of a line: (ids, starts of words, ends of clauses), lists of int.
+    self.segment: Callable[[str], Tuple[List[int], List[int], List[int]]] = (
+        self._by_jieba if use_jieba else self._by_spelling)
+    if use_jieba:
+      # jieba splits some words before it looks them up in its dictionary, and
+      # looks up one case only.
+      self._cutter = WordCutter([
+          word for word in user_words
+          if not jieba.re_han_default.fullmatch(word) or
+          word.lower() != word.upper()])
+    self._cache: Dict[str, List[int]] = {}
     lost = [word for word in user_words if len(self.segment(word)[1]) != 1]
     if lost:
       logging.warning("%d words of the user dictionary are no words of their "
                       "own in any text: %s", len(lost), ", ".join(lost[:20]))
 
-  def document(self, lines):
+  def document(self, lines: Sequence[str]) -> Document:
     """Returns the Document of a list of sentences."""
-    ids, words, clauses, sentences = [], [], [], []
+    ids: List[int] = []
+    words: List[int] = []
+    clauses: List[int] = []
+    sentences: List[int] = []
     for line in lines:
       start = len(ids)
       line_ids, line_words, line_clauses = self.segment(line)
@@ -209,7 +223,7 @@ class Segmenter:
       if place in inside or (
           number < len(parts) and characters.is_joined(part[-1]) and
           characters.is_joined(parts[number][0])):
-        continue  # one basic token or word of the vocabulary goes on
+        continue  # inside a basic token or a word of the vocabulary
       word, together = "".join(together), []
       word_ids = self._cache.get(word)
       if word_ids is None:
@@ -222,9 +236,9 @@ class Segmenter:
     return ids, words, clauses
 
   def _inside_tokens(self, line):
-    """Returns the places in a line that are inside a token, a set of int."""
+    """Returns the positions in a line that are inside a token."""
     if not self._tokenizer.words:
-      return ()  # is_joined tells
+      return ()  # `is_joined` is enough
     _, spans = self._tokenizer.tokenize_with_offsets(line)
     return {place for start, end in spans for place in range(start + 1, end)}
 
@@ -237,48 +251,49 @@ class Segmenter:
 
 
 def _clause_ends(parts):
-  """Returns how many of the parts of a text, from its start, end a clause."""
+  """Returns the numbers of the parts of a text that end a clause, from 1 on."""
   ends = {match.end() for match in _CLAUSE_END.finditer("".join(parts))}
   return [number for number, end in enumerate(
       itertools.accumulate(map(len, parts)), 1) if end in ends]
 
 
 def _inside(positions, total):
-  """Returns the positions inside (0, total), in order, int32."""
+  """Returns the positions in (0, total), sorted, int32."""
   return np.array(sorted(set(positions) - {0, total}), np.int32)
 
 
-# Only what has no width, which tokenizers drop.
+# Only characters of zero width, which tokenizers drop.
 _BLANK = re.compile("^[\\s\x00\u200b-\u200f\u2060\ufeff]+$")
-_INVALID_BYTE = re.compile("[\udc80-\udcff]")  # as surrogateescape has it
+_INVALID_BYTE = re.compile("[\udc80-\udcff]")  # as surrogateescape decodes it
 
 
 class TextReader:
-  """Reads documents and counts what it met.
+  """Reads documents and counts them.
 
   Args:
-    paths: list of str, text files, gzipped where the name ends in `.gz`.
-    shard_characters: int, about how much text makes a shard.
+    paths: text files, gzipped if the name ends in `.gz`.
+    shard_characters: approximate number of characters per shard.
 
   Attributes:
-    counts: collections.Counter of "documents", "text_bytes" and
-      "invalid_bytes" (replaced by U+FFFD, which tokenizers drop).
-    share_read: float, share of the files' bytes read so far.
+    counts: numbers of "documents", "text_bytes" and "invalid_bytes" (replaced
+      by U+FFFD, which tokenizers drop).
+    share_read: share of the files' bytes read so far.
   """
 
-  def __init__(self, paths, shard_characters=500000):
-    self.counts = collections.Counter()
+  def __init__(self, paths: Sequence[str], shard_characters: int = 500000):
+    self.counts: Counter[str] = collections.Counter()
     self.share_read = 0.0
     self._paths = paths
     self._shard_characters = shard_characters
 
-  def shards(self):
-    """Yields lists of documents of together about `shard_characters`.
+  def shards(self) -> Iterator[List[List[str]]]:
+    """Yields lists of documents of about `shard_characters` in total.
 
-    A document is a list of str. A longer one is handled in pieces; a very short
-    one counts as more than its text.
+    A document is a list of str. Longer ones are split; very short ones count as
+    more than their text.
     """
-    shard, size = [], 0
+    shard: List[List[str]] = []
+    size = 0
     for lines in self.documents():
       shard.append(lines)
       size += max(_DOCUMENT_COST, sum(map(len, lines)))
@@ -288,13 +303,13 @@ class TextReader:
     if shard:
       yield shard
 
-  def documents(self):
-    """Yields documents: lists of sentences, none blank.
+  def documents(self) -> Iterator[List[str]]:
+    """Yields documents, lists of non-blank sentences.
 
-    A blank line ends a document, and so does the end of a file.
+    A blank line or the end of a file ends a document.
 
     Raises:
-      InputError: a file cannot be read to its end.
+      InputError: a file cannot be read completely.
     """
     sizes = [tf.io.gfile.stat(path).length for path in self._paths]
     self.counts["text_bytes"] = sum(sizes)
@@ -302,9 +317,10 @@ class TextReader:
       with filesystem.open_binary(path) as raw:
         if not raw.seekable():
           raise InputError("%s: not a regular file" % path)
-        lines, size, is_new = [], 0, True
-        for line in self._lines(path, gzip.open(raw) if (
-            path.endswith(".gz")) else raw):
+        data = gzip.open(raw) if path.endswith(".gz") else raw
+        lines: List[str] = []
+        size, is_new = 0, True
+        for line in self._lines(path, data):
           if line:
             self.counts["documents"] += is_new
             lines.append(line)
@@ -317,9 +333,9 @@ class TextReader:
             lines, size = [], 0
 
   def _lines(self, path, data):
-    """Yields the lines of a binary file, stripped, and "" at its end.
+    """Yields the stripped lines of a binary file, and "" at its end.
 
-    A line that is too long comes in several, cut after punctuation if it can.
+    Splits lines that are too long, after punctuation if possible.
     """
     reader = io.TextIOWrapper(data, encoding="utf-8-sig",
                               errors="surrogateescape")
@@ -351,6 +367,6 @@ class TextReader:
         cut = max(map(text.rfind, "。！？；，.!?;, ")) + 1 or len(text)
         if text[:cut].strip():
           yield text[:cut].strip()
-        # What follows is still this line, even if it is blank.
+        # The rest still belongs to this line, even if it is blank.
         rest = text[cut:] or " "
         self.counts["cut_lines"] += 1

@@ -1,27 +1,38 @@
-"""Pretraining records: pairs whose order does not leak, and masked words."""
+"""Pretraining records: segment pairs without order cues, and masked words."""
 
-from typing import Any, NamedTuple
+from typing import (
+  Counter,
+  Dict,
+  Iterator,
+  List,
+  NamedTuple,
+  Sequence,
+  Set,
+  Tuple,
+)
 
 import numpy as np
+
+from albert.data.corpus import Document
 
 
 class Text(NamedTuple):
   """A document and where it may be cut.
 
   Attributes:
-    document: corpus.Document.
-    cuts: int [C], in order, from 0 to the number of tokens.
-    weights: float [C], for each cut the sum over the pieces before it; see
-      create_pairs.
+    document: the document.
+    cuts: int [C], sorted, from 0 to the number of tokens.
+    weights: float [C], for each cut the cumulative weight of the pieces before
+      it; see create_pairs.
   """
-  document: Any
+  document: Document
   cuts: np.ndarray
   weights: np.ndarray
 
 
 class Segment(NamedTuple):
-  """Part of a corpus.Document, tokens `start` to `end`."""
-  document: Any
+  """Tokens `start` to `end` of a document."""
+  document: Document
   start: int
   end: int
 
@@ -30,9 +41,9 @@ class Settings(NamedTuple):
   """How records are made: the flags of the same names, and the vocabulary.
 
   Attributes:
-    unk_id, cls_id, sep_id, mask_id: int.
-    replacements: int32 [...], ids that may stand for a masked token.
-    inner_labels: int32 [V], the label of a token inside a word, mostly its id.
+    unk_id, cls_id, sep_id, mask_id: ids of special tokens.
+    replacements: int32 [...], ids that may replace a masked token.
+    inner_labels: int32 [V], label of each token inside a word, usually its id.
   """
   max_seq_length: int
   max_predictions_per_seq: int
@@ -54,27 +65,29 @@ class Settings(NamedTuple):
   inner_labels: np.ndarray
 
 
-# Tokens; a sentence that is not longer stays whole. The shorter the pieces of a
-# text, the less of a record is padding.
+# Tokens; sentences up to this length are not cut. Shorter pieces leave less
+# padding in a record.
 LONG = 32
-_MIDDLE = (0.35, 0.65)  # of the last pair of a document
-_MOST_WAITING = 20  # n-grams; with very few masks to a record, some never fit
-_NEIGHBOURS = 50  # of about the same length, to exchange segments with
+_MIDDLE = (0.35, 0.65)  # range of the cut in the last pair of a document
+_MOST_WAITING = 20  # n-grams; some never fit into records with very few masks
+_NEIGHBOURS = 50  # candidates of similar length for exchanging segments
 
 
-def create_records(documents, shard_index, settings, counts):
+def create_records(documents: Sequence[Document], shard_index: int,
+                   settings: Settings,
+                   counts: Counter[str]) -> Iterator[Dict[str, np.ndarray]]:
   """Makes the records of one shard, in random order.
 
-  They depend on the first three arguments alone.
+  The records depend only on the first three arguments.
 
   Args:
-    documents: list of corpus.Document.
-    shard_index: int.
-    settings: Settings.
-    counts: collections.Counter, to count into.
+    documents: may include empty ones.
+    shard_index: seeds the random numbers, with `settings.random_seed`.
+    settings: see Settings.
+    counts: updated.
 
   Yields:
-    dicts, feature name -> array (see `records.pretraining_specs`).
+    arrays by feature name; see `records.pretraining_specs`.
   """
   rng = np.random.RandomState([settings.random_seed, shard_index])
   documents = [document for document in documents if len(document.ids)]
@@ -84,31 +97,32 @@ def create_records(documents, shard_index, settings, counts):
   counts["unknown_tokens"] += sum(
       np.count_nonzero(np.equal(document.ids, settings.unk_id))
       for document in documents)
-  pairs = []
+  pairs: List[Tuple[Segment, Segment, int]] = []
   for _ in range(settings.dupe_factor):
     pairs.extend(label_pairs([
         pair for text in texts
         for pair in create_pairs(text, settings, rng, counts)], settings, rng))
-  waiting = []
+  waiting: List[int] = []
   for i in rng.permutation(len(pairs)):
-    yield create_record(*pairs[i], settings, rng, counts, waiting)
+    first, second, label = pairs[i]
+    yield create_record(first, second, label, settings, rng, counts, waiting)
 
 
-def find_cuts(document, length):
-  """Returns where a document may be cut, whatever the cut is for.
+def find_cuts(document: Document, length: int) -> np.ndarray:
+  """Returns the positions where a document may be cut, for any purpose.
 
-  Cuts are sentence boundaries. A sentence of more than LONG tokens, or a sixth
-  of `length`, may also be cut between its clauses; a clause of more than a
-  sixth of it, between its words: with few pieces in a pair, their lengths would
-  tell which is the first. What is more than half of `length` is cut anywhere,
-  so that two neighbouring pieces always fit.
+  Cuts are sentence boundaries. Sentences of more than LONG tokens, or a sixth
+  of `length`, may also be cut between clauses; clauses of more than a sixth of
+  `length`, between words: with few pieces in a pair, their lengths would give
+  away their order. Pieces longer than half of `length` are cut anywhere, so
+  that two adjacent pieces always fit.
 
   Args:
-    document: corpus.Document, not empty.
-    length: int, maximum number of tokens in a pair.
+    document: not empty.
+    length: maximum number of tokens in a pair.
 
   Returns:
-    int [...], in order, from 0 to the number of tokens.
+    int [...], sorted, from 0 to the number of tokens.
   """
   total = len(document.ids)
   cuts = np.concatenate([[0], document.sentences, [total]])
@@ -122,37 +136,38 @@ def find_cuts(document, length):
   return cuts
 
 
-def prepare_text(document, length):
-  """Returns the Text of a corpus.Document; `length` as for `find_cuts`."""
+def prepare_text(document: Document, length: int) -> Text:
+  """Returns the Text of a document; `length` as for `find_cuts`."""
   cuts = find_cuts(document, length)
   sizes = np.diff(cuts)
   return Text(document, cuts,
               np.append(0, (sizes / (1 - sizes / length)).cumsum()))
 
 
-def create_pairs(text, settings, rng, counts):
-  """Cuts a document into pairs of segments, one after the other.
+def create_pairs(text: Text, settings: Settings, rng: np.random.RandomState,
+                 counts: Counter[str]) -> Iterator[Tuple[Segment, Segment]]:
+  """Cuts a document into consecutive pairs of segments.
 
   A pair has as many pieces as fit into a record, or, with `short_seq_prob`,
-  into a random shorter length that two pieces fit into. Nothing must tell which
-  segment comes first. A pair ends before the piece that the token at a given
-  distance is in, so a cut before a piece of s tokens is an end with probability
-  s / L, L being the length. The cut inside the pair is drawn among those that
-  are not ends with weight s / (1 - s / L), and so it is like an end.
+  into a random shorter length that holds two pieces. Nothing must give away
+  which segment comes first. A pair ends before the piece with the token at a
+  given distance, so a cut before a piece of s tokens is an end with probability
+  s / L, where L is the length. The cut inside the pair is drawn from those that
+  are not ends with weight s / (1 - s / L), so it has the same distribution.
 
-  The end of the document is no such end: its last lines may be short, and what
-  is left before it has few pieces. The last pair begins so early that it fills
-  a record, too, and is cut near its middle.
+  The end of the document is different: its last lines may be short, and few
+  pieces may be left before it. So the last pair starts early enough to fill a
+  record, too, and is cut near its middle.
 
   Args:
-    text: Text.
-    settings: Settings.
-    rng: np.random.RandomState.
-    counts: collections.Counter; "dropped_tokens" counts those of documents of a
-      single piece, which make no pair.
+    text: what to cut.
+    settings: see Settings.
+    rng: source of random numbers.
+    counts: "dropped_tokens" counts tokens of documents with a single piece,
+      which cannot make a pair.
 
   Yields:
-    (Segment, Segment), in their order.
+    (Segment, Segment), in document order.
   """
   document, cuts, _ = text
   longest = settings.max_seq_length - 3  # [CLS], [SEP], [SEP]
@@ -180,16 +195,18 @@ def create_pairs(text, settings, rng, counts):
     first = stop
 
 
-def label_pairs(pairs, settings, rng):
-  """Makes the examples of the sentence task of pairs.
+def label_pairs(pairs: Sequence[Tuple[Segment, Segment]], settings: Settings,
+                rng: np.random.RandomState
+                ) -> List[Tuple[Segment, Segment, int]]:
+  """Makes the examples of the sentence task.
 
   Args:
-    pairs: list of (Segment, Segment), as they follow one another.
-    settings: Settings. With "sop", half of the pairs are swapped; label 1. With
-      "nsp", half exchange their second segments with one of about the same
-      length of a different document, so that lengths do not tell the label;
-      those that find none stay as they are.
-    rng: np.random.RandomState.
+    pairs: consecutive segments.
+    settings: with "sop", half of the pairs are swapped and get label 1. With
+      "nsp", half exchange their second segments with pairs from other documents
+      of about the same length, so that lengths do not give away the label;
+      pairs without a match are unchanged.
+    rng: source of random numbers.
 
   Returns:
     list of (Segment, Segment, label).
@@ -199,12 +216,15 @@ def label_pairs(pairs, settings, rng):
     return [(two, one, 1) if label else (one, two, 0)
             for (one, two), label in zip(pairs, labels)]
   made = [(one, two, 0) for one, two in pairs]
-  alone = []  # have found no other one yet
+
+  def fit(one, two):
+    return one.document is not two.document and (
+        _size(one) + _size(two) <= settings.max_seq_length - 3)
+
+  alone: List[int] = []  # pairs without a match, the longest last
   for i in sorted(np.flatnonzero(labels), key=lambda i: _size(pairs[i][1])):
     for j in alone[:-_NEIGHBOURS:-1]:
-      if all(x[0].document is not y[1].document and _size(x[0]) + _size(
-          y[1]) <= settings.max_seq_length - 3
-             for x, y in ((pairs[i], pairs[j]), (pairs[j], pairs[i]))):
+      if fit(pairs[i][0], pairs[j][1]) and fit(pairs[j][0], pairs[i][1]):
         made[i] = pairs[i][0], pairs[j][1], 1
         made[j] = pairs[j][0], pairs[i][1], 1
         alone.remove(j)
@@ -226,25 +246,27 @@ def _draw_piece(text, first, stop, rng):
 
 
 def _inside(positions, start, end):
-  """Returns those of the sorted `positions` inside (start, end)."""
+  """Returns the sorted `positions` in (start, end)."""
   return positions[positions.searchsorted(start + 1):
                    positions.searchsorted(end)]
 
 
-def create_record(first, second, label, settings, rng, counts, waiting):
-  """Makes one record: joins two segments, masks, pads.
+def create_record(first: Segment, second: Segment, label: int,
+                  settings: Settings, rng: np.random.RandomState,
+                  counts: Counter[str],
+                  waiting: List[int]) -> Dict[str, np.ndarray]:
+  """Makes one record: joins two segments, masks and pads.
 
   Args:
-    first: Segment.
-    second: Segment.
-    label: int, of the sentence task.
-    settings: Settings.
-    rng: np.random.RandomState.
-    counts: collections.Counter, to count into.
-    waiting: list of int; see `choose_words`.
+    first, second: segments in the record's order.
+    label: label of the sentence task.
+    settings: see Settings.
+    rng: source of random numbers.
+    counts: updated.
+    waiting: updated; see `choose_words`.
 
   Returns:
-    dict, feature name -> array.
+    arrays by feature name.
   """
   record, begins, ends = _join(first, second, settings)
   end = record["input_mask"].sum()
@@ -280,7 +302,7 @@ def _join(first, second, settings):
   """Joins two segments to [CLS] first [SEP] second [SEP] and padding.
 
   Returns:
-    (dict, feature name -> int32 [S]; lists of int, where words begin and end).
+    (dict, feature name -> int32 [S]; starts of words; ends of words).
   """
   ids, mask, segments = np.zeros([3, settings.max_seq_length], np.int32)
   ids[0] = settings.cls_id
@@ -290,7 +312,7 @@ def _join(first, second, settings):
     document = segment.document
     ids[start:end] = document.ids[segment.start:segment.end]
     ids[end] = settings.sep_id
-    # A cut word counts as a word.
+    # Each part of a cut word is a word.
     inner = _inside(document.words, segment.start, segment.end)
     begins.append(start)
     begins += (inner + (start - segment.start)).tolist()
@@ -302,58 +324,63 @@ def _join(first, second, settings):
           "segment_ids": segments}, begins, ends
 
 
-def keep_one_token(begins, ends, whole_word_share, rng):
-  """Draws what may be masked of each word: all of it, or one of its tokens.
+def keep_one_token(
+    begins: Sequence[int], ends: Sequence[int], whole_word_share: float,
+    rng: np.random.RandomState) -> Tuple[List[int], List[int]]:
+  """Draws the tokens of each word that may be masked: all of them, or one.
 
   Args:
-    begins, ends: lists of int, the tokens of each word.
-    whole_word_share: float, how often it is all of the word.
-    rng: np.random.RandomState.
+    begins, ends: token range of each word.
+    whole_word_share: probability of all tokens.
+    rng: source of random numbers.
 
   Returns:
-    (begins, ends), lists of int, of what may be masked.
+    (begins, ends), ranges of the tokens that may be masked.
   """
-  begins, ends = np.array([begins, ends])
-  drawn = begins + (rng.random_sample(len(begins)) * (ends - begins)).astype(
-      begins.dtype)
-  whole = rng.random_sample(len(begins)) < whole_word_share
-  return (np.where(whole, begins, drawn).tolist(),
-          np.where(whole, ends, drawn + 1).tolist())
+  starts, stops = np.array([begins, ends])
+  drawn = starts + (rng.random_sample(len(starts)) * (stops - starts)).astype(
+      starts.dtype)
+  whole = rng.random_sample(len(starts)) < whole_word_share
+  return (np.where(whole, starts, drawn).tolist(),
+          np.where(whole, stops, drawn + 1).tolist())
 
 
-def choose_words(begins, ends, limit, settings, rng, counts, waiting):
+def choose_words(begins: Sequence[int], ends: Sequence[int], limit: int,
+                 settings: Settings, rng: np.random.RandomState,
+                 counts: Counter[str], waiting: List[int]) -> List[int]:
   """Draws the words to mask.
 
-  Words come in random order, each with the words after it that an n-gram takes:
-  n is drawn with p(n) = (1/n) / sum(1/k) (ALBERT, section 4.1) until it fits,
-  into the limit, the segment, and between the words chosen before. What did not
-  fit waits for the next place, in whatever record, so that runs have the shares
-  that they are drawn with.
+  Words are drawn in random order, each with the following words of an n-gram: n
+  is drawn with p(n) = (1/n) / sum(1/k) (ALBERT, section 4.1) until it fits into
+  the limit, the segment, and between words chosen before. Values of n that do
+  not fit wait for the next place, in any record, so that n-grams keep the
+  shares with which they are drawn.
 
   Args:
-    begins, ends: lists of int, the tokens of each word.
-    limit: int, maximum number of tokens to choose.
-    settings: Settings.
-    rng: np.random.RandomState.
-    counts: collections.Counter; n-grams count as "placed_N".
-    waiting: list of int, each n that was drawn and is to be placed; changed.
+    begins, ends: token range of each word.
+    limit: maximum number of tokens to choose.
+    settings: see Settings.
+    rng: source of random numbers.
+    counts: n-grams count as "placed_N".
+    waiting: drawn values of n that are not placed yet; updated.
 
   Returns:
-    list of int, the chosen words in order.
+    sorted indices of the chosen words.
   """
   longest = settings.ngram if settings.masking == "ngram" else 1
   shares = np.cumsum(1.0 / np.arange(1, longest + 1))
-  chosen = set()
+  chosen: Set[int] = set()
   for word in rng.permutation(len(begins)).tolist():
     if word in chosen or ends[word] - begins[word] > limit:
       continue
     n = 1
     if longest > 1:
       room = 1
-      while room < longest and word + room < len(begins) and (
-          word + room not in chosen) and (
-              begins[word + room] == ends[word + room - 1]) and (
-                  ends[word + room] - begins[word] <= limit):
+      while room < longest and word + room < len(begins):
+        after = word + room
+        if (after in chosen or begins[after] != ends[after - 1] or
+            ends[after] - begins[word] > limit):
+          break
         room += 1
       n = _draw_run(room, shares, waiting, rng)
       counts["placed_%d" % n] += 1
@@ -365,7 +392,7 @@ def choose_words(begins, ends, limit, settings, rng, counts, waiting):
 
 
 def _draw_run(room, shares, waiting, rng):
-  """Returns how many words a run of at most `room` has; see choose_words."""
+  """Returns a number of words from 1 to `room`; see choose_words."""
   for n in waiting:
     if n <= room:
       waiting.remove(n)
@@ -378,14 +405,16 @@ def _draw_run(room, shares, waiting, rng):
   return min(waiting.pop(0), room)
 
 
-def mask_words(ids, words, settings, rng):
+def mask_words(
+    ids: np.ndarray, words: Sequence[Tuple[int, int]], settings: Settings,
+    rng: np.random.RandomState) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Masks words: 80% become [MASK], 10% stay, 10% become random tokens.
 
   Args:
     ids: int [S].
-    words: list of (begin, end), in order.
-    settings: Settings.
-    rng: np.random.RandomState.
+    words: sorted token ranges (begin, end).
+    settings: see Settings.
+    rng: source of random numbers.
 
   Returns:
     (masked ids int [S], positions int [M], labels int [M]).

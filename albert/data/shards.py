@@ -1,9 +1,9 @@
-"""Makes shards of records in parallel, and shuffles them as a whole.
+"""Makes shards of records in parallel, and shuffles them globally.
 
-Text comes in shards of whole documents. Each is handled on its own; its records
-are divided at random into buckets. The output files are all buckets one after
-the other, each in random order: the whole set is shuffled with one bucket in
-memory at a time.
+Text comes in shards of whole documents, which are processed independently. The
+records of each shard are divided randomly into buckets. The output files
+consist of all buckets in sequence, each in random order, so that the whole set
+is shuffled with one bucket in memory at a time.
 """
 
 import collections
@@ -12,43 +12,48 @@ import contextlib
 import gc
 import multiprocessing
 import os
+from typing import Any, Counter, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert.data import masking
+from albert.data.corpus import Segmenter, TextReader
 from albert.files import filesystem, records
 from albert.progress import Progress
 
-BUCKET_BYTES = 1 << 24  # about how much of the records makes a bucket
-_MOST_DROPPED = 0.05  # of the tokens, without a warning
+BUCKET_BYTES = 1 << 24  # approximate size of a bucket
+_MOST_DROPPED = 0.05  # share of the tokens above which to warn
 
 
-def count_buckets(text_bytes, settings, num_outputs):
-  """Returns the number of buckets, so that each fits into little memory.
+def count_buckets(text_bytes: int, settings: masking.Settings,
+                  num_outputs: int) -> int:
+  """Returns the number of buckets, so that each has about BUCKET_BYTES.
 
   Args:
-    text_bytes: int, of all text files.
-    settings: masking.Settings.
-    num_outputs: int, record files to write.
+    text_bytes: total size of the text files.
+    settings: see masking.Settings.
+    num_outputs: number of record files to write.
   """
-  # A token of Chinese has 3 bytes in text, about 5 in a record.
+  # A Chinese token has 3 bytes in text and about 5 in a record.
   return max(num_outputs,
              2 * text_bytes * settings.dupe_factor // BUCKET_BYTES)
 
 
 class ShardMaker:
-  """Makes the records of one shard after the other, and puts them together.
+  """Makes the records of each shard, and joins the shards.
 
   Args:
-    segmenter: corpus.Segmenter.
-    settings: masking.Settings.
-    num_buckets: int, into which the records of each shard are divided.
-    folder: str, where finished shards are kept.
+    segmenter: splits text into tokens.
+    settings: see masking.Settings.
+    num_buckets: number of buckets that the records of each shard are divided
+      into.
+    folder: folder of finished shards; None if no shards are written.
   """
 
-  def __init__(self, segmenter, settings, num_buckets, folder=None):
+  def __init__(self, segmenter: Segmenter, settings: masking.Settings,
+               num_buckets: int, folder: Optional[str] = None):
     self._segmenter = segmenter
     self._settings = settings
     self.dupe_factor = settings.dupe_factor
@@ -60,21 +65,23 @@ class ShardMaker:
   def _path(self, shard_index, suffix=""):
     return os.path.join(self.folder, "shard-%07d%s" % (shard_index, suffix))
 
-  def read_counts(self, shard_index):
-    """Returns the counts of a shard, or None if it is not finished."""
+  def read_counts(self, shard_index: int) -> Optional[Dict[str, int]]:
+    """Returns the counts of a shard, None if it is not finished."""
     path = self._path(shard_index, ".json")
     return filesystem.read_json(path) if tf.io.gfile.exists(path) else None
 
-  def serialized_records(self, texts, shard_index, counts):
+  def serialized_records(
+      self, texts: Sequence[Sequence[str]], shard_index: int,
+      counts: Counter[str]) -> Tuple[List[bytes], np.ndarray]:
     """Makes the records of a shard.
 
     Args:
-      texts: list of documents, lists of str.
-      shard_index: int.
-      counts: collections.Counter, to count into.
+      texts: documents, lists of sentences.
+      shard_index: seeds the random numbers.
+      counts: updated.
 
     Returns:
-      (list of bytes, int [N], their buckets).
+      (N records, their buckets, int [N]).
     """
     documents = [self._segmenter.document(lines) for lines in texts]
     made = [records.serialize(record, self._specs)
@@ -86,17 +93,15 @@ class ShardMaker:
   def _random(self, *numbers):
     return np.random.RandomState([self._settings.random_seed, *numbers])
 
-  def make(self, texts, shard_index):
-    """Writes a shard's records, bucket after bucket.
+  def make(self, texts: Sequence[Sequence[str]],
+           shard_index: int) -> Counter[str]:
+    """Writes a shard's records, bucket by bucket, and returns its counts.
 
     Args:
-      texts: list of documents, lists of str.
-      shard_index: int.
-
-    Returns:
-      collections.Counter.
+      texts: documents, lists of sentences.
+      shard_index: see `serialized_records`.
     """
-    counts = collections.Counter()
+    counts: Counter[str] = collections.Counter()
     made, buckets = self.serialized_records(texts, shard_index, counts)
     records.write_records(self._path(shard_index), (
         made[i] for i in np.argsort(buckets, kind="stable")))
@@ -108,14 +113,15 @@ class ShardMaker:
     filesystem.write_json(self._path(shard_index, ".json"), counts)
     return counts
 
-  def bucket_ends(self, num_shards):
-    """Returns int [buckets + 1], how many records lie before each bucket."""
-    width = self._num_buckets + 1
-    return sum(np.frombuffer(filesystem.read_bytes(
-        self._path(shard_index, ".index")), np.uint64, width).astype(np.int64)
-               for shard_index in range(num_shards))
+  def bucket_ends(self, num_shards: int) -> np.ndarray:
+    """Returns the number of records before each bucket, int [buckets + 1]."""
+    ends = np.zeros(self._num_buckets + 1, np.int64)
+    for shard_index in range(num_shards):
+      content = filesystem.read_bytes(self._path(shard_index, ".index"))
+      ends += np.frombuffer(content, np.uint64, len(ends)).astype(np.int64)
+    return ends
 
-  def read_bucket(self, num_shards, bucket):
+  def read_bucket(self, num_shards: int, bucket: int) -> List[bytes]:
     """Returns a bucket's records in random order, framed as in a file."""
     framed = []
     for shard_index in range(num_shards):
@@ -134,14 +140,15 @@ class ShardMaker:
         at = end
     return [framed[i] for i in self._random(2, bucket).permutation(len(framed))]
 
-  def write_output(self, path, num_shards, ends, start, stop):
-    """Writes records `start` to `stop` of all into a file.
+  def write_output(self, path: str, num_shards: int, ends: np.ndarray,
+                   start: int, stop: int) -> None:
+    """Writes records `start` to `stop` of all shards into a file.
 
     Args:
-      path: str.
-      num_shards: int.
-      ends: what `bucket_ends` returned.
-      start, stop: int.
+      path: the file.
+      num_shards: number of shards.
+      ends: result of `bucket_ends`.
+      start, stop: indices in the shuffled set.
     """
     bucket = int(ends.searchsorted(start, "right")) - 1
     with tf.io.gfile.GFile(path, "wb") as writer:
@@ -152,7 +159,7 @@ class ShardMaker:
         bucket += 1
 
 
-_maker = None  # of a worker process
+_maker: Any = None  # the ShardMaker of a worker process
 
 
 def _make(texts, shard_index):
@@ -165,22 +172,22 @@ def _write_output(*args):
 
 def _pool(maker, num_workers):
   global _maker
-  _maker = maker  # workers are forks, and find it there
-  # A worker does not collect what it inherits: that would copy memory, and an
-  # object of another library may wait for a thread that only its parent has.
+  _maker = maker  # inherited by the workers, which are forks
+  # Workers do not collect inherited garbage: that would copy memory, and other
+  # libraries' objects may wait for a thread that only the parent process has.
   return concurrent.futures.ProcessPoolExecutor(
       num_workers, multiprocessing.get_context("fork"), initializer=gc.freeze)
 
 
-def loses_much(counts, dupe_factor):
-  """Warns where many tokens are of documents that cannot be cut in two.
+def loses_much(counts: Counter[str], dupe_factor: int) -> bool:
+  """Warns if many tokens are in documents that cannot be cut in two.
 
   Args:
-    counts: collections.Counter; see masking.make_records.
-    dupe_factor: int, how often each token is counted as dropped.
+    counts: see masking.create_records.
+    dupe_factor: how many times each dropped token is counted.
 
   Returns:
-    bool, whether they are.
+    whether it warned.
   """
   share = counts["dropped_tokens"] / max(
       1, dupe_factor * counts["text_tokens"])
@@ -193,21 +200,19 @@ def loses_much(counts, dupe_factor):
   return share > _MOST_DROPPED
 
 
-def make_shards(reader, maker, num_workers):
-  """Makes all shards of a text in parallel, but for those made before.
-
-  Args:
-    reader: corpus.TextReader.
-    maker: ShardMaker.
-    num_workers: int.
+def make_shards(reader: TextReader, maker: ShardMaker,
+                num_workers: int) -> Tuple[int, Counter[str]]:
+  """Makes all shards of a text in parallel, except for finished ones.
 
   Returns:
-    (int, number of shards; collections.Counter, the counts of all).
+    (number of shards, their total counts).
   """
   progress = Progress("records")
-  counts, made = collections.Counter(), collections.Counter()
+  counts: Counter[str] = collections.Counter()
+  made: Counter[str] = collections.Counter()
   kept = num_shards = 0
-  running, warned = set(), False
+  running: Set[concurrent.futures.Future] = set()
+  warned = False
   with _pool(maker, num_workers) as pool:
     for texts in reader.shards():
       num_shards += 1
@@ -217,7 +222,7 @@ def make_shards(reader, maker, num_workers):
         counts.update(before)
         continue
       running.add(pool.submit(_make, texts, num_shards - 1))
-      # One shard waits for each worker; the text stays on the disk.
+      # One shard waits for each worker; the rest of the text is not read yet.
       if len(running) >= 2 * num_workers:
         done, running = concurrent.futures.wait(
             running, return_when=concurrent.futures.FIRST_COMPLETED)
@@ -227,21 +232,23 @@ def make_shards(reader, maker, num_workers):
       progress.log(made["records"], reader.share_read)
     for future in running:
       made.update(future.result())
-  warned or loses_much(made, maker.dupe_factor)
+  if not warned:
+    loses_much(made, maker.dupe_factor)
   if kept:
     logging.info("kept %d finished shards of an interrupted run", kept)
   return num_shards, counts + made
 
 
-def write_outputs(maker, num_shards, num_records, outputs, num_workers):
-  """Puts finished shards together into the output files, all or none.
+def write_outputs(maker: ShardMaker, num_shards: int, num_records: int,
+                  outputs: Sequence[str], num_workers: int) -> None:
+  """Joins finished shards to the output files, atomically.
 
   Args:
-    maker: ShardMaker.
-    num_shards: int.
-    num_records: int, of all shards.
-    outputs: list of str, record files to write.
-    num_workers: int.
+    maker: made the shards.
+    num_shards: number of shards.
+    num_records: total number of records.
+    outputs: record files to write.
+    num_workers: number of processes.
   """
   progress = Progress("files")
   ends = maker.bucket_ends(num_shards)

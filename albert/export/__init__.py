@@ -1,1 +1,1 @@
-"""Models in the formats of other programs."""
+"""Exports models to other formats: SavedModel, TFLite, ONNX, transformers."""

@@ -1,8 +1,9 @@
-"""The code that predicts with an ONNX folder, to put into that folder."""
+"""The prediction code that is copied into an ONNX folder."""
 
 import ast
 import pathlib
 import re
+from typing import Dict
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SCRIPTS = ("predict.py", "serve.py")
@@ -10,17 +11,16 @@ _MORE = ("LICENSE", "albert/serving/page.html")
 _PACKAGES = ["numpy", "absl-py", "onnxruntime"]
 
 
-def files(is_sentencepiece):
-  """Returns the scripts, and all of the project that they start with.
+def files(is_sentencepiece: bool) -> Dict[str, bytes]:
+  """Returns the scripts, and all modules that they import at their start.
 
-  What a function imports only where it is called, such as TensorFlow, is left
-  out.
+  Modules that are imported inside functions, such as TensorFlow, are left out.
 
   Args:
-    is_sentencepiece: bool, whether the model's tokenizer is.
+    is_sentencepiece: whether the model has a SentencePiece tokenizer.
 
   Returns:
-    dict, path in the folder -> bytes; requirements.txt is what to install.
+    path in the folder -> bytes; requirements.txt lists the packages to install.
   """
   found, waiting = set(), list(_SCRIPTS)
   while waiting:
@@ -29,13 +29,15 @@ def files(is_sentencepiece):
       found.add(path)
       waiting += _imports(_read(path))
   content = {path: _read(path) for path in found.union(_MORE)}
-  packages = _PACKAGES + ["sentencepiece"] * is_sentencepiece
+  packages = list(_PACKAGES)
+  if is_sentencepiece:
+    packages.append("sentencepiece")
   content["requirements.txt"] = "\n".join([*packages, *_of_serve(), ""])
   return {path: text.encode() for path, text in content.items()}
 
 
 def _of_serve():
-  """Returns the packages that serve.py needs, as pyproject.toml has them."""
+  """Returns the packages that serve.py needs, from pyproject.toml."""
   section = re.search(r"^serve = \[(.*?)^\]", _read("pyproject.toml"),
                       re.DOTALL | re.MULTILINE).group(1)
   return re.findall(r'"(.*)"', section)
@@ -46,7 +48,7 @@ def _read(path):
 
 
 def _imports(source):
-  """Yields the files of the project that a module imports at its start."""
+  """Yields the project's files that a module imports at its top level."""
   for node in ast.parse(source).body:
     for statement in node.body if isinstance(node, ast.Try) else [node]:
       names = []

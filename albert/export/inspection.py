@@ -1,6 +1,7 @@
-"""What a checkpoint holds, in words."""
+"""Describes the content of a checkpoint."""
 
 import re
+from typing import Dict, List, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -8,18 +9,19 @@ import tensorflow.compat.v1 as tf
 from albert import heads
 from albert.errors import InputError
 from albert.files import checkpoints
+from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
 
 
-def describe(checkpoint, config):
-  """Describes a checkpoint in lines of text.
+def describe(checkpoint: str, config: Optional[AlbertConfig]) -> List[str]:
+  """Returns a description of a checkpoint, in lines of text.
 
   Args:
-    checkpoint: str.
-    config: AlbertConfig, or None.
+    checkpoint: path of the checkpoint.
+    config: compared with the checkpoint, unless it is None.
 
   Raises:
-    InputError: it is not an ALBERT checkpoint.
+    InputError: the checkpoint is not an ALBERT.
   """
   saved = checkpoints.saved_shapes(checkpoint)
   everything = dict(tf.train.list_variables(checkpoint))
@@ -29,9 +31,9 @@ def describe(checkpoint, config):
 
   words = shape("bert/embeddings/word_embeddings")
   pooler = shape("bert/pooler/dense/kernel")
-  layers = {m.group(1) for m in (re.match(
-      "bert/encoder/(transformer|layer_shared|layer_[0-9]+)/", name)
-                                 for name in saved) if m}
+  matches = [re.match("bert/encoder/(transformer|layer_shared|layer_[0-9]+)/",
+                      name) for name in saved]
+  layers = {match.group(1) for match in matches if match}
   if not (words and pooler and layers):
     raise InputError("%s has no word embeddings, encoder and pooler of an "
                      "ALBERT or BERT" % checkpoint)
@@ -73,15 +75,15 @@ def describe(checkpoint, config):
   return lines
 
 
-def encoder_variables(config):
-  """Returns the variables of a configuration's encoder: name -> shape."""
+def encoder_variables(config: AlbertConfig) -> Dict[str, List[int]]:
+  """Returns the shapes of an encoder's variables by name."""
   with tf.Graph().as_default():
     create_model(config, False, tf.placeholder(tf.int32, [None, None]))
     return {v.op.name: v.shape.as_list() for v in tf.global_variables()}
 
 
 def _compare(saved, config):
-  """Says what a configuration asks for and the checkpoint lacks."""
+  """Returns lines about a configuration and its differences to a checkpoint."""
   wanted = encoder_variables(config)
   lines = ["configuration: %d layers, %d heads, %s" % (
       config.num_hidden_layers, config.num_attention_heads, config.ln_type)]

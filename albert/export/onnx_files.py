@@ -1,7 +1,7 @@
-"""Models as ONNX files, converted from TensorFlow by tf2onnx.
+"""Converts models to ONNX files by tf2onnx.
 
-ONNX Runtime's own operations then stand for GELU and LayerNorm, each of which
-is a dozen operations in TensorFlow, unless any runtime is to read the files.
+By default, single operations of ONNX Runtime replace GELU and LayerNorm, which
+are a dozen TensorFlow operations each.
 """
 
 import contextlib
@@ -14,26 +14,30 @@ import tensorflow.compat.v1 as tf
 
 from albert.errors import InputError
 from albert.export import frozen
+from albert.heads.base import Head
+from albert.model.config import AlbertConfig
 
-# ONNX Runtime 1.10, the last one for the NumPy of TF 1.15, reads these.
+# Supported by ONNX Runtime 1.10, the last one for the NumPy of TF 1.15.
 _OPSET, _IR_VERSION = 15, 8
 _MICROSOFT = "com.microsoft"
 
 
-def convert(config, head, checkpoint, int8=False, standard_ops=False):
-  """Returns the bytes of the ONNX file of a signature.
+def convert(config: AlbertConfig, head: Head, checkpoint: str,
+            int8: bool = False, standard_ops: bool = False) -> bytes:
+  """Returns the content of the ONNX file of a signature.
 
   Args:
-    config: AlbertConfig.
-    head: heads.base.Head.
-    checkpoint: str.
-    int8: bool; see `quantize`.
-    standard_ops: bool, whether to use ONNX's own operations alone.
+    config: configuration of the model.
+    head: the head to export.
+    checkpoint: path of the checkpoint.
+    int8: whether to quantize; see `quantize`.
+    standard_ops: use only operations of the ONNX standard, for any runtime.
 
   Raises:
-    InputError: tf2onnx or onnxruntime is not installed, or both are asked for.
+    InputError: tf2onnx or onnxruntime is not installed, or both options are
+      set.
   """
-  if int8 and standard_ops:  # its error depends on where GELU is
+  if int8 and standard_ops:  # `quantize` looks for the operation FastGelu
     raise InputError("--standard_ops does not go with --int8")
   try:
     import onnx
@@ -59,8 +63,8 @@ def convert(config, head, checkpoint, int8=False, standard_ops=False):
   proto = model.model
   proto.ir_version = _IR_VERSION
   for value in proto.graph.input:
-    _name_dimensions(value, "batch", "predictions" if (
-        value.name in head.extra_inputs) else "length")
+    is_extra = value.name in head.extra_inputs
+    _name_dimensions(value, "batch", "predictions" if is_extra else "length")
   for value in proto.graph.output:
     _name_dimensions(value, "batch", "length")
   if standard_ops:
@@ -72,14 +76,14 @@ def convert(config, head, checkpoint, int8=False, standard_ops=False):
 
 
 def _convert_graph(graph, inputs, outputs, fold_constants):
-  """Returns an onnx.ModelProto of a GraphDef.
+  """Returns the onnx.ModelProto of a GraphDef.
 
   Args:
     graph: tf.GraphDef.
     inputs, outputs: dict, name in the file -> tensor.
-    fold_constants: bool, whether to compute what is constant. The masked-LM
-      head then has an embedding table of its own, the transpose, which 8 bits
-      need and which would take 11 MB of floats.
+    fold_constants: whether to compute constant expressions. The masked-LM head
+      then has its own copy of the embedding table, transposed, which `quantize`
+      needs, but which would add 11 MB of floats.
   """
   from tf2onnx import optimizer, tfonnx
   tensors = {x.name: name for name, x in {**inputs, **outputs}.items()}
@@ -98,7 +102,7 @@ def _convert_graph(graph, inputs, outputs, fold_constants):
 
 
 def _name_dimensions(value, *names):
-  """Names the first dimensions of an input or output that can be any."""
+  """Names the dynamic ones of an input's or output's first dimensions."""
   for dimension, name in zip(value.type.tensor_type.shape.dim, names):
     if not dimension.dim_value:
       dimension.dim_param = name
@@ -106,7 +110,7 @@ def _name_dimensions(value, *names):
 
 @contextlib.contextmanager
 def _quiet():
-  """Both libraries log a line for each operation that they know."""
+  """Silences both libraries, which log one line per supported operation."""
   before = standard_logging.root.manager.disable
   standard_logging.disable(standard_logging.WARNING)
   try:
@@ -115,16 +119,14 @@ def _quiet():
     standard_logging.disable(before)
 
 
-def quantize(content):
-  """Returns the bytes of a file with weights of 8 bits, 7 of them used.
+def quantize(content: bytes) -> bytes:
+  """Quantizes an ONNX file to 8-bit weights, 7 bits of which are used.
 
-  Activations are quantized with the range of each batch. What the activation
-  function of a layer returns has too wide a range for that: more than half of
-  the error of 8 bits. It stays as it is; the kernels that it is multiplied by,
-  and the tables of positions and segments, have 16 bits.
-
-  Args:
-    content: bytes of an ONNX file.
+  Activations are quantized with the range of each batch. The outputs of
+  activation functions have too wide a range for that, and would cause more than
+  half of the quantization error. So they stay in floating point, and the
+  kernels that they are multiplied by, like position and segment embeddings,
+  have 16 bits.
   """
   import onnx
   from onnxruntime import quantization
@@ -138,7 +140,7 @@ def quantize(content):
     source.write_bytes(content)
     quantization.quantize_dynamic(
         source, target, per_channel=True,
-        # Without VNNI, sums of products with 8 full bits are clipped.
+        # Without VNNI, sums of products of full 8-bit values saturate.
         reduce_range=True, nodes_to_exclude=excluded,
         extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})
     model = onnx.load(str(target))

@@ -1,11 +1,12 @@
-"""Weights of this project and of Hugging Face's transformers, both ways.
+"""Converts weights to and from Hugging Face's transformers.
 
-Google's layout becomes an ALBERT of transformers; albert_zh's, which has no
-counterpart there, a BERT.
+Google's layout becomes an ALBERT of transformers. albert_zh's layout, which has
+no counterpart there, becomes a BERT.
 """
 
 import io
 import os
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -38,24 +39,24 @@ _SCOPES = {family: {scope: name for head in heads.ALL
                     for scope, name in head.pytorch_scopes[family].items()}
            for family in ("albert", "bert")}
 _POOLER = "bert/pooler/dense/"
-_MULTI_LABEL = "multi_label_classification"  # their name of the problem
+_MULTI_LABEL = "multi_label_classification"  # value of their "problem_type"
 _MAPPING = "albert.encoder.embedding_hidden_mapping_in."
-# Keys of equal name and meaning in both configurations.
+# Keys with the same name and meaning in both configurations.
 _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers",
           "num_attention_heads", "intermediate_size",
           "max_position_embeddings", "type_vocab_size", "initializer_range",
           "hidden_dropout_prob", "attention_probs_dropout_prob")
-# Keys that only ALBERT has, with transformers' defaults.
+# Keys of ALBERT only, with transformers' defaults.
 _ALBERT_SIZES = {"embedding_size": 128, "num_hidden_groups": 1,
                  "inner_group_num": 1}
 
 
-def parameter_name(name, family):
-  """Takes a variable's name to that of a parameter of transformers.
+def parameter_name(name: str, family: str) -> str:
+  """Converts the name of a variable to that of a parameter of transformers.
 
   Args:
-    name: str, in Google's layout for "albert", in plain BERT's for "bert".
-    family: str, "albert" or "bert".
+    name: in Google's layout for "albert", in plain BERT's for "bert".
+    family: "albert" or "bert".
   """
   scope, _, kind = name.rpartition("/")
   if scope in _SCOPES[family]:
@@ -78,19 +79,21 @@ def parameter_name(name, family):
 
 
 def _turn(name, value):
-  """Transposes a kernel: transformers keep it as [out, in]."""
+  """Transposes a kernel: transformers stores it as [out, in]."""
   return value.T if name.endswith("/kernel") else value
 
 
-def to_plain_bert(config, weights):
-  """Writes weights of albert_zh's layout as those of a BERT.
+def to_plain_bert(
+    config: AlbertConfig, weights: Dict[str, np.ndarray]
+) -> Tuple[AlbertConfig, Dict[str, np.ndarray]]:
+  """Converts weights of albert_zh's layout to those of a BERT.
 
   Args:
-    config: AlbertConfig.
-    weights: dict, variable name -> array.
+    config: configuration of `weights`.
+    weights: arrays by variable name.
 
   Returns:
-    (AlbertConfig, dict of the same kind)
+    the configuration and weights of the BERT.
   """
   plain = AlbertConfig(**dict(
       config.to_dict(), embedding_size=None, parameter_sharing="none"))
@@ -99,32 +102,35 @@ def to_plain_bert(config, weights):
   if projection is not None:
     weights["bert/embeddings/word_embeddings"] = np.matmul(
         weights["bert/embeddings/word_embeddings"], projection)
-  written_out = {name: value for name, value in weights.items()
-           if not name.startswith("bert/encoder/")}
+  unshared = {name: value for name, value in weights.items()
+              if not name.startswith("bert/encoder/")}
   for layer in range(config.num_hidden_layers):
-    for source, target in zip(
-        *(modeling.AlbertModel.layer_scopes(c, layer)[0]
-          for c in (config, plain))):
-      source, target = ["bert/encoder/%s/" % s for s in (source, target)]
-      written_out.update((target + name[len(source):], value)
-                   for name, value in weights.items()
-                   if name.startswith(source))
-  return plain, written_out
+    sources, targets = [modeling.AlbertModel.layer_scopes(c, layer)[0]
+                        for c in (config, plain)]
+    for source, target in zip(sources, targets):
+      prefix = "bert/encoder/%s/" % source
+      unshared.update(
+          ("bert/encoder/%s/%s" % (target, name[len(prefix):]), value)
+          for name, value in weights.items() if name.startswith(prefix))
+  return plain, unshared
 
 
-def to_pytorch(config, weights, on_top=None):
+def to_pytorch(
+    config: AlbertConfig, weights: Dict[str, np.ndarray],
+    on_top: Optional[Dict[str, heads.Head]] = None
+) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
   """Converts weights to the parameters of transformers.
 
   Args:
-    config: AlbertConfig.
-    weights: dict, variable name -> array.
-    on_top: dict, signature -> Head, those on top of the encoder; None for none.
+    config: configuration of `weights`.
+    weights: arrays by variable name.
+    on_top: heads by signature; None for none.
 
   Returns:
-    (dict for their `config.json`, dict of parameter name -> array)
+    (content of their `config.json`, arrays by parameter name).
 
   Raises:
-    InputError: transformers have no such model.
+    InputError: transformers has no such model.
   """
   if config.ln_type == "preln":
     raise InputError("ln_type preln cannot be converted: the models of "
@@ -147,7 +153,7 @@ def to_pytorch(config, weights, on_top=None):
            np.ascontiguousarray(_turn(name, value))
            for name, value in weights.items()}
   if is_albert and config.embedding_width == config.hidden_size:
-    # Google's layout then has no mapping, transformers always have one.
+    # Google's layout has no mapping then, transformers always has one.
     state[_MAPPING + "weight"] = np.eye(config.hidden_size, dtype=np.float32)
     state[_MAPPING + "bias"] = np.zeros(config.hidden_size, np.float32)
   theirs = {key: getattr(config, key)
@@ -167,34 +173,37 @@ def to_pytorch(config, weights, on_top=None):
   return theirs, state
 
 
-def from_pytorch(theirs, state):
+def from_pytorch(
+    theirs: Dict[str, Any], state: Dict[str, np.ndarray]
+) -> Tuple[AlbertConfig, Dict[str, np.ndarray]]:
   """Converts parameters of transformers to weights.
 
   Args:
-    theirs: dict of their `config.json`.
-    state: dict, parameter name -> array.
+    theirs: content of their `config.json`.
+    state: arrays by parameter name.
 
   Returns:
-    (AlbertConfig, dict of variable name -> array)
+    (configuration, arrays by variable name).
 
   Raises:
-    InputError: it is a different kind of model, or lacks a parameter.
+    InputError: the model is of a different kind, or lacks a parameter.
   """
   config = _config_of(theirs)
   state = _with_current_names(theirs, state)
-  if theirs["model_type"] == "albert" and (
+  mapping = state.get(_MAPPING + "weight")
+  if (theirs["model_type"] == "albert" and mapping is not None and
       config.embedding_width == config.hidden_size and
-      _MAPPING + "weight" in state and not np.array_equal(
-          state[_MAPPING + "weight"], np.eye(config.hidden_size))):
+      not np.array_equal(mapping, np.eye(config.hidden_size))):
     raise InputError("it maps embeddings that are as wide as the layers, which "
                      "Google's layout does not")
   labels = state.get("classifier.weight")
   reads_pooler = (labels is not None and not labels_tokens(theirs)) or (
       parameter_name(modeling.SENTENCE_ORDER + "/output_weights",
                      theirs["model_type"]) in state)
-  weights, missing = {}, []
-  for name, shape in known_variables(
-      config, labels is not None and len(labels)):
+  weights: Dict[str, np.ndarray] = {}
+  missing: List[str] = []
+  for name, shape in known_variables(config, 0 if labels is None else
+                                     len(labels)):
     parameter = parameter_name(name, theirs["model_type"])
     if parameter in state:
       weights[name] = _turn(name, state[parameter]).astype(np.float32)
@@ -236,18 +245,18 @@ def _config_of(theirs):
 
 
 def _with_current_names(theirs, state):
-  """Returns parameters under the names that transformers have today."""
-  # The prefix is missing where there is the encoder only.
+  """Renames parameters to the current names of transformers."""
+  # Models without a head do not have the prefix.
   state = {**{"%s.%s" % (theirs["model_type"], name): value
               for name, value in state.items()}, **state}
-  # As the first BERTs of PyTorch had it.
+  # Names in the first BERTs of PyTorch.
   return {name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
       "LayerNorm.beta", "LayerNorm.bias"): value
           for name, value in state.items()}
 
 
-def labels_tokens(theirs):
-  """Returns whether their `config.json` is of a model that labels tokens."""
+def labels_tokens(theirs: Dict[str, Any]) -> bool:
+  """Returns whether their `config.json` is a token classifier's."""
   return _is_of(theirs, heads.TokenLabels)
 
 
@@ -255,8 +264,9 @@ def _is_of(theirs, head):
   return (theirs.get("architectures") or [""])[0].endswith(head.pytorch_suffix)
 
 
-def known_variables(config, num_labels):
-  """Yields (name, shape) of the encoder and of all that may be on top."""
+def known_variables(config: AlbertConfig,
+                    num_labels: int) -> Iterator[Tuple[str, List[int]]]:
+  """Yields the name and shape of variables of the encoder and of all heads."""
   with tf.Graph().as_default():
     inputs = {"input_ids": tf.zeros([1, 2], tf.int32),
               "masked_lm_positions": tf.zeros([1, 1], tf.int32)}
@@ -270,18 +280,19 @@ def known_variables(config, num_labels):
       yield variable.op.name, variable.shape.as_list()
 
 
-def write_folder(folder, target):
-  """Writes a model as transformers read it.
+def write_folder(folder: ModelFolder, target: str) -> None:
+  """Writes a model in the format of transformers.
 
   Args:
-    folder: ModelFolder.
-    target: str, the folder to write into.
+    folder: the model.
+    target: the folder to write into.
 
   Raises:
-    InputError: transformers have no counterpart of it.
+    InputError: transformers has no counterpart of the model.
   """
   config, checkpoint = folder.config, folder.checkpoint
-  tokenizer = folder.create_tokenizer()
+  tokenizer = folder.create_tokenizer()  # raises if there is no file
+  tokenizer_file = folder.tokenizer_file or ""
   saved = checkpoints.saved_shapes(checkpoint)
   on_top = heads.restore(saved, folder)
   known = dict(known_variables(config, saved.get(WEIGHTS, [0])[0]))
@@ -309,10 +320,10 @@ def write_folder(folder, target):
   files = {"config.json": theirs, "tokenizer_config.json": settings}
   name = "spiece.model" if folder.is_sentencepiece else "vocab.txt"
   filesystem.write_bytes(os.path.join(target, name),
-                         filesystem.read_bytes(folder.tokenizer_file))
+                         filesystem.read_bytes(tokenizer_file))
   if folder.is_sentencepiece:
     files["tokenizer.json"] = transformers_tokenizer.unigram_tokenizer(
-        folder.tokenizer_file, tokenizer.do_lower_case)
+        tokenizer_file, tokenizer.do_lower_case)
   if folder.vector:
     files.update(sentence_transformers.files(folder))
   for name, content in files.items():
@@ -324,16 +335,17 @@ def write_folder(folder, target):
       safetensors_numpy().save(state, metadata={"format": "pt"}))
 
 
-def read_folder(source, target, do_lower_case=None):
-  """Writes a model of transformers as a folder of this project.
+def read_folder(source: str, target: str,
+                do_lower_case: Optional[bool] = None) -> None:
+  """Converts a model of transformers to a folder of this project.
 
   Args:
-    source: str, their folder.
-    target: str, the folder to write into.
-    do_lower_case: bool, where their folder does not say it; None for true.
+    source: the folder of the model.
+    target: the folder to write into.
+    do_lower_case: used if the model's folder does not have it; None for True.
 
   Raises:
-    InputError: it cannot be read, or is not such a model.
+    InputError: the model cannot be read, or is of a different kind.
   """
   theirs, state = read_pytorch_folder(source)
   try:
@@ -350,7 +362,7 @@ def read_folder(source, target, do_lower_case=None):
 
 
 def _tokenizer_file(source, target):
-  """Returns a SentencePiece model, or a vocabulary written into `target`."""
+  """Returns the SentencePiece model, or a vocabulary written into `target`."""
   model_file = os.path.join(source, "spiece.model")
   if filesystem.exists(model_file):
     return model_file
@@ -363,7 +375,7 @@ def _tokenizer_file(source, target):
 
 
 def _task(source, theirs, config, weights):
-  """Returns what a model was trained for: values of a ModelFolder, a dict."""
+  """Returns values of a ModelFolder that describe the task, as a dict."""
   if WEIGHTS not in weights:
     return sentence_transformers.read(source, config.max_position_embeddings)
   length = {"max_seq_length": config.max_position_embeddings}
@@ -383,7 +395,7 @@ def _task(source, theirs, config, weights):
   return found
 
 
-def safetensors_numpy():
+def safetensors_numpy() -> Any:
   """Returns the module `safetensors.numpy`, which only this script needs."""
   try:
     import safetensors.numpy
@@ -393,8 +405,9 @@ def safetensors_numpy():
   return safetensors.numpy
 
 
-def read_pytorch_folder(path):
-  """Returns (dict of config.json, dict of parameter name -> array)."""
+def read_pytorch_folder(
+    path: str) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
+  """Returns (content of config.json, arrays by parameter name)."""
   config, weights, pickled = [os.path.join(path, name) for name in (
       "config.json", "model.safetensors", "pytorch_model.bin")]
   if not tf.io.gfile.exists(config):
@@ -413,7 +426,7 @@ def read_pytorch_folder(path):
     return theirs, read(filesystem.read_bytes(weights))
   except InputError:
     raise
-  except Exception as error:  # each library has its own
+  except Exception as error:  # the type depends on the library
     raise InputError("%s cannot be read as weights: %s" % (
         weights, str(error).split("\n")[0])) from error
 

@@ -1,25 +1,27 @@
-"""What makes a folder of transformers one that sentence-transformers load.
+"""Files that make a folder of transformers work in sentence-transformers.
 
 Tests: tests/export/test_sentence_transformers_tf2.py.
 """
 
 import os
+from typing import Any, Dict
 
 from albert.errors import InputError
 from albert.files import filesystem
+from albert.model_folder import ModelFolder
 
 _POOLING, _SETTINGS = "1_Pooling", "sentence_bert_config.json"
 _MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
 
 
-def files(folder):
-  """Returns the files to add: dict, path in the folder -> object of its JSON.
+def files(folder: ModelFolder) -> Dict[str, Any]:
+  """Returns the files to add: path in the folder -> content of the JSON file.
 
   Args:
-    folder: ModelFolder, trained by run_sentence_vectors.py.
+    folder: a model trained by run_sentence_vectors.py.
 
   Raises:
-    InputError: the vectors are not those of the last layer.
+    InputError: the vectors are not from the last layer.
   """
   pooling, layer = folder.vector
   if layer not in (-1, folder.config.num_hidden_layers):
@@ -40,24 +42,26 @@ def files(folder):
           pooling_mode_mean_sqrt_len_tokens=False)}
 
 
-def read(source, longest):
-  """Returns what a folder says of its vectors: values of a ModelFolder.
+def read(source: str, longest: int) -> Dict[str, Any]:
+  """Returns values of a ModelFolder that describe a folder's vectors.
 
   Args:
-    source: str, the folder.
-    longest: int, positions of the model.
+    source: the folder; empty result if it is not from sentence-transformers.
+    longest: maximum number of positions of the model.
 
   Raises:
-    InputError: they are made in a way that there is none of here.
+    InputError: the pooling is not supported here.
   """
   if not filesystem.exists(os.path.join(source, "modules.json")):
     return {}
   path = os.path.join(source, _POOLING, "config.json")
   pooling = _read(path)
-  # From version 6 on it is one word, as here.
-  modes = [pooling["pooling_mode"]] if "pooling_mode" in pooling else [
-      name for name, value in pooling.items()
-      if name.startswith("pooling_mode_") and value is True]
+  # From version 6 on, it is one string, as here.
+  if "pooling_mode" in pooling:
+    modes = [pooling["pooling_mode"]]
+  else:
+    modes = [name for name, value in pooling.items()
+             if name.startswith("pooling_mode_") and value is True]
   found = [name for name, mode in _MODES.items() if modes in ([name], [mode])]
   if not found:
     raise InputError("%s: vectors by %s: by the mean or [CLS] is all that is "

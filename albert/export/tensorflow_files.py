@@ -1,25 +1,29 @@
-"""Models as SavedModel and TFLite."""
+"""Exports models as SavedModel and TFLite."""
 
 import os
 import sys
+from typing import Dict, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from albert.export import frozen
 from albert.files import checkpoints
+from albert.heads.base import Head
 from albert.heads.signatures import build_signature
 from albert.model import kernels
+from albert.model.config import AlbertConfig
 
 
-def save_model(config, heads, checkpoint, folder, assets):
-  """Writes a SavedModel of any batch and length.
+def save_model(config: AlbertConfig, heads: Dict[str, Head], checkpoint: str,
+               folder: str, assets: Sequence[str]) -> None:
+  """Writes a SavedModel for any batch size and length.
 
   Args:
-    config: AlbertConfig.
-    heads: dict, signature -> heads.base.Head; the first is the default.
-    checkpoint: str.
-    folder: str.
-    assets: list of str, paths of files to put into it.
+    config: configuration of the model.
+    heads: heads by signature; the first is the default.
+    checkpoint: path of the checkpoint.
+    folder: the folder to create.
+    assets: paths of files to copy into it.
   """
   builder = tf.saved_model.builder.SavedModelBuilder(folder)
   with tf.Graph().as_default():
@@ -39,26 +43,27 @@ def save_model(config, heads, checkpoint, folder, assets):
 
 
 def _outputs(head, signature):
-  """Returns the outputs that these files have: name -> tensor."""
+  """Returns the outputs that these formats include, by name."""
   return {name: x for name, x in signature.outputs.items()
           if name in (head.tensorflow_outputs or signature.outputs)}
 
 
-def to_tflite(config, head, checkpoint, batch_size, length, num_positions,
-              int8=False):
-  """Returns the bytes of a TFLite file.
+def to_tflite(config: AlbertConfig, head: Head, checkpoint: str,
+              batch_size: int, length: int, num_positions: Optional[int],
+              int8: bool = False) -> bytes:
+  """Returns the content of a TFLite file.
 
   Args:
-    config: AlbertConfig.
-    head: heads.base.Head.
-    checkpoint: str.
-    batch_size, length, num_positions: int; see `signatures.build_signature`.
-    int8: bool, weights of 8 bits.
+    config: configuration of the model.
+    head: the head to export.
+    checkpoint: path of the checkpoint.
+    batch_size, length, num_positions: see `signatures.build_signature`.
+    int8: whether to quantize weights to 8 bits.
   """
   graph, signature = frozen.freeze(
       config, head, checkpoint, kernels.for_phones(batch_size),
       batch_size=batch_size, length=length, num_positions=num_positions)
-  # TensorFlow 1.15 converts with a program in the folder of python.
+  # TF 1.15 converts by a program in the folder of the Python executable.
   os.environ["PATH"] = os.pathsep.join(
       [os.path.dirname(sys.executable), os.environ.get("PATH", "")])
   with tf.Graph().as_default():

@@ -6,6 +6,7 @@ Tests: tests/export/test_huggingface_tf2.py.
 import base64
 import os
 import re
+from typing import Any, Dict, List, Optional
 
 import tokenization
 from albert.errors import InputError
@@ -13,7 +14,7 @@ from albert.files import filesystem
 
 
 def _protobuf_field(message, number):
-  """Returns the last value of a field of bytes in a serialized message."""
+  """Returns the last value of a bytes field in a serialized message."""
   def varint():
     nonlocal place
     value = shift = 0
@@ -38,11 +39,11 @@ def _protobuf_field(message, number):
   return content
 
 
-def unigram_tokenizer(model_file, do_lower_case):
+def unigram_tokenizer(model_file: str, do_lower_case: bool) -> Dict[str, Any]:
   """Makes the content of `tokenizer.json` from a SentencePiece model.
 
-  transformers can make it too, but only with a protobuf that is newer than what
-  TensorFlow allows.
+  transformers can make it too, but needs a newer protobuf than TensorFlow
+  allows.
   """
   import sentencepiece
   content = filesystem.read_bytes(model_file)
@@ -52,7 +53,7 @@ def unigram_tokenizer(model_file, do_lower_case):
   charsmap = _protobuf_field(normalizer_spec, 2)
   vocab = [(model.IdToPiece(i), model.GetScore(i))
            for i in range(model.GetPieceSize())]
-  # ALBERT separates a number from the comma after it.
+  # Never chosen, since ALBERT separates a number from the comma after it.
   vocab = [(piece, -1e6 if re.search("[0-9],$", piece) else score)
            for piece, score in vocab]
   normalizers = [{"type": "NFKD"}, {"type": "StripAccents"}]
@@ -88,16 +89,18 @@ def unigram_tokenizer(model_file, do_lower_case):
                 "byte_fallback": False}}
 
 
-def tokenizer_settings(kind, do_lower_case, max_length, words=None):
+def tokenizer_settings(kind: str, do_lower_case: bool, max_length: int,
+                       words: Optional[Dict[str, int]] = None
+                       ) -> Dict[str, Any]:
   """Makes the content of `tokenizer_config.json`.
 
   Args:
-    kind: str, "Bert" or "Albert".
-    do_lower_case: bool.
-    max_length: int.
-    words: dict, Chinese word of the vocabulary -> id. transformers find them by
-      the same rules, but that a letter or digit at a word's end may be followed
-      by more of these.
+    kind: "Bert" or "Albert".
+    do_lower_case: whether to lower-case the text.
+    max_length: maximum number of tokens.
+    words: Chinese words of the vocabulary -> id. transformers finds them by the
+      same rules, except that further letters or digits may follow a word that
+      ends in one.
   """
   settings = {
       "tokenizer_class": kind + "Tokenizer", "do_lower_case": do_lower_case,
@@ -111,16 +114,13 @@ def tokenizer_settings(kind, do_lower_case, max_length, words=None):
   return dict(settings, keep_accents=False) if kind == "Albert" else settings
 
 
-def read_vocabulary(folder):
+def read_vocabulary(folder: str) -> Optional[List[str]]:
   """Returns the WordPiece vocabulary of a folder of transformers.
 
-  Tokens that were added to a tokenizer there are entries like the others.
-
-  Args:
-    folder: str.
+  Includes tokens that were added to the tokenizer.
 
   Returns:
-    list of str, in the order of their ids; None where there is no vocabulary.
+    tokens in the order of their ids; None if there is no vocabulary.
 
   Raises:
     InputError: an id has no token.
@@ -137,13 +137,13 @@ def read_vocabulary(folder):
     ids = dict(whole["model"]["vocab"])
   else:
     return None
-  # What saves it depends on the version.
+  # Which of these files has added tokens depends on the version.
   ids.update(contents.get("added_tokens.json", {}))
   ids.update((token["content"], int(number)) for number, token in contents.get(
       "tokenizer_config.json", {}).get("added_tokens_decoder", {}).items())
   ids.update((token["content"], token["id"])
              for token in whole.get("added_tokens", []))
-  tokens = sorted(ids, key=ids.get)
+  tokens = sorted(ids, key=lambda token: ids[token])
   if sorted(ids.values()) != list(range(len(ids))):
     raise InputError("%s: the ids of its %d tokens are not 0 to %d" % (
         folder, len(ids), len(ids) - 1))

@@ -1,1 +1,1 @@
-"""Files: of any file system, records, checkpoints, output folders."""
+"""Files on any file system: records, checkpoints, output folders."""

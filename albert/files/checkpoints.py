@@ -1,9 +1,10 @@
-"""Checkpoints: finding, reading, comparing, writing, initialising from them."""
+"""Finds, reads, compares, writes and initialises from checkpoints."""
 
 import contextlib
 import fnmatch
 import os
 import re
+from typing import Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -13,16 +14,16 @@ from albert.errors import InputError
 from albert.files import filesystem
 
 
-def find_checkpoint(init_checkpoint):
-  """Returns the path of a checkpoint, given that or a folder with some.
+def find_checkpoint(init_checkpoint: str) -> str:
+  """Returns the path of a checkpoint, given the path or its folder.
 
   Raises:
-    InputError: there is none.
+    InputError: no checkpoint found.
   """
-  path = init_checkpoint
+  path: Optional[str] = init_checkpoint
   if tf.io.gfile.isdir(path):
-    # Released models need not be named for a step.
-    path = latest_checkpoint(path, "*")
+    # Names of released models need not end in a step.
+    path = latest_checkpoint(init_checkpoint, "*")
   if not path or not tf.io.gfile.exists(path + ".index"):
     raise InputError(
         "no checkpoint at %s: give the path of one, or of a folder with some; "
@@ -30,19 +31,20 @@ def find_checkpoint(init_checkpoint):
   return path
 
 
-def init_from_checkpoint(init_checkpoint, is_training):
-  """Makes the model's variables start from a checkpoint, by equal names.
+def init_from_checkpoint(init_checkpoint: str, is_training: bool) -> None:
+  """Initialises the model's variables from those of the same name.
 
-  Reports what was loaded, newly initialised, unused, and of a different shape.
+  Logs which variables were loaded, newly initialised, unused, or skipped
+  because of a different shape.
 
   Args:
-    init_checkpoint: str, path of a checkpoint, or of a folder with some.
-    is_training: bool; otherwise nothing may be left newly initialised.
+    init_checkpoint: path of a checkpoint or of its folder.
+    is_training: if False, every variable must be in the checkpoint.
 
   Raises:
-    InputError: a variable of the encoder or of the embeddings (any variable,
-      unless training) is absent or has a different shape; or the checkpoint is
-      damaged.
+    InputError: the checkpoint is damaged, or a variable of the embeddings or
+      the encoder (any variable, unless training) is missing or has a different
+      shape.
   """
   path = find_checkpoint(init_checkpoint)
   saved = saved_shapes(path)
@@ -86,7 +88,7 @@ def init_from_checkpoint(init_checkpoint, is_training):
 
 
 def _some(names):
-  """Returns the first few names, and how many there are."""
+  """Returns the first three names, and the total if there are more."""
   return ", ".join(names[:3]) + (
       ", ... (%d)" % len(names) if len(names) > 3 else "")
 
@@ -95,13 +97,13 @@ def _and_more(names):
   return " and %d more" % (len(names) - 1) if len(names) > 1 else ""
 
 
-# What optimizers keep, which is no part of a model.
+# Saved by optimizers and loss scaling; not part of the model.
 _OPTIMIZER = re.compile("/adam_[mv]$|^global_step$|loss_scale|good_steps")
 
 
 @contextlib.contextmanager
-def reading(checkpoint):
-  """Makes an InputError of TensorFlow's error about a damaged checkpoint."""
+def reading(checkpoint: str) -> Iterator[None]:
+  """Turns TensorFlow's errors about a damaged checkpoint into InputError."""
   try:
     yield
   except (tf.errors.OpError, IndexError, RuntimeError) as error:
@@ -110,8 +112,8 @@ def reading(checkpoint):
 
 
 @contextlib.contextmanager
-def restoring(checkpoint):
-  """Like `reading`, around a training or prediction that begins by that."""
+def restoring(checkpoint: str) -> Iterator[None]:
+  """Like `reading`, for training or prediction that starts by restoring."""
   try:
     yield
   except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
@@ -119,25 +121,25 @@ def restoring(checkpoint):
       raise error
 
 
-def saved_shapes(checkpoint):
-  """Returns a checkpoint's weights, without the optimizer's: name -> shape."""
+def saved_shapes(checkpoint: str) -> Dict[str, List[int]]:
+  """Returns the shapes of a checkpoint's weights, without optimizer slots."""
   with reading(checkpoint):
     return {name: shape for name, shape in tf.train.list_variables(checkpoint)
             if not _OPTIMIZER.search(name)}
 
 
-def count_weights(checkpoint):
-  """Returns how many parameters a checkpoint has, without the optimizer's."""
+def count_weights(checkpoint: str) -> int:
+  """Returns a checkpoint's number of parameters, without optimizer slots."""
   return sum(int(np.prod(shape)) for shape in saved_shapes(checkpoint).values())
 
 
-def read_weights(checkpoint):
-  """Returns a checkpoint's weights, without the optimizer's: name -> array."""
+def read_weights(checkpoint: str) -> Dict[str, np.ndarray]:
+  """Returns a checkpoint's weights by name, without optimizer slots."""
   return _read(checkpoint, saved_shapes(checkpoint))
 
 
-def read_all(checkpoint):
-  """Returns all that a checkpoint has: name -> array."""
+def read_all(checkpoint: str) -> Dict[str, np.ndarray]:
+  """Returns all variables of a checkpoint by name."""
   with reading(checkpoint):
     return _read(checkpoint, dict(tf.train.list_variables(checkpoint)))
 
@@ -148,13 +150,14 @@ def _read(checkpoint, names):
     return {name: reader.get_tensor(name) for name in names}
 
 
-def write_checkpoint(folder, name, weights):
-  """Writes a checkpoint and the file that says that it is the newest one.
+def write_checkpoint(folder: str, name: str,
+                     weights: Dict[str, np.ndarray]) -> None:
+  """Writes a checkpoint and makes it the folder's newest one.
 
   Args:
-    folder: str.
-    name: str, of the checkpoint.
-    weights: dict, variable name -> array.
+    folder: an existing folder.
+    name: file name of the checkpoint, such as "model.ckpt-1000".
+    weights: arrays by variable name.
   """
   with tf.Graph().as_default(), tf.Session() as session:
     tensors = [tf.placeholder(x.dtype, x.shape) for x in weights.values()]
@@ -165,29 +168,27 @@ def write_checkpoint(folder, name, weights):
   name_newest(folder, name)
 
 
-def name_newest(folder, *names):
-  """Writes the file `checkpoint`.
+def name_newest(folder: str, *names: str) -> None:
+  """Writes the file `checkpoint`, which lists a folder's checkpoints.
 
   Args:
-    folder: str.
-    names: of its checkpoints, the newest last.
+    folder: the folder of the checkpoints.
+    *names: file names of checkpoints, newest last.
   """
-  # TensorFlow's own way to write this file gets a relative folder wrong.
+  # tf.train.update_checkpoint_state writes wrong paths for a relative folder.
   filesystem.write_text(
       os.path.join(folder, "checkpoint"),
       'model_checkpoint_path: "%s"\n' % names[-1] + "".join(
           'all_model_checkpoint_paths: "%s"\n' % name for name in names))
 
 
-def restored_session(checkpoint, session_config=None):
-  """Returns a session whose variables, the default graph's, are a checkpoint's.
-
-  Args:
-    checkpoint: str.
-    session_config: tf.ConfigProto, or None.
+def restored_session(
+    checkpoint: str,
+    session_config: Optional[tf.ConfigProto] = None) -> tf.Session:
+  """Returns a session with the default graph's variables restored.
 
   Raises:
-    InputError: the checkpoint is of a different model, or damaged.
+    InputError: the checkpoint is damaged or belongs to a different model.
   """
   check_fits(checkpoint, {v.op.name: v.shape.as_list()
                           for v in tf.global_variables()})
@@ -197,12 +198,15 @@ def restored_session(checkpoint, session_config=None):
   return session
 
 
-def check_fits(checkpoint, wanted):
-  """Raises an InputError where a checkpoint is not of a model.
+def check_fits(checkpoint: str, wanted: Dict[str, List[int]]) -> None:
+  """Checks that a checkpoint has the variables of a model.
 
   Args:
-    checkpoint: str.
-    wanted: dict, variable name -> shape.
+    checkpoint: path of the checkpoint.
+    wanted: shapes of the model's variables by name.
+
+  Raises:
+    InputError: a variable is missing or has a different shape.
   """
   for name, saved, shape in misfits(saved_shapes(checkpoint), wanted):
     raise InputError(
@@ -210,13 +214,16 @@ def check_fits(checkpoint, wanted):
         "to it" % (checkpoint, saved, name, shape))
 
 
-def misfits(saved, wanted):
-  """Yields (name, shape or "nothing", wanted shape or "nothing").
+def misfits(
+    saved: Dict[str, List[int]], wanted: Dict[str, List[int]]
+) -> Iterator[Tuple[str, Union[List[int], str], Union[List[int], str]]]:
+  """Compares the shapes of saved and wanted variables, by name.
 
-  What is not wanted may be on top of the encoder, but no part of it.
+  Extra variables are allowed on top of the encoder, but not inside it.
 
-  Args:
-    saved, wanted: dict, variable name -> shape.
+  Yields:
+    (name, saved shape, wanted shape) of each difference, "nothing" for the
+    shape of a missing variable.
   """
   for name in list(wanted) + sorted(set(saved) - set(wanted)):
     if saved.get(name) != wanted.get(name) and (
@@ -224,15 +231,12 @@ def misfits(saved, wanted):
       yield name, saved.get(name, "nothing"), wanted.get(name, "nothing")
 
 
-def whole_checkpoints(folder, pattern="*-[0-9]*"):
-  """Returns the names of a folder's checkpoints that lack no part.
+def whole_checkpoints(folder: str, pattern: str = "*-[0-9]*") -> List[str]:
+  """Returns the names of a folder's complete checkpoints, sorted by step.
 
   Args:
-    folder: str.
-    pattern: str, glob of names; by default those that training gives.
-
-  Returns:
-    list of str, those of the greatest steps last.
+    folder: may not exist.
+    pattern: glob of checkpoint names; by default, names that end in a step.
   """
   if not tf.io.gfile.isdir(folder):
     return []
@@ -244,18 +248,19 @@ def whole_checkpoints(folder, pattern="*-[0-9]*"):
   return sorted(
       (name for name in fnmatch.filter(names, pattern)
        if name + ".index" in files),
-      key=lambda name: (int(re.search("[0-9]*$", name).group() or -1), name))
+      key=lambda name: (int(re.findall("[0-9]*$", name)[0] or -1), name))
 
 
-def latest_checkpoint(folder, pattern="*-[0-9]*"):
-  """Returns the newest whole checkpoint of a folder, or None.
+def latest_checkpoint(folder: str,
+                      pattern: str = "*-[0-9]*") -> Optional[str]:
+  """Returns the path of a folder's newest complete checkpoint, or None.
 
-  It is the one that the file `checkpoint` names, if that is whole and in the
-  folder, else the one of the greatest step.
+  The newest is the one named in the file `checkpoint` if it is complete and in
+  the folder, otherwise the one with the highest step.
 
   Args:
-    folder: str.
-    pattern: str, glob of names; by default those that training gives.
+    folder: may not exist.
+    pattern: glob of checkpoint names; by default, names that end in a step.
   """
   names = whole_checkpoints(folder, pattern)
   if not names:
@@ -268,25 +273,25 @@ def latest_checkpoint(folder, pattern="*-[0-9]*"):
   return os.path.join(folder, named if named in names else names[-1])
 
 
-def named_in(output_dir, init_checkpoint):
-  """Returns `init_checkpoint` if it is a checkpoint of `output_dir`, else None.
+def named_in(output_dir: str, init_checkpoint: Optional[str]) -> Optional[str]:
+  """Returns `init_checkpoint` if it is a checkpoint in `output_dir`, else None.
 
-  Who names one of several wants its results, not those of the newest.
+  Users who name one of several checkpoints want its results, not the newest's.
   """
   if not init_checkpoint or not tf.io.gfile.exists(init_checkpoint + ".index"):
     return None
-  return init_checkpoint if filesystem.is_same(
-      os.path.dirname(init_checkpoint) or ".", output_dir) else None
+  folder = os.path.dirname(init_checkpoint) or "."
+  return init_checkpoint if filesystem.is_same(folder, output_dir) else None
 
 
-def newest_or_best(output_dir):
-  """Returns the newest checkpoint of a folder, else its best one, or None."""
+def newest_or_best(output_dir: str) -> Optional[str]:
+  """Returns a folder's newest checkpoint, else its best one, else None."""
   return (latest_checkpoint(output_dir) or
           latest_checkpoint(os.path.join(output_dir, "best")))
 
 
-def name_whole_checkpoints(folder):
-  """Makes the file `checkpoint`, which Estimators go by, name what is whole."""
+def name_whole_checkpoints(folder: str) -> None:
+  """Lists only complete checkpoints in `checkpoint`, which Estimators read."""
   path = os.path.join(folder, "checkpoint")
   latest = latest_checkpoint(folder)
   if latest:
@@ -296,8 +301,8 @@ def name_whole_checkpoints(folder):
     tf.io.gfile.remove(path)
 
 
-def newest_finite_checkpoint(folder):
-  """Returns the newest checkpoint without a NaN or infinity, or "none"."""
+def newest_finite_checkpoint(folder: str) -> str:
+  """Returns the newest checkpoint without NaN or infinity, or "none"."""
   for name in reversed(whole_checkpoints(folder)):
     path = os.path.join(folder, name)
     reader = tf.train.load_checkpoint(path)
@@ -307,8 +312,8 @@ def newest_finite_checkpoint(folder):
   return "none"
 
 
-def remove_unfinished_checkpoints(folder):
-  """Removes what writing a checkpoint left behind when it was killed."""
+def remove_unfinished_checkpoints(folder: str) -> None:
+  """Removes temporary files of interrupted checkpoint writes."""
   for name in fnmatch.filter(tf.io.gfile.listdir(folder),
                              "model.ckpt-*temp*"):
     path = os.path.join(folder, name)
@@ -318,18 +323,18 @@ def remove_unfinished_checkpoints(folder):
       tf.io.gfile.remove(path)
 
 
-def step_of(checkpoint):
-  """Returns the step that a checkpoint was saved at, 0 for None."""
+def step_of(checkpoint: Optional[str]) -> int:
+  """Returns the step in a checkpoint's name, 0 for None."""
   return int(checkpoint.rsplit("-", 1)[1]) if checkpoint else 0
 
 
-def start_step(output_dir):
-  """Returns the step that training in `output_dir` will resume from."""
+def start_step(output_dir: str) -> int:
+  """Returns the step from which training in `output_dir` will resume."""
   return step_of(latest_checkpoint(output_dir))
 
 
-def require_model(init_checkpoint, output_dir):
-  """Raises an InputError where there are no weights to evaluate or predict."""
+def require_model(init_checkpoint: Optional[str], output_dir: str) -> None:
+  """Raises an InputError if there is no checkpoint to evaluate or predict."""
   if not (init_checkpoint or newest_or_best(output_dir)):
     raise InputError("%s has no checkpoint: train first, or give "
                      "--init_checkpoint" % output_dir)

@@ -1,4 +1,4 @@
-"""Files on any file system that TensorFlow supports, written atomically.
+"""Atomic file access on any file system that TensorFlow supports.
 
 Paths may be URLs, such as gs://bucket/folder/file. Local files are read and
 written without TensorFlow.
@@ -15,17 +15,18 @@ import shutil
 import sys
 import tempfile
 import types
+from typing import Any, BinaryIO, Iterator, List, Optional, Sequence
 
 from albert.errors import InputError
 
-STARTER = "albert_tiny_starter"  # a small model that is always there
-# What to say of text in a different encoding.
+STARTER = "albert_tiny_starter"  # the small model in this repository
+# Advice for text in a different encoding.
 CONVERT = ("convert the text to UTF-8, for instance from GBK: "
            "iconv -f gbk -t utf-8 OLD >NEW")
-_BUFFER_SIZE = 1 << 20  # bytes, of a read from a remote file system
+_BUFFER_SIZE = 1 << 20  # bytes per read from a remote file system
 
 
-# What is used of tf.io.gfile, for local files.
+# tf.io.gfile for local files, without importing TensorFlow.
 _LOCAL = types.SimpleNamespace(
     GFile=open, exists=os.path.exists, isdir=os.path.isdir,
     listdir=os.listdir, remove=os.remove,
@@ -33,7 +34,7 @@ _LOCAL = types.SimpleNamespace(
 
 
 def _tensorflow():
-  import tensorflow.compat.v1 as tf  # not needed for local files
+  import tensorflow.compat.v1 as tf  # local files do not need it
   return tf
 
 
@@ -42,7 +43,7 @@ def _gfile(path):
 
 
 class _RemoteFile(io.RawIOBase):
-  """A file on a file system of TensorFlow's, for Python's readers."""
+  """A file that TensorFlow reads, as a raw stream for Python's readers."""
 
   def __init__(self, path):
     super().__init__()
@@ -71,17 +72,17 @@ class _RemoteFile(io.RawIOBase):
     super().close()
 
 
-def exists(path):
-  """Returns whether there is a file or folder."""
+def exists(path: str) -> bool:
+  """Returns whether a file or folder exists."""
   return _gfile(path).exists(path)
 
 
-def find_files(folder, pattern):
-  """Returns the paths of the files of a folder that match, sorted.
+def find_files(folder: str, pattern: str) -> List[str]:
+  """Returns the sorted paths of a folder's matching files.
 
   Args:
-    folder: str; where there is none, there are no files.
-    pattern: str, glob of file names.
+    folder: may not exist.
+    pattern: glob of file names.
   """
   gfile = _gfile(folder)
   names = gfile.listdir(folder) if gfile.isdir(folder) else []
@@ -89,12 +90,13 @@ def find_files(folder, pattern):
           for name in sorted(fnmatch.filter(names, pattern))]
 
 
-def find_beside(path, patterns):
-  """Returns the first matching file next to a checkpoint, or None.
+def find_beside(path: Optional[str],
+                patterns: Sequence[str]) -> Optional[str]:
+  """Returns the path of the first matching file next to a checkpoint, or None.
 
   Args:
-    path: str, path of a checkpoint, or of a folder with some, or None.
-    patterns: list of str, globs of file names.
+    path: path of a checkpoint or of its folder; None finds nothing.
+    patterns: globs of file names, in order of preference.
   """
   if not path:
     return None
@@ -104,17 +106,11 @@ def find_beside(path, patterns):
                for found in find_files(folder, pattern)), None)
 
 
-def open_binary(path):
-  """Opens a file for reading.
-
-  Args:
-    path: str.
-
-  Returns:
-    binary file object, buffered.
+def open_binary(path: str) -> BinaryIO:
+  """Opens a file for buffered reading.
 
   Raises:
-    OSError: it cannot be opened; `filename` is set.
+    OSError: the file cannot be opened; `filename` is set.
   """
   if "://" not in path:
     return open(path, "rb")
@@ -129,14 +125,14 @@ def open_binary(path):
                   path) from error
 
 
-def read_bytes(path):
+def read_bytes(path: str) -> bytes:
   """Returns the content of a file; raises OSError."""
   with open_binary(path) as reader:
     return reader.read()
 
 
-def local_copy(path):
-  """Returns the path of a local file: this one, or a copy until the end."""
+def local_copy(path: str) -> str:
+  """Returns a local path: `path`, or a copy that is deleted at exit."""
   if path.startswith("file://"):
     return path[len("file://"):]
   if "://" not in path:
@@ -148,19 +144,19 @@ def local_copy(path):
   return copy.name
 
 
-def sha256(path):
-  """Returns the checksum of a file, hexadecimal; raises OSError."""
+def sha256(path: str) -> str:
+  """Returns the hexadecimal checksum of a file; raises OSError."""
   return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
-def read_text(path):
-  """Returns the content of a UTF-8 file, without a byte order mark.
+def read_text(path: str) -> str:
+  """Returns the content of a UTF-8 file, without its byte order mark.
 
-  Line ends stay as they are.
+  Line endings are kept.
 
   Raises:
-    OSError: it cannot be opened.
-    InputError: it is not UTF-8.
+    OSError: the file cannot be opened.
+    InputError: the file is not UTF-8.
   """
   try:
     return read_bytes(path).decode("utf-8-sig")
@@ -169,21 +165,20 @@ def read_text(path):
         path, error, CONVERT)) from error
 
 
-def read_lines(path):
-  """Reads what has one text a line.
+def read_lines(path: Optional[str]) -> List[str]:
+  """Reads a file with one text per line.
 
-  Lines end at "\\n" only; bytes that are not UTF-8 become U+FFFD, where these
-  are few.
+  Only "\\n" ends a line. A few invalid bytes are replaced by U+FFFD.
 
   Args:
-    path: str, or None for standard input.
+    path: None for standard input.
 
   Returns:
-    list of str, without the line ends.
+    the lines, without line endings.
 
   Raises:
-    OSError: it cannot be opened.
-    InputError: it is not UTF-8.
+    OSError: the file cannot be opened.
+    InputError: the file is not UTF-8.
   """
   lines, count_bad = [], 0
   with open_binary(path) if path else sys.stdin.buffer as reader:
@@ -195,22 +190,22 @@ def read_lines(path):
   return lines
 
 
-def check_encoding(path, num_lines, num_bad):
-  """Raises an InputError where so many lines are bad that it is no UTF-8.
+def check_encoding(path: str, num_lines: int, num_bad: int) -> None:
+  """Raises an InputError if too many lines are not valid UTF-8.
 
   Args:
-    path: str, what to call the text.
-    num_lines: int.
-    num_bad: int, lines with bytes that are not UTF-8. One, and one in a
-      thousand, may be damage.
+    path: name of the text for the message.
+    num_lines: number of lines read so far.
+    num_bad: number of lines with invalid bytes. One, and one more per thousand
+      lines, are taken for damage.
   """
   if num_bad > 1 + num_lines / 1000:
     raise InputError("%s: %d of the first %d lines are not UTF-8; %s" % (
         path, num_bad, num_lines, CONVERT))
 
 
-def read_json(path):
-  """Returns what a JSON file holds; raises OSError or InputError."""
+def read_json(path: str) -> Any:
+  """Returns the content of a JSON file; raises OSError or InputError."""
   try:
     return json.loads(read_text(path))
   except json.JSONDecodeError as error:
@@ -218,14 +213,14 @@ def read_json(path):
 
 
 @contextlib.contextmanager
-def whole_file(path):
+def whole_file(path: str) -> Iterator[str]:
   """Creates a file atomically.
 
   Args:
-    path: str; its folder exists.
+    path: a file in an existing folder.
 
   Yields:
-    str, path to write to, which is renamed to `path` at the end.
+    a temporary path to write to; it is renamed to `path` at the end.
   """
   gfile = _gfile(path)
   # Another process may be writing the same file.
@@ -237,37 +232,37 @@ def whole_file(path):
     if gfile.exists(unfinished):
       gfile.remove(unfinished)
     if isinstance(error, OSError) and not error.filename:
-      error.filename = path  # for instance of a full disk
+      error.filename = path  # not set if the disk is full, for instance
     raise
 
 
-def write_bytes(path, content):
+def write_bytes(path: str, content: bytes) -> None:
   """Writes a file atomically."""
   with whole_file(path) as unfinished:
     with _gfile(path).GFile(unfinished, "wb") as writer:
       writer.write(content)
 
 
-def write_text(path, text):
+def write_text(path: str, text: str) -> None:
   """Writes a UTF-8 file atomically."""
   write_bytes(path, text.encode("utf-8"))
 
 
-def write_json(path, values):
+def write_json(path: str, values: Any) -> None:
   """Writes a UTF-8 JSON file atomically."""
   write_text(path, json_text(values))
 
 
-def json_text(values):
-  """Returns the text of a JSON file."""
+def json_text(values: Any) -> str:
+  """Formats the content of a JSON file."""
   return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
-def make_folder(path):
-  """Makes a folder and those above it, where they do not exist.
+def make_folder(path: str) -> None:
+  """Creates a folder and its parents if they do not exist.
 
   Raises:
-    InputError: it cannot be made.
+    InputError: the folder cannot be created.
   """
   tf = _tensorflow()
   try:
@@ -277,17 +272,14 @@ def make_folder(path):
 
 
 @contextlib.contextmanager
-def whole_folder(path):
+def whole_folder(path: str) -> Iterator[str]:
   """Creates a folder atomically.
 
-  Args:
-    path: str.
-
   Yields:
-    str, folder to write into, which is renamed to `path` at the end.
+    a temporary folder to write into; it is renamed to `path` at the end.
 
   Raises:
-    InputError: it exists already.
+    InputError: `path` already exists.
   """
   gfile = _tensorflow().io.gfile
   if gfile.exists(path):
@@ -303,12 +295,12 @@ def whole_folder(path):
     raise
 
 
-def resolve(path):
-  """Returns the one path that all names of a local file stand for."""
+def resolve(path: str) -> str:
+  """Returns the canonical path of a local file; other URLs are unchanged."""
   path = path[len("file://"):] if path.startswith("file://") else path
   return path if "://" in path else os.path.realpath(path)
 
 
-def is_same(path, other):
-  """Returns whether two paths are of one file."""
+def is_same(path: str, other: str) -> bool:
+  """Returns whether two paths name the same file."""
   return resolve(path) == resolve(other)

@@ -1,4 +1,4 @@
-"""What an output folder has: descriptions, checkpoints, results."""
+"""Writes output folders: model descriptions, best checkpoints, results."""
 
 import datetime
 import json
@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -15,18 +16,17 @@ from albert.errors import InputError
 from albert.files import checkpoints, filesystem
 
 
-def prepare_output_dir(output_dir, contents):
-  """Makes the output folder and puts what describes the model into it.
+def prepare_output_dir(output_dir: str, contents: Dict[str, bytes]) -> None:
+  """Creates the output folder and writes the files that describe the model.
 
   Args:
-    output_dir: str.
-    contents: dict, name of a file -> bytes. Where the folder has checkpoints
-      already, its files of these names must have the same content; those of
-      earlier versions may lack keys.
+    output_dir: may already have checkpoints.
+    contents: bytes by file name. Next to existing checkpoints, files of these
+      names must have the same content; those of earlier versions may lack keys.
 
   Raises:
-    InputError: the folder has checkpoints of a different description, or a name
-      that TensorFlow takes for a pattern.
+    InputError: the folder has checkpoints of a different model, or its name is
+      a glob pattern to TensorFlow.
   """
   if re.search(r"[][*?]", output_dir):
     raise InputError("--output_dir: TensorFlow finds no checkpoint in a folder "
@@ -43,7 +43,7 @@ def prepare_output_dir(output_dir, contents):
           "for now: choose a different --output_dir" % path)
     filesystem.write_bytes(path, content)
   path = os.path.join(output_dir, "command.txt")
-  # TF 1.15 cannot append to what does not exist yet in gs://.
+  # TF 1.15 cannot append to a new file in gs://.
   before = filesystem.read_text(path) if filesystem.exists(path) else ""
   filesystem.write_text(path, "%s%s %s\n" % (
       before, datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S"),
@@ -51,24 +51,19 @@ def prepare_output_dir(output_dir, contents):
 
 
 def _contradicts(before, now):
-  """Returns whether the content of a file says what another one does not."""
+  """Returns whether `before` has keys or content that `now` has not."""
   if before == now or not now.startswith(b"{"):
     return before != now
   before, now = json.loads(before), json.loads(now)
-  before.pop("label_tokens", None)  # is a head now
+  before.pop("label_tokens", None)  # replaced by the key "head"
   return any(now.get(key) != value for key, value in before.items())
 
 
-def write_summary(output_dir, step, values):
-  """Writes values of a step where TensorBoard finds them, as one run.
+def write_summary(output_dir: str, step: int, values: Dict[str, float]) -> None:
+  """Writes values of a step to the event file of training.
 
-  The file is the one that training writes to: TensorBoard reads the last one of
-  a folder alone while that grows.
-
-  Args:
-    output_dir: str.
-    step: int.
-    values: dict, name -> float.
+  TensorBoard only follows the last event file of a folder, so evaluation must
+  not start its own.
   """
   with tf.Graph().as_default():
     writer = tf.summary.FileWriterCache.get(output_dir)
@@ -78,8 +73,8 @@ def write_summary(output_dir, step, values):
   writer.flush()
 
 
-def shown(results):
-  """Returns the results in a line, without the step, equal losses once."""
+def shown(results: Dict[str, Any]) -> str:
+  """Formats results in one line, without the step and duplicate losses."""
   hidden = {"global_step"}
   if results.get("loss") == results.get("eval_loss"):
     hidden.add("loss")
@@ -87,18 +82,21 @@ def shown(results):
                     for name in sorted(set(results) - hidden))
 
 
-def write_test_scores(output_dir, name, labels, score, checkpoint=None):
-  """Scores what was predicted for a file, as far as it has labels.
+def write_test_scores(
+    output_dir: str, name: str, labels: Sequence[Any],
+    score: Callable[[np.ndarray], Tuple[Dict[str, Any], Optional[str]]],
+    checkpoint: Optional[str] = None) -> None:
+  """Scores the predictions for the labelled examples of a file.
 
-  Writes `NAME_results.txt` and, where there is a report, `NAME_report.txt`.
+  Writes `NAME_results.txt` and, if `score` returns a report, `NAME_report.txt`.
 
   Args:
-    output_dir: str.
-    name: str, "test" or what else the file is called.
-    labels: list, None for an example without one.
-    score: function of the indices of the labelled examples, int [N], that
-      returns (dict of results, report or None).
-    checkpoint: str, what predicted; None for --init_checkpoint.
+    output_dir: folder of the results.
+    name: name of the file, such as "test".
+    labels: one per example, None if it has no label.
+    score: function of the indices of labelled examples, int [N], that returns
+      (results, report or None).
+    checkpoint: the checkpoint that predicted; None for --init_checkpoint.
   """
   path, report_path = (os.path.join(output_dir, name + ending)
                        for ending in ("_results.txt", "_report.txt"))
@@ -114,24 +112,26 @@ def write_test_scores(output_dir, name, labels, score, checkpoint=None):
   logging.info("%s: %s", path, shown(results))
 
 
-def keep_best(best, checkpoint, results, files=(), for_use=None):
+def keep_best(best: str, checkpoint: str, results: Dict[str, Any],
+              files: Sequence[str] = (),
+              for_use: Optional[Callable] = None) -> None:
   """Copies a checkpoint to the folder of the best one.
 
-  Whatever moment it is interrupted at, `best/checkpoint` names a whole one.
+  If it is interrupted, `best/checkpoint` still names a complete checkpoint.
 
   Args:
-    best: str, the folder.
-    checkpoint: str, its path.
-    results: dict, written next to it as `eval_results.txt`.
-    files: names of files of the checkpoint's folder to copy too.
-    for_use: `Head.for_use`, what to change of the weights, or None.
+    best: the folder.
+    checkpoint: path of the checkpoint.
+    results: written next to it as `eval_results.txt`.
+    files: names of other files of the checkpoint's folder to copy.
+    for_use: `Head.for_use`, a conversion of the weights, or None.
   """
   tf.io.gfile.makedirs(best)
   folder, name = os.path.split(checkpoint)
   parts = [] if for_use else [
       part for part in tf.io.gfile.listdir(folder)
       if part.startswith(name + ".") and not part.endswith(".meta")]
-  # The index comes last: with it, a checkpoint is taken for whole.
+  # The index is copied last because it makes a checkpoint count as complete.
   parts.sort(key=lambda part: part.endswith(".index"))
   for part in [*files, *parts]:
     tf.io.gfile.copy(os.path.join(folder, part), os.path.join(best, part),
@@ -146,31 +146,31 @@ def keep_best(best, checkpoint, results, files=(), for_use=None):
       tf.io.gfile.remove(os.path.join(best, part))
 
 
-def short(value):
+def short(value: float) -> str:
   """Formats a number for the log."""
   return "%.4f" % value if abs(value) >= 0.01 or not value else "%.2e" % value
 
 
-# What task.json has that results repeat.
+# Strings of task.json that results repeat.
 _TEXTS = ("init_checkpoint", "positive_label")
 
 
-def write_results(path, results, checkpoint=None):
-  """Writes `key = value` lines, sorted by key, and what model they are of.
+def write_results(path: str, results: Dict[str, Any],
+                  checkpoint: Optional[str] = None) -> None:
+  """Writes `key = value` lines sorted by key, and describes the model.
 
-  That is `init_checkpoint`, what its training began with, and the
-  `positive_label` that F1 is of, as `task.json` of the folder has them, and the
-  number of `parameters`.
+  Adds `init_checkpoint` and the `positive_label` of F1 from the folder's
+  `task.json`, and the number of `parameters`.
 
   Args:
-    path: str.
-    results: dict, name -> number.
-    checkpoint: str, the one that has them; None for `init_checkpoint`.
+    path: the file to write.
+    results: numbers by name.
+    checkpoint: the evaluated checkpoint; None for `init_checkpoint`.
   """
   folder = os.path.dirname(path)
   task = filesystem.find_beside(folder, ["task.json"])
   known = filesystem.read_json(task) if task else {}
-  begun = known.get("init_checkpoint")
+  begun = known.get("init_checkpoint", "")
   values = dict(results, **{name: known[name] for name in _TEXTS
                             if known.get(name)})
   if checkpoint or begun:
@@ -180,8 +180,8 @@ def write_results(path, results, checkpoint=None):
       "%s = %s\n" % (name, values[name]) for name in sorted(values)))
 
 
-def read_results(path):
-  """Reads `key = value` lines: a dict of numbers; empty without a file."""
+def read_results(path: str) -> Dict[str, float]:
+  """Reads the numbers of `write_results`; empty if there is no file."""
   if not tf.io.gfile.exists(path):
     return {}
   pairs = [line.split(" = ", 1)

@@ -1,35 +1,37 @@
 """The order in which training reads examples.
 
-It is a function of a seed and of the position alone, a position being the
-number of examples that were read before. So an interrupted training goes on in
-the same order, and the processes of one training agree on it.
+The order depends only on a seed and the position, the number of examples read
+before. Interrupted training therefore resumes in the same order, and all
+processes of a distributed training agree on it.
 """
+
+from typing import Any, Iterator, List, Sequence, Tuple, Union
 
 import numpy as np
 
-_POOL = 400  # batches that examples of similar length are looked for in
+_POOL = 400  # batches per pool in which examples are sorted by length
 
 
-def batches(lengths, batch_size, seed, start=0):
-  """Yields batches without end, each of examples of similar length.
+def batches(lengths: Union[Sequence[int], np.ndarray], batch_size: int,
+            seed: int, start: int = 0) -> Iterator[np.ndarray]:
+  """Yields endless batches of examples of similar length.
 
-  Passes over the examples follow one another: at any time, two examples have
-  been read equally often, or one of them once more. A batch can hold the end of
-  a pass and the beginning of the next.
+  Epochs follow one another, so the read counts of two examples never differ by
+  more than one. A batch can span the end of an epoch and the next one's start.
 
   Args:
     lengths: int [N], of the examples.
-    batch_size: int, B.
-    seed: int.
-    start: int, batches to leave out.
+    batch_size: B.
+    seed: seed of the order.
+    start: number of batches to skip.
 
   Yields:
-    int [B], numbers of examples.
+    int [B], indices of examples.
   """
   lengths = np.asarray(lengths)
-  position, number, examples = start * batch_size, None, None
+  position, number, examples = start * batch_size, -1, np.array([], int)
   while True:
-    batch = []
+    batch: List[int] = []
     while len(batch) < batch_size:
       if position // len(lengths) != number:
         number = position // len(lengths)
@@ -41,12 +43,16 @@ def batches(lengths, batch_size, seed, start=0):
     yield np.array(batch)
 
 
-def left_out(lengths, batch_size, seed, end):
-  """Returns the examples that the last pass does not come to, int [...].
+def left_out(lengths: Union[Sequence[int], np.ndarray], batch_size: int,
+             seed: int, end: int) -> np.ndarray:
+  """Returns the examples that the last, partial epoch does not reach.
 
   Args:
     lengths, batch_size, seed: see `batches`.
-    end: int, batches in all.
+    end: total number of batches.
+
+  Returns:
+    int [...], sorted indices of examples.
   """
   number, position = divmod(end * batch_size, len(lengths))
   return np.sort(_pass(np.asarray(lengths), batch_size, seed, number)[
@@ -54,10 +60,10 @@ def left_out(lengths, batch_size, seed, end):
 
 
 def _pass(lengths, batch_size, seed, number):
-  """Returns all examples in the order of a pass, int [N]."""
+  """Returns the order of all examples in an epoch, int [N]."""
   rng = np.random.RandomState([seed, number])
   examples = rng.permutation(len(lengths))
-  # The rest of a batch that the pass before has begun.
+  # The first examples complete the previous epoch's last batch.
   begin = -number * len(lengths) % batch_size
   end = begin + (len(lengths) - begin) // batch_size * batch_size
   if end > begin:
@@ -70,25 +76,25 @@ def _pass(lengths, batch_size, seed, number):
   return examples
 
 
-def resumed(order, counts, cycle, position):
-  """Returns how to go on with the reading of parts from a position.
+def resumed(order: np.ndarray, counts: np.ndarray, cycle: int,
+            position: int) -> Tuple[np.ndarray, np.ndarray]:
+  """Computes which parts, and which of their records, are still to be read.
 
-  Parts are read as `tf.data.Dataset.interleave` reads them: `cycle` places take
-  turns, one record each; a place whose part has ended gets the next part in its
-  next turn.
+  Simulates `tf.data.Dataset.interleave`: `cycle` slots take turns of one record
+  each; a slot whose part has ended gets the next part in its next turn.
 
   Args:
-    order: int [P], parts in the order in which they are begun.
+    order: int [P], parts in reading order.
     counts: int [...], records of each part.
-    cycle: int.
-    position: int, records that were read.
+    cycle: number of slots.
+    position: number of records read.
 
   Returns:
-    (int [Q], int64 [Q]): the parts still to be read, those in the places first,
-    from the one whose turn it is, and how many records were read of each.
+    (int [Q], int64 [Q]): the remaining parts, those in slots first, starting
+    from the slot whose turn it is; and the number of records read of each.
   """
   waiting = list(order)
-  places = [None] * cycle  # [part, records read] or None
+  places: List[Any] = [None] * cycle  # [part, records read] or None
   turn = 0
   while position:
     open_places = [place for place in places if place]

@@ -1,4 +1,4 @@
-"""What is known of record files before they are read: size, origin, damage.
+"""Checks record files before training: size, origin, damage.
 
 Tests: tests/files/test_records.py.
 """
@@ -6,7 +6,16 @@ Tests: tests/files/test_records.py.
 import itertools
 import multiprocessing.pool
 import os
-from typing import NamedTuple, Optional
+from typing import (
+  TYPE_CHECKING,
+  Any,
+  Dict,
+  List,
+  NamedTuple,
+  Optional,
+  Sequence,
+  Set,
+)
 
 import tensorflow.compat.v1 as tf
 import tqdm
@@ -15,55 +24,55 @@ from absl import logging
 from albert.errors import InputError
 from albert.files import filesystem
 
+if TYPE_CHECKING:  # it imports this module
+  from albert.files.records import FeatureSpec
+
 
 class RecordFile(NamedTuple):
   """A record file.
 
   Attributes:
-    path: str.
-    size: int, bytes.
-    count: int, how many records it has, about.
+    path: path or URL.
+    size: bytes.
+    count: approximate number of records.
   """
   path: str
   size: int
-  count: int = 0
+  count: int = 0  # type: ignore[assignment]  # tuple has a `count`
 
 
 class _Scan(NamedTuple):
-  """What reading a file found.
+  """The result of reading a file.
 
   Attributes:
-    first: bytes, the first record, or None.
-    count, good: int, how many records there are, and their bytes.
-    size: int, the file's bytes.
-    error: str, what is wrong with the file, or None.
+    first: the first record, or None.
+    records, good: number and bytes of readable records.
+    size: bytes of the file.
+    error: why the file is unreadable, or None.
   """
   first: Optional[bytes]
-  count: int
+  records: int
   good: int
   size: int
   error: Optional[str]
 
 
-_THREADS = 32  # most of their time is spent on waiting for a file system
+_THREADS = 32  # they mostly wait for the file system
 
 
-def expand_patterns(patterns, flag):
-  """Turns a comma-separated list of globs into a sorted list of files.
+def expand_patterns(patterns: str, flag: str) -> List[str]:
+  """Expands a comma-separated list of globs to a sorted list of files.
 
   Args:
-    patterns: str, such as "a.tfrecord,b-*.tfrecord".
-    flag: str, name of the flag it came from, for the message.
-
-  Returns:
-    list of str, at least one.
+    patterns: such as "a.tfrecord,b-*.tfrecord".
+    flag: name of the flag, for the message.
 
   Raises:
     InputError: a pattern matches no file.
   """
-  paths = []
+  paths: List[str] = []
   for pattern in filter(None, (p.strip() for p in patterns.split(","))):
-    # A file's own name may have brackets.
+    # File names may contain brackets, so try an exact match first.
     try:
       matches = [pattern] if tf.io.gfile.exists(pattern) else (
           tf.io.gfile.glob(pattern))
@@ -77,26 +86,25 @@ def expand_patterns(patterns, flag):
   return sorted(set(paths))
 
 
-def record_file(path):
+def record_file(path: str) -> RecordFile:
   """Returns the RecordFile of a path."""
   return RecordFile(path, tf.io.gfile.stat(path).length)
 
 
-def check_records(paths, specs, skip_corrupt=False, read_all=False):
-  """Compares record files with what the model will read.
+def check_records(paths: Sequence[str], specs: "Sequence[FeatureSpec]",
+                  skip_corrupt: bool = False,
+                  read_all: bool = False) -> List[RecordFile]:
+  """Checks that record files have the features that the model reads.
 
   Args:
-    paths: list of str.
-    specs: list of FeatureSpec.
-    skip_corrupt: bool, leave out the rest of a damaged file.
-    read_all: bool, read all records, instead of the first one of each file.
-
-  Returns:
-    list of RecordFile.
+    paths: record files.
+    specs: expected features.
+    skip_corrupt: skip the rest of a damaged file instead of raising.
+    read_all: read all records instead of the first of each file.
 
   Raises:
-    InputError: a file is empty or damaged, or its first record lacks a feature
-      or has one of a different length.
+    InputError: a file is empty or damaged, or a feature of its first record is
+      missing or has a different length.
   """
   files = []
   scans = _in_threads(_scan if read_all else _look, paths)
@@ -106,30 +114,30 @@ def check_records(paths, specs, skip_corrupt=False, read_all=False):
       raise InputError(
           "%s: not a readable tfrecord file after %d records (%s): make it "
           "again, or leave out its rest with --skip_corrupt_records" % (
-              path, scan.count, scan.error))
+              path, scan.records, scan.error))
     if scan.error:
       logging.warning(
           "%s: damaged after %d records, the rest is left out: %d of %d "
-          "bytes (%s)", path, scan.count, scan.size - scan.good, scan.size,
+          "bytes (%s)", path, scan.records, scan.size - scan.good, scan.size,
           scan.error)
-    elif not scan.count:
+    elif not scan.records:
       raise InputError("%s: has no records" % path)
-    if scan.count:
+    if scan.records:
       _check_record(path, scan.first, specs)
       files.append(RecordFile(
-          path, scan.size, scan.count * scan.size // max(1, scan.good)))
+          path, scan.size, scan.records * scan.size // max(1, scan.good)))
   if not files:
     raise InputError("%s: no readable record in any file" % ", ".join(paths))
   return files
 
 
-def count_batches(files, batch_size):
-  """Returns the number of full batches, which takes reading all files.
+def count_batches(files: Sequence[RecordFile], batch_size: int) -> int:
+  """Returns the number of full batches; reads all files.
 
   Raises:
-    InputError: there is none.
+    InputError: there is no full batch.
   """
-  count = sum(scan.count for scan in _in_threads(
+  count = sum(scan.records for scan in _in_threads(
       _scan, [file.path for file in files]))
   if count < batch_size:
     raise InputError("%s: %d records are less than one batch of %d" % (
@@ -138,7 +146,7 @@ def count_batches(files, batch_size):
 
 
 def _in_threads(function, paths):
-  """Yields the results of a function that mostly waits, in order."""
+  """Yields the results of an I/O-bound function, in order."""
   with multiprocessing.pool.ThreadPool(min(len(paths), _THREADS)) as pool:
     yield from pool.imap(function, paths)
 
@@ -146,7 +154,7 @@ def _in_threads(function, paths):
 def _look(path):
   """Returns the _Scan of a file's first record.
 
-  TensorFlow's reader would read 16 MB for it, and checks more.
+  TensorFlow's reader would read 16 MB to return it, and checks more.
   """
   size = record_file(path).size
   with filesystem.open_binary(path) as reader:
@@ -155,13 +163,13 @@ def _look(path):
   try:
     if 16 + length <= size and tf.train.Example.FromString(first).features:
       return _Scan(first, 1, 16 + length, size, None)
-  except Exception:  # what it raises differs between releases of protobuf
+  except Exception:  # the type depends on the release of protobuf
     pass
   return _scan(path, limit=1)
 
 
 def _scan(path, limit=None):
-  """Reads a file, or its first `limit` records; returns a _Scan."""
+  """Returns the _Scan of a file, or of its first `limit` records."""
   first, count, good, error = None, 0, 0, None
   size = record_file(path).size
   try:
@@ -169,16 +177,16 @@ def _scan(path, limit=None):
       first = first or record
       count += 1
       good += 16 + len(record)  # length and two checksums
-  except Exception as exception:  # what it raises differs between TF releases
+  except Exception as exception:  # the type depends on the TensorFlow release
     error = str(exception).split("\n")[0]
-  # A file that ends inside the head of a record is no error to TensorFlow.
+  # TensorFlow does not report a file that ends inside a record's header.
   if not error and count != limit and good < size:
     error = "cut off inside a record"
   return _Scan(first, count, good, size, error)
 
 
 def _check_record(path, record, specs):
-  """Raises an InputError where a record is not of `specs`."""
+  """Raises an InputError if a record does not match `specs`."""
   try:
     features = tf.train.Example.FromString(record).features.feature
   except Exception as error:
@@ -200,8 +208,8 @@ def _check_record(path, record, specs):
           "were made with" % (path, spec.name, length, spec.length))
 
 
-def read_description(path):
-  """Returns the dict that says how a record file was made, or None."""
+def read_description(path: str) -> Optional[Dict[str, Any]]:
+  """Returns the description of how a record file was made, or None."""
   for candidate in (path + ".json",
                     os.path.join(os.path.dirname(path), "records.json")):
     if tf.io.gfile.exists(candidate):
@@ -209,24 +217,26 @@ def read_description(path):
   return None
 
 
-def check_descriptions(paths, expected, may_differ=()):
-  """Compares how record files were made with what is expected of them.
+def check_descriptions(paths: Sequence[str], expected: Dict[str, Any],
+                       may_differ: Sequence[str] = ()) -> Dict[str, Any]:
+  """Checks how record files were made.
 
-  Files without a description, made by other tools, are passed over.
+  Skips files without a description, which other tools made.
 
   Args:
-    paths: list of str.
-    expected: dict, a value for each key to compare. A value of None must only
-      be the same in all files.
+    paths: record files.
+    expected: expected values by key. None matches any value that is the same in
+      all files.
     may_differ: keys whose first difference is only logged.
 
   Returns:
-    dict, the value of each key that is expected or described.
+    the expected or described value of each key.
 
   Raises:
-    InputError: a file was made otherwise.
+    InputError: a description differs from `expected` or another file's.
   """
-  known, differing = {}, set()  # key -> (value, where it is from)
+  known: Dict[str, Any] = {}  # key -> (value, its source)
+  differing: Set[str] = set()
   for key, value in expected.items():
     if value is not None:
       known[key] = value, "this run"

@@ -6,25 +6,36 @@ import functools
 import os
 import re
 import sys
-from typing import List, NamedTuple, Optional, Tuple
+from typing import (
+  Any,
+  Callable,
+  Dict,
+  Iterable,
+  Iterator,
+  List,
+  NamedTuple,
+  Optional,
+  Sequence,
+  Tuple,
+)
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from albert.errors import InputError
 from albert.files import filesystem, reading_order
+from albert.files.record_files import RecordFile
 
 
 class FeatureSpec(NamedTuple):
   """A feature of a record.
 
   Attributes:
-    name: str.
+    name: key in the record.
     dtype: "int" or "float".
-    length: int, number of values; None for a length that varies (padded with 0
-      in a batch), 0 for a scalar.
-    rows: int, number of equal-length rows that the values are split into, None
-      if they are not.
+    length: number of values; None if it varies (batches are padded with 0), 0
+      for a scalar.
+    rows: number of equal-length rows to split the values into, or None.
   """
   name: str
   dtype: str
@@ -32,12 +43,13 @@ class FeatureSpec(NamedTuple):
   rows: Optional[int] = None
 
 
-_READ_RECORDS = 64  # at once, of one file
-_OPEN_FILES = 16  # that are read at the same time
+_READ_RECORDS = 64  # records per read of a file
+_OPEN_FILES = 16  # files read at the same time
 
 
-def pretraining_specs(max_seq_length, max_predictions_per_seq):
-  """The features of a pretraining record, as released tfrecords have them."""
+def pretraining_specs(max_seq_length: int,
+                      max_predictions_per_seq: int) -> List[FeatureSpec]:
+  """Returns the features of pretraining records, as in released tfrecords."""
   return [
       FeatureSpec("input_ids", "int", max_seq_length),
       FeatureSpec("input_mask", "int", max_seq_length),
@@ -49,18 +61,18 @@ def pretraining_specs(max_seq_length, max_predictions_per_seq):
   ]
 
 
-def serialize(values, specs):
+def serialize(values: Dict[str, Any], specs: Sequence[FeatureSpec]) -> bytes:
   """Makes one record.
 
   Args:
-    values: dict, feature name -> list or 1-D array (a number for a scalar).
-    specs: list of FeatureSpec.
+    values: list or 1-D array (a number for a scalar) by feature name.
+    specs: features in the order of the record.
 
   Returns:
-    bytes, a serialized tf.train.Example.
+    a serialized tf.train.Example.
   """
-  # Messages one after the other are their union. Kept apart, features come in a
-  # fixed order, and those that recur need not be encoded again.
+  # Concatenated protobuf messages merge. Serializing each feature separately
+  # keeps their order fixed and allows caching those that recur.
   encoded = []
   for spec in specs:
     value = values[spec.name]
@@ -68,13 +80,13 @@ def serialize(values, specs):
       if value.max() <= 1:
         encoded.append(_encode_mask(spec, value.tobytes(), value.dtype.char))
         continue
-      value = value.tolist()  # many times faster than element by element
+      value = value.tolist()  # many times faster than extending by an array
     encoded.append(_encode(spec, [value] if spec.length == 0 else value))
   return b"".join(encoded)
 
 
 def _encode(spec, values):
-  """Returns a tf.train.Example with one feature, serialized."""
+  """Serializes a tf.train.Example with one feature."""
   example = tf.train.Example()
   feature = example.features.feature[spec.name]
   values_of = feature.int64_list if spec.dtype == "int" else feature.float_list
@@ -84,19 +96,15 @@ def _encode(spec, values):
 
 @functools.lru_cache(maxsize=4096)
 def _encode_mask(spec, content, array_dtype):
-  """Encodes an array of zeros and ones; few of them are different."""
+  """Encodes an array of zeros and ones; few different ones occur."""
   return _encode(spec, np.frombuffer(content, array_dtype).tolist())
 
 
-def write_records(path, records):
+def write_records(path: str, records: Iterable[bytes]) -> np.ndarray:
   """Writes serialized records atomically.
 
-  Args:
-    path: str.
-    records: iterable of bytes.
-
   Returns:
-    int [N], bytes of each record.
+    int64 [N], bytes of each record.
   """
   sizes = array.array("L")
   with filesystem.whole_file(path) as unfinished:
@@ -108,7 +116,7 @@ def write_records(path, records):
 
 
 def _parse(serialized, specs, batched):
-  """Parses one record or a batch: a dict of int32 or float32 tensors."""
+  """Parses one record or a batch to a dict of int32 or float32 tensors."""
   features = {}
   for spec in specs:
     dtype = tf.int64 if spec.dtype == "int" else tf.float32
@@ -124,53 +132,57 @@ def _parse(serialized, specs, batched):
     value = parsed[spec.name]
     if spec.rows:
       value = tf.reshape(value, [spec.rows, -1])
-    # A TPU has no int64.
-    parsed[spec.name] = tf.cast(value, tf.int32) if (
-        spec.dtype == "int") else value
+    if spec.dtype == "int":
+      value = tf.cast(value, tf.int32)  # TPUs do not support int64
+    parsed[spec.name] = value
   return parsed
 
 
-def input_fn_builder(files, specs, is_training, max_length=None,
-                     pad_to_max=False, seed=0, start=0, shuffle_buffer=10000,
-                     drop_remainder=False, shard=(1, 0), skip_corrupt=False):
-  """Makes an `input_fn` for TPUEstimator that reads record files one by one.
+def input_fn_builder(
+    files: Sequence[RecordFile], specs: Sequence[FeatureSpec],
+    is_training: bool, max_length: Optional[int] = None,
+    pad_to_max: bool = False, seed: int = 0, start: int = 0,
+    shuffle_buffer: int = 10000, drop_remainder: bool = False,
+    shard: Tuple[int, int] = (1, 0), skip_corrupt: bool = False
+) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
+  """Makes an `input_fn` for TPUEstimator that streams record files.
 
-  Training repeats forever; pretraining, which reads what is large, and a TPU
-  do so in this way, `ordered_input_fn_builder` has the other. A pass takes the
-  files in random order, 16 at a time, and shuffles the records within windows.
-  The order depends on `seed` alone, and `start` begins in the middle of it.
-  Otherwise every record is read once; examples with a feature of varying length
+  Training repeats forever. This is for pretraining, whose data is large, and
+  for TPUs; otherwise, use `ordered_input_fn_builder`. Each epoch reads the
+  files in random order, 16 at a time, and shuffles records within windows. The
+  order depends only on `seed`, and `start` resumes in the middle of it.
+
+  Evaluation reads every record once. Examples with a feature of varying length
   are batched with others of similar length and padded to a multiple of 8,
   unless `pad_to_max`.
 
   Args:
-    files: list of RecordFile.
-    specs: list of FeatureSpec.
-    is_training: bool.
-    max_length: int, longest feature of varying length, if there is one.
-    pad_to_max: bool, pad those features to `max_length` always.
-    seed: int.
-    start: int, batches that training has read before.
-    shuffle_buffer: int, records of a window.
-    drop_remainder: bool, drop a last batch that is not full.
-    shard: (number of readers, number of this one): no record is read by two,
-      and all read equally much. Parts of files are distributed where there are
-      enough files, else records, one to each reader in turn. Hosts of a TPU pod
-      say themselves which reader they are.
-    skip_corrupt: bool, leave out the rest of a damaged file and say so on the
-      standard error output of the process that reads it; otherwise reading it
-      is an error: see `naming_damage`.
+    files: record files.
+    specs: features to parse.
+    is_training: whether to shuffle and repeat.
+    max_length: maximum length of features of varying length, if there are any.
+    pad_to_max: pad these features to `max_length`; always done in training.
+    seed: seed of the order.
+    start: number of batches that training has read before.
+    shuffle_buffer: records per shuffling window.
+    drop_remainder: drop the last batch if it is not full.
+    shard: (number of readers, index of this one). Readers get disjoint, equally
+      large shares: parts of files if there are at least as many files as
+      readers, otherwise every n-th record. Hosts of a TPU pod override it.
+    skip_corrupt: skip the rest of a damaged file and log that to the standard
+      error of the process that reads it; otherwise damage raises an error, see
+      `naming_damage`.
 
   Returns:
     function of `params` (which has "batch_size") that returns a dataset of
     dicts: name -> int32 or float32 [B], [B, length] or [B, rows, length].
   """
-  # AutoGraph would take seconds to find that it has nothing to convert.
+  # AutoGraph would take seconds to find nothing to convert.
   @tf.autograph.experimental.do_not_convert
   def read(params):
     batch_size = params["batch_size"]
     (readers, reader), cores = shard, 1
-    if is_training and "context" in params:  # on a TPU, one for all of a host
+    if is_training and "context" in params:  # one call per TPU host
       _, reader, readers, cores = (
           params["context"].current_input_fn_deployment())
     if is_training:
@@ -181,7 +193,8 @@ def input_fn_builder(files, specs, is_training, max_length=None,
     return _batched(dataset, specs, batch_size, max_length,
                     pad_to_max or is_training, drop_remainder).prefetch(4)
 
-  return lambda params: read(params)  # TPUEstimator looks for that name
+  # TPUEstimator looks for an argument named `params`.
+  return lambda params: read(params)
 
 
 def _batched(dataset, specs, batch_size, max_length, pad_to_max,
@@ -210,12 +223,11 @@ class Parts(NamedTuple):
   """The parts of record files that one reader reads.
 
   Attributes:
-    paths: list of str, [P].
-    sizes: int64 [P, 3], of each file in bytes, and where the part starts and
-      ends.
-    every: (number of readers, number of this one) where each reads every
-      so-many-th record, else (1, 0).
-    skip_corrupt: bool; see `input_fn_builder`.
+    paths: the file of each part, P of them.
+    sizes: int64 [P, 3], bytes: size of the file, start and end of the part.
+    every: (number of readers, index of this one) if each reads every n-th
+      record, else (1, 0).
+    skip_corrupt: see `input_fn_builder`.
   """
   paths: List[str]
   sizes: np.ndarray
@@ -223,46 +235,47 @@ class Parts(NamedTuple):
   skip_corrupt: bool
 
   @classmethod
-  def of(cls, files, readers, reader, skip_corrupt):
+  def of(cls, files: Sequence[RecordFile], readers: int, reader: int,
+         skip_corrupt: bool) -> "Parts":
     """Returns the Parts of a reader; see `input_fn_builder`."""
-    by_record = len(files) < readers
-    own = [(file, 0, file.size) for file in files] if by_record else (
-        file_parts(files, readers, reader))
-    return cls([file.path for file, _, _ in own],
-               np.array([(file.size, start, end) for file, start, end in own],
-                        np.int64),
-               (readers, reader) if by_record else (1, 0), skip_corrupt)
+    if len(files) < readers:
+      own, every = [(file, 0, file.size) for file in files], (readers, reader)
+    else:
+      own, every = file_parts(files, readers, reader), (1, 0)
+    sizes = [(file.size, start, end) for file, start, end in own]
+    return cls([file.path for file, _, _ in own], np.array(sizes, np.int64),
+               every, skip_corrupt)
 
   @property
-  def cycle(self):
-    """int, how many parts are read at a time."""
+  def cycle(self) -> int:
+    """Number of parts read at the same time."""
     return min(len(self.paths), _OPEN_FILES)
 
-  def read_one(self, path, sizes):
+  def read_one(self, path: tf.Tensor, sizes: tf.Tensor) -> tf.data.Dataset:
     """Returns a dataset of the records of a part."""
     dataset = _read_file(path, sizes, self.skip_corrupt)
     return dataset if self.every == (1, 0) else dataset.shard(*self.every)
 
-  def read(self, order=None, skips=None):
+  def read(self, order: Any = None, skips: Any = None) -> tf.data.Dataset:
     """Returns a dataset of all records.
 
     Args:
-      order: int [...], the parts to read, one after the other, `cycle` at a
-        time; None for all.
-      skips: int64 [...], how many records to leave out of each; None for none.
+      order: int [...], array or tensor: parts in reading order, `cycle` at the
+        same time; None for all.
+      skips: int64 [...], number of records to skip in each; None for none.
     """
     order = np.arange(len(self.paths)) if order is None else order
     skips = tf.zeros_like(order, tf.int64) if skips is None else skips
-    # Every file reads ahead by itself: TF 1.15 crashes where a session ends
-    # while an interleave with num_parallel_calls reads.
+    # Each file prefetches by itself: TF 1.15 crashes if a session ends during
+    # an interleave with num_parallel_calls.
     return tf.data.Dataset.from_tensor_slices((
         tf.gather(self.paths, order), tf.gather(self.sizes, order), skips)
         ).interleave(
             lambda path, sizes, skip: self.read_one(path, sizes).skip(
                 skip).prefetch(64), cycle_length=self.cycle)
 
-  def counts(self):
-    """Returns how many records each part has, int [P]; reads all of them."""
+  def counts(self) -> np.ndarray:
+    """Returns the number of records of each part, int [P]; reads all files."""
     def count(path, sizes):
       return self.read_one(path, sizes).batch(1000).reduce(
           np.int64(0), lambda total, batch: total + tf.size(
@@ -277,13 +290,13 @@ class Parts(NamedTuple):
 
 
 def _passes(parts, seed, start, window):
-  """Returns a dataset of the records of all passes from a position on.
+  """Returns a dataset of the records of all epochs from a position on.
 
   Args:
-    parts: Parts.
-    seed: int.
-    start: int, records to leave out.
-    window: int, how many records are shuffled together.
+    parts: what to read.
+    seed: seed of the order.
+    start: number of records to skip.
+    window: number of records that are shuffled together.
   """
   first = after = 0
   if start:
@@ -323,10 +336,10 @@ def _passes(parts, seed, start, window):
 
 
 class Index(NamedTuple):
-  """Where the records of one file are, to read them in any order.
+  """The positions of a file's records, for reading them in any order.
 
   Attributes:
-    path: str.
+    path: path or URL of the file.
     sizes: int [N], bytes of each record.
     lengths: int [N], tokens of each example.
   """
@@ -335,27 +348,30 @@ class Index(NamedTuple):
   lengths: np.ndarray
 
 
-def ordered_input_fn_builder(index, specs, max_length, pad_to_max, seed, start,
-                             shard=(1, 0)):
-  """Makes an `input_fn` that trains on examples in batches of similar length.
+def ordered_input_fn_builder(
+    index: Index, specs: Sequence[FeatureSpec], max_length: int,
+    pad_to_max: bool, seed: int, start: int, shard: Tuple[int, int] = (1, 0)
+) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
+  """Makes an `input_fn` that trains on batches of examples of similar length.
 
   See `reading_order.batches` for the order. Batches are padded to a multiple of
   8, or to `max_length` with `pad_to_max`.
 
   Args:
-    index: Index.
-    specs: list of FeatureSpec.
-    max_length: int, longest feature of varying length.
-    pad_to_max: bool.
+    index: the file to read.
+    specs: features to parse.
+    max_length: maximum length of features of varying length.
+    pad_to_max: whether to pad to `max_length`.
     seed, start: see `reading_order.batches`.
-    shard: (number of processes, number of this one), which has its share of the
-      rows of each batch.
+    shard: (number of processes, index of this one); each process gets its share
+      of the rows of every batch.
 
   Returns:
     see `input_fn_builder`.
   """
   processes, process = shard
-  # A record has its length and a checksum before it, and a checksum behind it.
+  # A record follows its length and a checksum (12 bytes); a checksum (4 bytes)
+  # follows the record.
   starts = np.cumsum(index.sizes + 16) - index.sizes - 4
 
   def read(params):
@@ -374,8 +390,9 @@ def ordered_input_fn_builder(index, specs, max_length, pad_to_max, seed, start,
         if spec.length is None:
           x = batch[spec.name]
           length = tf.shape(x)[-1]
-          wanted = max_length if pad_to_max else tf.minimum(
-              length + -length % 8, max_length)
+          wanted = max_length
+          if not pad_to_max:
+            wanted = tf.minimum(length + -length % 8, max_length)
           batch[spec.name] = tf.pad(
               x, [[0, 0]] * (x.shape.ndims - 1) + [[0, wanted - length]])
       return batch
@@ -387,19 +404,21 @@ def ordered_input_fn_builder(index, specs, max_length, pad_to_max, seed, start,
             batch_size, _padded_shapes(specs, None), drop_remainder=True).map(
                 pad).prefetch(4)
 
-  return lambda params: read(params)  # TPUEstimator looks for that name
+  # TPUEstimator looks for an argument named `params`.
+  return lambda params: read(params)
 
 
-def file_parts(files, readers, reader):
-  """Returns the parts of files that a reader reads, which are equally large.
+def file_parts(files: Sequence[RecordFile], readers: int,
+               reader: int) -> List[Tuple[RecordFile, int, int]]:
+  """Returns one reader's share of the files, in bytes an equal one.
 
   Args:
-    files: list of RecordFile.
-    readers: int, how many there are.
-    reader: int, number of this one.
+    files: record files.
+    readers: number of readers.
+    reader: index of this one.
 
   Returns:
-    list of (RecordFile, start, end): records that start in there, in bytes.
+    list of (file, start, end): the reader's records start in these bytes.
   """
   total = sum(file.size for file in files)
   first, last = [total * i // readers for i in (reader, reader + 1)]
@@ -413,12 +432,12 @@ def file_parts(files, readers, reader):
 
 
 def _read_file(path, sizes, skip_corrupt):
-  """Returns a dataset of the records of a part, which notices damage.
+  """Returns a dataset of the records of a part, and checks for damage.
 
   Args:
-    path: string scalar tensor.
-    sizes: int64 [3], of the file in bytes, and where the part starts and ends.
-    skip_corrupt: bool; see `input_fn_builder`.
+    path: string scalar.
+    sizes: int64 [3], bytes: size of the file, start and end of the part.
+    skip_corrupt: see `input_fn_builder`.
   """
   size, start, end = tf.unstack(sizes)
 
@@ -443,7 +462,7 @@ def _read_file(path, sizes, skip_corrupt):
       return (count, good), tf.boolean_mask(
           batch, tf.logical_and(starts >= start, starts < end))
 
-  # An error ends the file without a word; the empty batch marks its end.
+  # `ignore_errors` ends a damaged file silently; the empty batch marks the end.
   return tf.data.TFRecordDataset(path).apply(
       tf.data.experimental.ignore_errors()).batch(_READ_RECORDS).concatenate(
           tf.data.Dataset.from_tensors(tf.constant([], tf.string))).apply(
@@ -452,8 +471,8 @@ def _read_file(path, sizes, skip_corrupt):
 
 
 @contextlib.contextmanager
-def naming_damage():
-  """Makes an InputError of the error that ends reading at a damaged file."""
+def naming_damage() -> Iterator[None]:
+  """Turns the error for a damaged record file into an InputError."""
   try:
     yield
   except tf.errors.InvalidArgumentError as error:
@@ -461,7 +480,7 @@ def naming_damage():
                       error.message)
     if not match:
       raise
-    # TensorFlow escapes what it asserts, TF 1.15 all that is not ASCII.
+    # TensorFlow escapes assertion data; TF 1.15 escapes all but ASCII.
     damage = match.group(1).encode().decode("unicode_escape")
     raise InputError(
         "%s: make it again, or leave out its rest with --skip_corrupt_records"
@@ -470,8 +489,9 @@ def naming_damage():
 
 def _padded_shapes(specs, max_length):
   def shape(spec):
+    if spec.length == 0:
+      return []
     length = max_length if spec.length is None else spec.length
-    return [] if spec.length == 0 else (
-        [spec.rows, length] if spec.rows else [length])
+    return [spec.rows, length] if spec.rows else [length]
 
   return {spec.name: shape(spec) for spec in specs}

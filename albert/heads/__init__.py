@@ -1,25 +1,27 @@
-"""What is on top of the encoder, one kind of task each."""
+"""Task heads on top of the encoder."""
 
+from typing import Dict, List
+
+from albert.heads.base import Head
 from albert.heads.classifier import Choices, Classifier, MultiLabel, Regression
 from albert.heads.pretraining import MaskedLm, SentenceOrder
 from albert.heads.spans import BeamSpans, Spans
 from albert.heads.token_labels import TokenLabels
 from albert.heads.vectors import Encode, SentenceVector
+from albert.model_folder import ModelFolder
 
-# In the order in which an export prefers them.
+# In order of preference for exports.
 ALL = (Classifier, MultiLabel, Regression, Choices, TokenLabels, Spans,
        BeamSpans, Encode, SentenceVector, MaskedLm, SentenceOrder)
 
 
-def restore(saved, folder):
-  """Returns the heads that a checkpoint has.
+def restore(saved: Dict[str, List[int]],
+            folder: ModelFolder) -> Dict[str, Head]:
+  """Returns the heads of a checkpoint by signature.
 
   Args:
-    saved: dict, variable name -> shape, of the checkpoint.
-    folder: model_folder.ModelFolder it is in.
-
-  Returns:
-    dict, signature -> Head.
+    saved: shapes of the checkpoint's variables by name.
+    folder: the checkpoint's folder.
 
   Raises:
     InputError: the folder contradicts the variables.

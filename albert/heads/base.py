@@ -1,25 +1,29 @@
 """The interface of a head: one kind of task on top of the encoder.
 
-A new head is a class like this one and a line in `albert/heads/__init__.py`;
-training, exports, conversion and prediction read it from there.
+To add a head, write a subclass and list it in `albert/heads/__init__.py`;
+training, export, conversion and prediction find it there.
 """
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
+import numpy as np
 import tensorflow.compat.v1 as tf
+
+from albert.model_folder import ModelFolder
+from modeling import AlbertModel
 
 
 class HeadOutput(NamedTuple):
-  """What a head makes of a model and a batch, or a slice of one.
+  """The output of a head for a batch or a slice of one.
 
   Attributes:
     predictions: name -> tensor [B, ...].
-    losses: name -> float scalar, summed over the examples; empty where there
-      are no labels. The loss of a batch is the sum of `losses[name]` divided by
+    losses: name -> float scalar, summed over the examples; empty without
+      labels. The loss of a batch is the sum of `losses[name]` divided by
       `totals()[name]` of the head.
-    metrics: name -> (values [M], weights [M]); weighted means are shown.
-    each: float [B], what `losses` is the sum of, where examples have a loss of
-      their own.
+    metrics: name -> (values [M], weights [M]), shown as weighted means.
+    each: float [B], loss of each example, which `losses` sums up; None if the
+      loss is not per example.
   """
   predictions: Dict[str, tf.Tensor]
   losses: Dict[str, tf.Tensor] = {}
@@ -27,15 +31,17 @@ class HeadOutput(NamedTuple):
   each: Optional[tf.Tensor] = None
 
 
-def example_losses(losses, predictions, weights=None, **metrics):
-  """Returns the HeadOutput of a task with a loss for each example.
+def example_losses(losses: tf.Tensor, predictions: Dict[str, tf.Tensor],
+                   weights: Optional[tf.Tensor] = None,
+                   **metrics: tf.Tensor) -> HeadOutput:
+  """Returns the HeadOutput of a task with one loss per example.
 
   Args:
     losses: float [B].
     predictions: see HeadOutput.
-    weights: float [B], of the examples in the loss, but not in what is shown;
-      None where all weigh 1.
-    **metrics: float [B], what to show besides the loss.
+    weights: float [B], factors of the examples in the training loss, not in the
+      metrics; None for all 1.
+    **metrics: float [B], shown next to the loss.
   """
   shown = dict(metrics, example_loss=losses)
   each = losses if weights is None else losses * weights
@@ -46,39 +52,44 @@ def example_losses(losses, predictions, weights=None, **metrics):
 
 
 class Head:
-  """A kind of task. An instance knows the sizes of one model's.
+  """A kind of task; an instance has the sizes of one model's head.
 
   Attributes:
-    name: str, what `task.json` calls it.
-    title: str, the name that --inspect shows; None for what any encoder has.
-    marker: str, a variable that a checkpoint has if it has this head.
-    signature: str, what exports call it.
-    pytorch_suffix: str, of the name of the class in transformers; None where
-      they have none.
-    pytorch_scopes: dict, "albert" or "bert" -> dict, scope of variables ->
-      what transformers call it.
+    name: value of `head` in `task.json`.
+    title: the name that --inspect shows; None for what every encoder has.
+    marker: name of a variable in every checkpoint with this head.
+    signature: name of the exported signature.
+    pytorch_suffix: suffix of the class in transformers; None if there is none.
+    pytorch_scopes: "albert" or "bert" -> variable scope -> name of the module
+      in transformers.
     extra_inputs: names of the inputs of `outputs`, int32 [B, P], besides
       input_ids, input_mask and segment_ids.
-    onnx_outputs: names of the outputs that ONNX files have; None for all.
-    tensorflow_outputs: the same for SavedModel and TFLite.
+    onnx_outputs: names of the outputs in ONNX files; None for all.
+    tensorflow_outputs: names of the outputs in SavedModel and TFLite; None for
+      all.
+    for_use: function that converts trained weights, by name, to those for
+      inference; None if they are the same.
   """
-  name = None
-  title = None
-  marker = None
-  signature = None
-  pytorch_suffix = None
-  pytorch_scopes = {"albert": {}, "bert": {}}
-  extra_inputs = ()
-  onnx_outputs = None
-  tensorflow_outputs = None
+  name: str = ""
+  title: Optional[str] = None
+  marker: str = ""
+  signature: str = ""
+  pytorch_suffix: Optional[str] = None
+  pytorch_scopes: Dict[str, Dict[str, str]] = {"albert": {}, "bert": {}}
+  extra_inputs: Tuple[str, ...] = ()
+  onnx_outputs: Optional[Tuple[str, ...]] = None
+  tensorflow_outputs: Optional[Tuple[str, ...]] = None
+  for_use: Optional[
+      Callable[[Dict[str, np.ndarray]], Dict[str, np.ndarray]]] = None
 
   @classmethod
-  def restore(cls, saved, folder):
+  def restore(cls, saved: Dict[str, List[int]],
+              folder: ModelFolder) -> Optional["Head"]:
     """Returns the head of a checkpoint, None if it has a different one.
 
     Args:
-      saved: dict, variable name -> shape.
-      folder: model_folder.ModelFolder.
+      saved: shapes of the checkpoint's variables by name.
+      folder: the checkpoint's folder.
 
     Raises:
       InputError: the folder contradicts the variables.
@@ -87,66 +98,64 @@ class Head:
     return cls() if cls.marker in saved else None
 
   @classmethod
-  def describe(cls, saved):
-    """Returns the name that --inspect shows.
+  def describe(cls, saved: Dict[str, List[int]]) -> Optional[str]:
+    """Returns the name that --inspect shows, None for no name.
 
     Args:
-      saved: dict, variable name -> shape.
+      saved: shapes of the checkpoint's variables by name.
     """
     del saved
     return cls.title
 
-  # Function of a model's weights, name -> array, that returns them as they are
-  # to be used; None where they stay as they are trained.
-  for_use = None
-
-  def positions(self, inputs):
-    """Returns the tokens that `outputs` needs of the last layer, None for all.
+  def positions(self, inputs: Dict[str, tf.Tensor]) -> Optional[tf.Tensor]:
+    """Returns the positions of the last layer that `outputs` needs.
 
     Args:
-      inputs: dict, name -> int tensor [B, ...].
+      inputs: int tensors [B, ...] by name.
 
     Returns:
-      int [B, T].
+      int [B, T]; None for all positions.
     """
     del inputs
     return None
 
-  def outputs(self, model, inputs):
-    """Returns what an exported model gives, a dict of name -> tensor [B, ...].
+  def outputs(self, model: AlbertModel,
+              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
+    """Returns the outputs of an exported model, tensors [B, ...] by name.
 
     Args:
-      model: AlbertModel.
-      inputs: dict, name -> int tensor: input_ids, input_mask, segment_ids,
-        [B, S], and the extra inputs.
+      model: the encoder.
+      inputs: int tensors by name: input_ids, input_mask, segment_ids, [B, S],
+        and the extra inputs.
     """
     raise NotImplementedError
 
-  def apply(self, model, features):
+  def apply(self, model: AlbertModel,
+            features: Dict[str, tf.Tensor]) -> HeadOutput:
     """Returns the HeadOutput of a batch.
 
     Args:
-      model: AlbertModel.
-      features: dict, name -> tensor; without labels in prediction.
+      model: the encoder.
+      features: tensors by name; without labels in prediction.
     """
     raise NotImplementedError
 
-  def totals(self, features):
-    """Returns what losses are divided by: name -> float scalar.
+  def totals(self, features: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
+    """Returns the divisors of the losses, float scalars by name.
 
     Args:
-      features: dict of the whole batch, where `apply` may get a slice of it.
+      features: tensors of the whole batch, of which `apply` may get a slice.
     """
     return {"example_loss": tf.cast(tf.shape(features["input_ids"])[0],
                                     tf.float32)}
 
 
-def first_token(inputs):
+def first_token(inputs: Dict[str, tf.Tensor]) -> tf.Tensor:
   """Returns the position of [CLS], int [B, 1]; see `Head.positions`."""
   return tf.zeros_like(inputs["input_ids"][:, :1])
 
 
-def hits(logits, labels):
-  """Returns float [M], 1 where the greatest of [M, L] is the label's."""
+def hits(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+  """Returns float [M], 1 where the highest of logits [M, L] is the label's."""
   return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels),
                  tf.float32)

@@ -1,4 +1,6 @@
-"""Labels of texts and pairs, and numbers; choices among answers."""
+"""Classification and regression of texts and pairs; multiple choice."""
+
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -6,27 +8,32 @@ import tensorflow.compat.v1 as tf
 import modeling
 from albert.errors import InputError
 from albert.heads import base
+from albert.model_folder import ModelFolder
 
 WEIGHTS = "output_weights"  # and output_bias, as in BERT's classifiers
 BIAS = "output_bias"
-UNITS = "output_units"  # of numbers: mean and deviation
+UNITS = "output_units"  # mean and standard deviation, for regression
 PYTORCH_SCOPES = {"albert": {"": "classifier"}, "bert": {"": "classifier"}}
 
 
-def label_logits(model, x, num_labels):
-  """Takes [M, H] to [M, L]; in training a tenth of it is dropped, as in BERT.
+def label_logits(model: modeling.AlbertModel, x: tf.Tensor,
+                 num_labels: int) -> tf.Tensor:
+  """Scores [M, H] by a dense layer with dropout 0.1, as in BERT.
 
   Variables `output_weights` [L, H] and `output_bias` [L].
+
+  Returns:
+    float [M, L].
   """
   return modeling.row_logits(model.dropout(x, 0.1, salt=-2), num_labels,
                              model.config, scope="")
 
 
-def has_labels(saved, folder):
-  """Returns whether a checkpoint has scores of labels; see `Head.restore`.
+def has_labels(saved: Dict[str, List[int]], folder: ModelFolder) -> bool:
+  """Returns whether a checkpoint has a classifier; see `Head.restore`.
 
   Raises:
-    InputError: their number is not that of the folder's labels.
+    InputError: the classifier and the folder have different numbers of labels.
   """
   if WEIGHTS not in saved:
     return False
@@ -37,13 +44,13 @@ def has_labels(saved, folder):
 
 
 class Classifier(base.Head):
-  """One label for each text.
+  """One label per text.
 
   Args:
-    num_labels: int, L.
-    class_weights: list of float, of the labels in the training loss, or None.
-    num_windows: int, W, where a text is so many sequences at most, whose logits
-      are averaged; None where it is one.
+    num_labels: L.
+    class_weights: factors of the labels in the training loss, or None.
+    num_windows: W, maximum number of windows per text, whose logits are
+      averaged; None if each text is one sequence.
   """
   name = "classifier"
   marker = WEIGHTS
@@ -53,34 +60,39 @@ class Classifier(base.Head):
   tensorflow_outputs = ("probabilities",)
   _squash = staticmethod(tf.nn.softmax)
 
-  def __init__(self, num_labels, class_weights=None, num_windows=None):
+  def __init__(self, num_labels: int,
+               class_weights: Optional[Sequence[float]] = None,
+               num_windows: Optional[int] = None):
     self.num_labels = num_labels
     self._class_weights = class_weights
     self._num_windows = num_windows
 
   @classmethod
-  def restore(cls, saved, folder):
+  def restore(cls, saved: Dict[str, List[int]],
+              folder: ModelFolder) -> Optional[base.Head]:
     if folder.head not in (None, cls.name) or not has_labels(saved, folder):
       return None
     num_labels = saved[cls.marker][0]
     return cls(num_labels) if num_labels > 1 else None
 
   @classmethod
-  def describe(cls, saved):
+  def describe(cls, saved: Dict[str, List[int]]) -> Optional[str]:
     return "classifier of %d label(s)" % saved[cls.marker][0]
 
-  def positions(self, inputs):
+  def positions(self, inputs: Dict[str, tf.Tensor]) -> Optional[tf.Tensor]:
     return base.first_token(inputs)
 
-  def logits(self, model):
+  def logits(self, model: modeling.AlbertModel) -> tf.Tensor:
     """Returns float [B, L]."""
     return label_logits(model, model.get_pooled_output(), self.num_labels)
 
-  def outputs(self, model, inputs):
+  def outputs(self, model: modeling.AlbertModel,
+              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
     logits = self.logits(model)
     return {"probabilities": self._squash(logits), "logits": logits}
 
-  def apply(self, model, features):
+  def apply(self, model: modeling.AlbertModel,
+            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
     logits = self._mean_logits(model, features)
     predictions = {"logits": logits}
     if "label_ids" not in features:
@@ -88,13 +100,14 @@ class Classifier(base.Head):
     labels = features["label_ids"]
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         labels=labels, logits=logits)  # [B]
-    weights = None if self._class_weights is None else tf.gather(
-        tf.constant(self._class_weights, tf.float32), labels)
+    weights = None
+    if self._class_weights is not None:
+      weights = tf.gather(tf.constant(self._class_weights, tf.float32), labels)
     return base.example_losses(losses, predictions, weights,
                                accuracy=base.hits(logits, labels))
 
   def _mean_logits(self, model, features):
-    """Returns float [B, L], of texts of several windows their mean."""
+    """Returns float [B, L]; logits of several windows are averaged."""
     logits = self.logits(model)
     if self._num_windows:
       there = tf.sequence_mask(features["num_windows"], self._num_windows,
@@ -114,15 +127,18 @@ class MultiLabel(Classifier):
   _squash = staticmethod(tf.nn.sigmoid)
 
   @classmethod
-  def restore(cls, saved, folder):
-    return cls(saved[cls.marker][0]) if folder.head == cls.name and (
-        has_labels(saved, folder)) else None
+  def restore(cls, saved: Dict[str, List[int]],
+              folder: ModelFolder) -> Optional[base.Head]:
+    if folder.head != cls.name or not has_labels(saved, folder):
+      return None
+    return cls(saved[cls.marker][0])
 
   @classmethod
-  def describe(cls, saved):
-    return None  # the variables are a classifier's
+  def describe(cls, saved: Dict[str, List[int]]) -> Optional[str]:
+    return None  # its variables are those of a Classifier
 
-  def apply(self, model, features):
+  def apply(self, model: modeling.AlbertModel,
+            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
     logits = self._mean_logits(model, features)
     predictions = {"logits": logits}
     if "label_ids" not in features:
@@ -133,15 +149,14 @@ class MultiLabel(Classifier):
 
 
 class Regression(base.Head):
-  """A number for each text, by squared error.
+  """One number per text, by squared error.
 
-  What is learnt are standardized numbers; their mean and standard deviation are
-  a variable, `output_units` [2], and all that is given and returned is in the
-  units of the data.
+  The model learns standardized numbers. Their mean and standard deviation are
+  in a variable, `output_units` [2]; inputs and outputs are in the data's units.
 
   Args:
-    units: (float, float), mean and deviation to begin with. None for a model
-      without that variable, whose weights give the units of the data.
+    units: initial mean and standard deviation. None for a model without the
+      variable, whose weights give the data's units.
   """
   name = "regression"
   marker = WEIGHTS
@@ -149,22 +164,20 @@ class Regression(base.Head):
   pytorch_suffix = "ForSequenceClassification"
   pytorch_scopes = PYTORCH_SCOPES
 
-  def __init__(self, units=None):
+  def __init__(self, units: Optional[Tuple[float, float]] = None):
     self._units = units
 
   @classmethod
-  def restore(cls, saved, folder):
+  def restore(cls, saved: Dict[str, List[int]],
+              folder: ModelFolder) -> Optional[base.Head]:
     is_one = saved.get(cls.marker, [0])[0] == 1
-    return cls((0.0, 1.0) if UNITS in saved else None) if (
-        is_one and folder.head in (None, cls.name)) else None
+    if not is_one or folder.head not in (None, cls.name):
+      return None
+    return cls((0.0, 1.0) if UNITS in saved else None)
 
   @staticmethod
-  def for_use(weights):
-    """Returns weights and bias that give the units of the data by themselves.
-
-    Args:
-      weights: dict, variable name -> array.
-    """
+  def for_use(weights: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    """Folds the units into weights and bias; see `Head.for_use`."""
     if UNITS not in weights:
       return weights
     mean, deviation = weights[UNITS]
@@ -173,13 +186,15 @@ class Regression(base.Head):
         BIAS: weights[BIAS] * deviation + mean,
         UNITS: np.array([0.0, 1.0], np.float32)})
 
-  def positions(self, inputs):
+  def positions(self, inputs: Dict[str, tf.Tensor]) -> Optional[tf.Tensor]:
     return base.first_token(inputs)
 
-  def outputs(self, model, inputs):
+  def outputs(self, model: modeling.AlbertModel,
+              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
     return {"score": self._scores(model)}
 
-  def apply(self, model, features):
+  def apply(self, model: modeling.AlbertModel,
+            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
     scores = self._scores(model)
     predictions = {"logits": tf.expand_dims(scores, 1)}
     if "label_ids" not in features:
@@ -187,8 +202,9 @@ class Regression(base.Head):
     return base.example_losses(
         self.squared_errors(scores, features["label_ids"]), predictions)
 
-  def squared_errors(self, scores, numbers):
-    """Returns float [B], of standardized numbers, of two float [B]."""
+  def squared_errors(self, scores: tf.Tensor,
+                     numbers: tf.Tensor) -> tf.Tensor:
+    """Returns the squared errors of two float [B], standardized, float [B]."""
     return tf.square((scores - numbers) / self._mean_and_deviation()[1])
 
   def _scores(self, model):
@@ -208,10 +224,10 @@ class Regression(base.Head):
 
 
 class Choices(base.Head):
-  """One of several answers, each of which is a sequence of its own.
+  """Multiple choice; each choice of a question is one sequence.
 
   Args:
-    num_choices: int, C, most answers that a question has.
+    num_choices: C, maximum number of choices per question.
   """
   name = "choices"
   marker = WEIGHTS
@@ -219,25 +235,28 @@ class Choices(base.Head):
   pytorch_suffix = "ForMultipleChoice"
   pytorch_scopes = PYTORCH_SCOPES
 
-  def __init__(self, num_choices):
+  def __init__(self, num_choices: int):
     self._num_choices = num_choices
 
   @classmethod
-  def restore(cls, saved, folder):
+  def restore(cls, saved: Dict[str, List[int]],
+              folder: ModelFolder) -> Optional[base.Head]:
     is_one = saved.get(cls.marker, [0])[0] == 1
     return cls(1) if is_one and folder.head == cls.name else None
 
-  def positions(self, inputs):
+  def positions(self, inputs: Dict[str, tf.Tensor]) -> Optional[tf.Tensor]:
     return base.first_token(inputs)
 
-  def outputs(self, model, inputs):
+  def outputs(self, model: modeling.AlbertModel,
+              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
     return {"score": tf.reshape(
         label_logits(model, model.get_pooled_output(), 1), [-1])}
 
-  def apply(self, model, features):
+  def apply(self, model: modeling.AlbertModel,
+            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
     logits = tf.reshape(label_logits(model, model.get_pooled_output(), 1),
                         [-1, self._num_choices])
-    # An absent choice is never above one that is there.
+    # Padding never scores above a real choice.
     logits = tf.where(
         tf.sequence_mask(features["num_choices"], self._num_choices), logits,
         tf.fill(tf.shape(logits), -1e9))

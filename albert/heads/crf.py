@@ -1,4 +1,4 @@
-"""A linear-chain CRF and the most likely sequence of labels, in TensorFlow.
+"""A linear-chain CRF and Viterbi decoding, in TensorFlow.
 
 The CRF: Lafferty et al., "Conditional Random Fields: Probabilistic Models for
 Segmenting and Labeling Sequence Data" (ICML 2001), with the scores of a network
@@ -7,30 +7,32 @@ Segmenting and Labeling Sequence Data" (ICML 2001), with the scores of a network
 Dimensions in comments: B batch, S sequence, L labels.
 """
 
+from typing import Any, Callable, Sequence
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from albert.files import checkpoints
 from albert.tasks import bio
 
-TRANSITIONS = "crf/transitions"  # float [L, L], from the row to the column
+TRANSITIONS = "crf/transitions"  # float [L, L], from row to column
 
 
-def transition_scores(labels):
+def transition_scores(labels: Sequence[str]) -> tf.Tensor:
   """Returns the trained transitions, float [L, L]; variable `crf/transitions`.
 
   Args:
-    labels: list of str, L; see `bio.forbidden`.
+    labels: L labels; see `bio.forbidden`.
   """
   return tf.get_variable(
       TRANSITIONS, [len(labels)] * 2,
       initializer=tf.zeros_initializer()) + bio.forbidden(labels)[0]
 
 
-def load_transitions(checkpoint, labels):
+def load_transitions(checkpoint: str, labels: Sequence[str]) -> np.ndarray:
   """Returns the transitions of a checkpoint, float32 [L, L].
 
-  Where it has none, all those that the scheme allows are equal.
+  Without a CRF in the checkpoint, all transitions that BIO allows are equal.
   """
   scores, _ = bio.forbidden(labels)
   if TRANSITIONS in checkpoints.saved_shapes(checkpoint):
@@ -38,7 +40,8 @@ def load_transitions(checkpoint, labels):
   return scores
 
 
-def unrolled_scan(function, elements, initial):
+def unrolled_scan(function: Callable, elements: Sequence[tf.Tensor],
+                  initial: Any) -> Any:
   """tf.scan without a loop, for elements of static length."""
   elements = [tf.unstack(x) for x in elements]
   outputs, value = [], initial
@@ -49,7 +52,7 @@ def unrolled_scan(function, elements, initial):
 
 
 def _joined(mask):
-  """Returns float [B, S], 1 where both a position and the one before count."""
+  """Returns float [B, S], 1 where this position and the previous one count."""
   return mask * tf.pad(mask[:, :-1], [[0, 0], [1, 0]])
 
 
@@ -58,19 +61,20 @@ def _by_position(x):
   return tf.transpose(x, [1, 0] + list(range(2, x.shape.ndims)))
 
 
-def log_likelihood(scores, labels, mask, transitions):
-  """Computes the log-probabilities of sequences of labels.
+def log_likelihood(scores: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor,
+                   transitions: tf.Tensor) -> tf.Tensor:
+  """Computes the log-probabilities of label sequences.
 
-  A sequence can be a part of a longer one: any label can be its first or last.
+  A sequence can be a slice of a longer one: any label can be its first or last.
 
   Args:
     scores: float [B, S, L], of each label at each position.
     labels: int [B, S].
-    mask: float [B, S], 1 at the positions that count, a run of them, else 0.
-    transitions: float [L, L], from the row to the column.
+    mask: float [B, S], 1 for the positions that count, a contiguous run.
+    transitions: float [L, L], from row to column.
 
   Returns:
-    float [B]; 0 where no position counts.
+    float [B]; 0 if no position counts.
   """
   num_labels = scores.shape.as_list()[-1]
   joined = _joined(mask)
@@ -78,12 +82,13 @@ def log_likelihood(scores, labels, mask, transitions):
   before = tf.pad(chosen[:, :-1], [[0, 0], [1, 0], [0, 0]])
   moves = tf.reshape(
       tf.matmul(tf.reshape(before, [-1, num_labels]), transitions),
-      tf.shape(before))  # scores of what could follow
+      tf.shape(before))  # scores of each possible next label
   of_labels = tf.reduce_sum(
       chosen * (scores * tf.expand_dims(mask, -1) +
                 moves * tf.expand_dims(joined, -1)), [1, 2])
 
-  def step(total, position):  # [B, L], of all sequences that end in a label
+  # Scores [B, L], summed over all sequences that end in each label.
+  def step(total, position):
     scores, mask, joined = position
     moved = tf.reduce_logsumexp(
         tf.expand_dims(total, -1) +
@@ -91,21 +96,22 @@ def log_likelihood(scores, labels, mask, transitions):
     mask = tf.expand_dims(mask, -1)
     return mask * moved + (1.0 - mask) * total
 
-  # Before the first position the sum over all labels is 1.
+  # Before the first position, the probabilities of all labels sum to 1.
   totals = tf.scan(step, tuple(map(_by_position, (scores, mask, joined))),
                    tf.zeros_like(scores[:, 0]) - np.log(num_labels))
   return of_labels - tf.reduce_logsumexp(totals[-1], -1)
 
 
-def viterbi(scores, mask, transitions, starts, scan=tf.scan):
-  """Finds the sequences of labels of the greatest score.
+def viterbi(scores: tf.Tensor, mask: tf.Tensor, transitions: tf.Tensor,
+            starts: tf.Tensor, scan: Callable = tf.scan) -> tf.Tensor:
+  """Finds the label sequences with the highest scores.
 
   Args:
     scores: float [B, S, L], of each label at each position.
-    mask: float [B, S], 1 at the positions that count, a run of them, else 0.
-    transitions: float [L, L], from the row to the column.
-    starts: float [L], of the first label.
-    scan: `tf.scan`, or one without a loop.
+    mask: float [B, S], 1 for the positions that count, a contiguous run.
+    transitions: float [L, L], from row to column.
+    starts: float [L], scores of the first label.
+    scan: `tf.scan` or `unrolled_scan`.
 
   Returns:
     int32 [B, S]; 0 at positions that do not count.
@@ -115,7 +121,7 @@ def viterbi(scores, mask, transitions, starts, scan=tf.scan):
   scores += tf.expand_dims(mask - joined, -1) * starts
 
   def forward(state, position):
-    best, _ = state  # [B, L], of the sequences that end in a label
+    best, _ = state  # [B, L], best scores of sequences that end in each label
     scores, mask, joined = position
     moved = tf.expand_dims(best, -1) + (
         transitions * tf.reshape(joined, [-1, 1, 1]))  # [B, L, L]
@@ -128,17 +134,17 @@ def viterbi(scores, mask, transitions, starts, scan=tf.scan):
       forward, tuple(map(_by_position, (scores, mask, joined))),
       (zeros, tf.cast(zeros, tf.int32)))  # [S, B, L]
 
-  def backward(label, position):  # [B], the label of the position before
+  def backward(label, position):  # returns the previous label, [B]
     origins, joined = position
     origin = tf.reduce_sum(tf.one_hot(label, num_labels, dtype=tf.int32) *
                            origins, -1)
     return joined * origin + (1 - joined) * label
 
-  # Axis 1: where it is -1, TF 1.15 converts to TFLite with a wrong shape.
+  # Axis 1 instead of -1: TF 1.15 would convert it to TFLite with a wrong shape.
   last = tf.argmax(best[-1], 1, output_type=tf.int32)
   joined = tf.cast(_by_position(joined), tf.int32)
   before = scan(backward, (tf.reverse(origins, [0]), tf.reverse(joined, [0])),
-                last)  # of the last position first
+                last)  # from the last position to the first
   labels = tf.reverse(
       tf.concat([tf.expand_dims(last, 0), before[:-1]], 0), [0])  # [S, B]
   return _by_position(labels) * tf.cast(mask, tf.int32)

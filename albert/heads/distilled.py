@@ -1,28 +1,32 @@
-"""A head that learns from labels and from a teacher's logits.
+"""A head that learns from labels and a teacher's logits.
 
 Hinton et al., "Distilling the Knowledge in a Neural Network"
-(arXiv:1503.02531): (1 - w) CE + w T^2 KL, for numbers squared errors instead.
+(arXiv:1503.02531): (1 - w) CE + w T^2 KL; squared errors for regression.
 """
+
+from typing import Dict, Union
 
 import tensorflow.compat.v1 as tf
 
 from albert.heads import base
 from albert.heads.classifier import Classifier, MultiLabel, Regression
 from albert.heads.token_labels import TokenLabels
+from modeling import AlbertModel
 
 LOGITS = "teacher_logits"
 IS_LABELLED = "is_labelled"
-TOKENS = "teacher_mask"  # of token labels: those that the teacher has too
+TOKENS = "teacher_mask"  # tokens that the teacher also labelled
 
 
-def softmax_divergence(logits, teacher, temperature):
-  """Returns T^2 KL(teacher || student) of one of L labels.
+def softmax_divergence(logits: tf.Tensor, teacher: tf.Tensor,
+                       temperature: float) -> tf.Tensor:
+  """Returns T^2 KL(teacher || student) over L exclusive labels.
 
-  The factor keeps the gradient as large as that of a label, whatever T.
+  The factor makes the size of the gradient independent of T.
 
   Args:
     logits, teacher: float [..., L].
-    temperature: float, T, which both are divided by.
+    temperature: T, the divisor of both.
 
   Returns:
     float [...].
@@ -32,8 +36,9 @@ def softmax_divergence(logits, teacher, temperature):
   return temperature**2 * tf.reduce_sum(tf.exp(theirs) * (theirs - ours), -1)
 
 
-def sigmoid_divergence(logits, teacher, temperature):
-  """The same where each label is there or not: the mean over the labels."""
+def sigmoid_divergence(logits: tf.Tensor, teacher: tf.Tensor,
+                       temperature: float) -> tf.Tensor:
+  """The same for independent labels, each with a sigmoid: their mean."""
   ours, theirs = logits / temperature, teacher / temperature
   there = tf.nn.sigmoid(theirs)
   each = there * (tf.nn.softplus(-ours) - tf.nn.softplus(-theirs)) + (
@@ -47,28 +52,30 @@ _DIVERGENCES = {Classifier.name: softmax_divergence,
 
 
 class Distilled(base.Head):
-  """Trains a head on `teacher_logits`, where the features have them.
+  """Trains a head on `teacher_logits`, if the features have them.
 
-  The loss of an example is (1 - w) of the head's own and w of the divergence;
-  where `is_labelled` is 0, the divergence alone. The divergence of a sequence
-  of tokens is summed over those of `label_mask` and `teacher_mask` and divided
-  by the number of the first; a CRF's scores of tokens are compared as those of
-  a softmax are.
+  The loss of an example is (1 - w) times the head's plus w times the
+  divergence; only the divergence if `is_labelled` is 0. For token labels, the
+  divergence is summed over the tokens of both `label_mask` and `teacher_mask`
+  and divided by the number in `label_mask`; a CRF's token scores are compared
+  like those of a softmax.
 
   Args:
-    head: Classifier, MultiLabel, Regression or TokenLabels.
-    weight: float, w, above 0, at most 1.
-    temperature: float, T.
+    head: the student's head.
+    weight: w, in (0, 1].
+    temperature: T.
   """
 
-  def __init__(self, head, weight, temperature):
+  def __init__(self, head: Union[Classifier, Regression, TokenLabels],
+               weight: float, temperature: float):
     self._head = head
     self._weight = weight
     self._temperature = temperature
     self.name = head.name
     self.for_use = head.for_use
 
-  def apply(self, model, features):
+  def apply(self, model: AlbertModel,
+            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
     output = self._head.apply(model, features)
     if LOGITS not in features:
       return output
@@ -85,7 +92,7 @@ class Distilled(base.Head):
   def _divergence(self, logits, features):
     """Returns float [B]."""
     teacher = features[LOGITS]
-    if self.name == Regression.name:  # numbers have no temperature
+    if self.name == Regression.name:  # no logits, so no temperature
       return self._head.squared_errors(logits[:, 0], teacher[:, 0])
     diverge = _DIVERGENCES[self.name]
     if self.name != TokenLabels.name:

@@ -1,42 +1,44 @@
-"""The graph of what an exported model gives, from ids to a head's outputs."""
+"""The graph of an exported model, from token ids to a head's outputs."""
 
-from typing import Dict, NamedTuple
+from typing import Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 import modeling
+from albert.heads.base import Head
+from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 class Signature(NamedTuple):
-  """What goes in and comes out.
+  """Inputs and outputs of an exported model.
 
   Attributes:
-    inputs: name -> placeholder, int32 [B, S], or [B, P] of further inputs.
+    inputs: name -> placeholder, int32 [B, S], or [B, P] for extra inputs.
     outputs: name -> tensor [B, ...].
   """
   inputs: Dict[str, tf.Tensor]
   outputs: Dict[str, tf.Tensor]
 
 
-def build_signature(config, head, batch_size=None, length=None,
-                    num_positions=None, kernels=modeling.PLAIN):
+def build_signature(config: AlbertConfig, head: Head,
+                    batch_size: Optional[int] = None,
+                    length: Optional[int] = None,
+                    num_positions: Optional[int] = None,
+                    kernels: modeling.Kernels = modeling.PLAIN) -> Signature:
   """Builds a signature in the default graph.
 
   The last layer computes only the tokens that the head needs.
 
   Args:
-    config: AlbertConfig.
-    head: heads.base.Head.
-    batch_size, length, num_positions: int, or None for any.
-    kernels: modeling.Kernels.
-
-  Returns:
-    Signature.
+    config: configuration of the model.
+    head: the head to export.
+    batch_size, length, num_positions: B, S, P; None for any.
+    kernels: see modeling.Kernels.
   """
-  # TFLite files know inputs by the names of these.
+  # TFLite files keep the names of these placeholders.
   inputs = {name: tf.placeholder(tf.int32, [batch_size, length], name)
             for name in INPUTS}
   inputs.update((name, tf.placeholder(

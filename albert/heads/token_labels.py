@@ -1,43 +1,47 @@
-"""Labels of tokens, by a softmax for each or by a CRF over all."""
+"""Token labels, by a softmax per token or a CRF over all."""
+
+from typing import Dict, List, Optional, Sequence, cast
 
 import tensorflow.compat.v1 as tf
 
 import modeling
 from albert.heads import base, classifier, crf
+from albert.model_folder import ModelFolder
 from albert.tasks import bio
 
 
 class TokenLabels(base.Head):
-  """A label for each token between [CLS] and [SEP].
+  """One label per token between [CLS] and [SEP].
 
   Args:
-    labels: list of str, L; see ner.labels_of.
-    use_crf: bool.
+    labels: L labels; see `ner.labels_of`.
+    use_crf: whether to train transitions.
   """
   name = "token_labels"
   marker = classifier.WEIGHTS
   signature = "label_tokens"
   pytorch_suffix = "ForTokenClassification"
   pytorch_scopes = classifier.PYTORCH_SCOPES
-  # Loops cannot be converted to ONNX; `bio.best_sequence` finds the labels.
+  # Loops cannot be converted to ONNX; `bio.best_sequence` decodes instead.
   onnx_outputs = ("scores", "transitions")
   tensorflow_outputs = ("labels",)
 
-  def __init__(self, labels, use_crf):
+  def __init__(self, labels: Sequence[str], use_crf: bool):
     self._labels = labels
     self.use_crf = use_crf
 
   @classmethod
-  def restore(cls, saved, folder):
+  def restore(cls, saved: Dict[str, List[int]],
+              folder: ModelFolder) -> Optional[base.Head]:
     if folder.head != cls.name or not classifier.has_labels(saved, folder):
       return None
-    return cls(folder.labels, crf.TRANSITIONS in saved)
+    return cls(cast(List[str], folder.labels), crf.TRANSITIONS in saved)
 
   @classmethod
-  def describe(cls, saved):
+  def describe(cls, saved: Dict[str, List[int]]) -> Optional[str]:
     return "CRF" if crf.TRANSITIONS in saved else None
 
-  def logits(self, model):
+  def logits(self, model: modeling.AlbertModel) -> tf.Tensor:
     """Returns float [B, S, L]."""
     x = model.get_sequence_output()
     batch, length, hidden = modeling.get_shape_list(x, 3, "sequence output")
@@ -46,19 +50,21 @@ class TokenLabels(base.Head):
         classifier.label_logits(model, tf.reshape(x, [-1, hidden]), num_labels),
         [batch, length, num_labels])
 
-  def outputs(self, model, inputs):
+  def outputs(self, model: modeling.AlbertModel,
+              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
     logits = self.logits(model)
     mask = tf.cast(model.input_mask, tf.float32)
-    # Neither the first one nor the last.
+    # Without [CLS] and the last [SEP].
     inside = tf.pad(mask[:, 2:], [[0, 0], [1, 1]])
-    # A loop cannot be converted to TFLite.
+    # Loops cannot be converted to TFLite, whose length is static.
     scan = tf.scan if logits.shape.as_list()[1] is None else crf.unrolled_scan
     transitions = tf.convert_to_tensor(self._transitions())
     starts = tf.constant(bio.forbidden(self._labels)[1])
     return {"labels": crf.viterbi(logits, inside, transitions, starts, scan),
             "scores": logits, "transitions": transitions}
 
-  def apply(self, model, features):
+  def apply(self, model: modeling.AlbertModel,
+            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
     logits = self.logits(model)
     if "label_ids" not in features:
       return base.HeadOutput({"logits": logits})
@@ -74,5 +80,6 @@ class TokenLabels(base.Head):
     return base.example_losses(losses, {"logits": logits, "loss": losses})
 
   def _transitions(self):
-    return crf.transition_scores(self._labels) if self.use_crf else (
-        bio.forbidden(self._labels)[0])
+    if self.use_crf:
+      return crf.transition_scores(self._labels)
+    return bio.forbidden(self._labels)[0]

@@ -1,20 +1,25 @@
-"""Vectors of tokens and of texts, and losses that make their cosine a score."""
+"""Token and sentence vectors, and losses that train their cosines."""
+
+from typing import Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
 from albert.heads import base
+from albert.model_folder import ModelFolder
+from modeling import AlbertModel
 
 LOSSES = ("cosent", "in_batch", "simcse")
 _MARKER = "bert/pooler/dense/kernel"
 
 
 class Encode(base.Head):
-  """The last layer, the pooled output, and all layers: `layer_0` and on."""
+  """The last layer, the pooled output, and all layers from `layer_0` on."""
   name = signature = "encode"
   marker = _MARKER
   tensorflow_outputs = ("sequence_output", "pooled_output")
 
-  def outputs(self, model, inputs):
+  def outputs(self, model: AlbertModel,
+              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
     outputs = {"sequence_output": model.get_sequence_output(),
                "pooled_output": model.get_pooled_output()}
     layers = [model.get_embedding_output()] + model.get_all_encoder_layers()
@@ -23,24 +28,26 @@ class Encode(base.Head):
 
 
 class SentenceVector(base.Head):
-  """One vector for each text: `vector`, and others by pooling and layer.
+  """One vector per text: `vector`, and others by pooling and layer.
 
   Args:
-    pooling, layer: what `vector` is; see `sentence_vectors`.
+    pooling, layer: settings of `vector`; see `sentence_vectors`.
   """
   name = signature = "sentence_vector"
   marker = _MARKER
   tensorflow_outputs = ("vector",)
 
-  def __init__(self, pooling="mean", layer=-1):
+  def __init__(self, pooling: str = "mean", layer: int = -1):
     self.pooling = pooling
     self.layer = layer
 
   @classmethod
-  def restore(cls, saved, folder):
+  def restore(cls, saved: Dict[str, List[int]],
+              folder: ModelFolder) -> Optional[base.Head]:
     return cls(*folder.vector or ()) if cls.marker in saved else None
 
-  def outputs(self, model, inputs):
+  def outputs(self, model: AlbertModel,
+              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
     vectors = {"vector": sentence_vectors(model, self.pooling, self.layer),
                "pooled": model.get_pooled_output()}
     for layer in range(1 + model.config.num_hidden_layers):
@@ -50,14 +57,15 @@ class SentenceVector(base.Head):
     return vectors
 
 
-def sentence_vectors(model, pooling="mean", layer=-1):
-  """Returns one vector for each text, float [B, H].
+def sentence_vectors(model: AlbertModel, pooling: str = "mean",
+                     layer: int = -1) -> tf.Tensor:
+  """Returns one vector per text, float [B, H].
 
   Args:
-    model: AlbertModel.
-    pooling: "mean" of the tokens' vectors, [CLS] and [SEP] included; "cls", the
-      vector of [CLS]; "pooled", the pooled output, whatever the layer.
-    layer: int, 1 for the first, 0 for the embeddings, -1 for the last.
+    model: the encoder.
+    pooling: "mean" over the tokens, [CLS] and [SEP] included; "cls" for the
+      vector of [CLS]; "pooled" for the pooled output, which ignores `layer`.
+    layer: 1 for the first, 0 for the embeddings, -1 for the last.
   """
   if pooling == "pooled":
     return model.get_pooled_output()
@@ -70,27 +78,30 @@ def sentence_vectors(model, pooling="mean", layer=-1):
 
 
 class Likeness(SentenceVector):
-  """Vectors that are trained; features besides those of the sequences:
+  """Trains sentence vectors.
 
-    texts   int [B, R], numbers of the texts; equal texts have equal numbers
-    scores  float [B], how alike the first two are; for "cosent"
+  Further features:
+    texts   int [B, R], ids of the texts; equal texts have equal ids
+    scores  float [B], similarity of the first two texts, for "cosent"
 
-  An example has R texts: two, and for in-batch losses a third one, if there is
-  one that is unlike the first. "simcse" is the in-batch loss of texts with
-  themselves, which dropout makes two different vectors of.
+  An example has R texts: a pair, and for in-batch losses an optional hard
+  negative. "simcse" is the in-batch loss of each text paired with itself; the
+  two vectors differ by dropout.
 
   Args:
-    loss: str, one of LOSSES.
-    scale: float, what cosines are multiplied by.
+    loss: one of LOSSES.
+    scale: factor of the cosines.
     pooling, layer: see `sentence_vectors`.
   """
 
-  def __init__(self, loss, scale, pooling="mean", layer=-1):
+  def __init__(self, loss: str, scale: float, pooling: str = "mean",
+               layer: int = -1):
     super().__init__(pooling, layer)
     self._loss = loss
     self._scale = scale
 
-  def apply(self, model, features):
+  def apply(self, model: AlbertModel,
+            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
     x = tf.reshape(
         sentence_vectors(model, self.pooling, self.layer),
         [-1, features["input_ids"].shape.as_list()[1],
@@ -111,26 +122,26 @@ class Likeness(SentenceVector):
                                accuracy=base.hits(logits, labels))
 
 
-def in_batch_logits(x, texts, scale):
-  """Compares each first text with all second ones, and all unlike ones.
+def in_batch_logits(x: tf.Tensor, texts: tf.Tensor, scale: float) -> tf.Tensor:
+  """Scores all second texts and hard negatives of a batch for each first text.
 
-  The loss is the cross entropy with the second text of the same example as the
-  right answer (Gao et al., arXiv:2104.08821, equations 1, 4 and 5). A candidate
-  that is the first or second text of the example once more, or that stands
-  elsewhere as the like of one of these, is not used as a negative.
+  The loss is the cross entropy with the example's own second text as the label
+  (Gao et al., arXiv:2104.08821, equations 1, 4 and 5). A candidate is not used
+  as a negative if it equals the first or second text of the example, or is the
+  positive of one of these in another example.
 
   Args:
-    x: float [B, R, H], of length 1; see `Likeness`.
-    texts: int [B, R].
-    scale: float.
+    x: float [B, R, H], normalized; see `Likeness`.
+    texts: int [B, R], ids.
+    scale: factor of the cosines.
 
   Returns:
-    float [B, B * (R - 1)], the right answer of example i in column i.
+    float [B, B * (R - 1)], the label of example i is column i.
   """
   count = x.shape.as_list()[1]
   candidates = tf.concat([x[:, i] for i in range(1, count)], 0)
   numbers = tf.concat([texts[:, i] for i in range(1, count)], 0)
-  # What a candidate is said to be like: the unlike ones, nothing but itself.
+  # The text that each candidate is a positive of; hard negatives: itself.
   likes = tf.concat([texts[:, 0]] + [texts[:, i] for i in range(2, count)], 0)
   logits = scale * tf.matmul(x[:, 0], candidates, transpose_b=True)
 
@@ -144,18 +155,19 @@ def in_batch_logits(x, texts, scale):
   return tf.where(no_answer, tf.fill(tf.shape(logits), -1e9), logits)
 
 
-def cosent_loss(cosines, scores, scale):
-  """Asks that pairs with greater scores have greater cosines.
+def cosent_loss(cosines: tf.Tensor, scores: tf.Tensor,
+                scale: float) -> tf.Tensor:
+  """Trains pairs with higher scores to have higher cosines.
 
   log(1 + sum of exp(scale * (cos_j - cos_i)) over all i, j with score_i >
   score_j) (Su, "CoSENT", https://kexue.fm/archives/8847).
 
   Args:
     cosines, scores: float [B].
-    scale: float.
+    scale: factor of the cosines.
 
   Returns:
-    float scalar; 0 where all scores are the same.
+    float scalar; 0 if all scores are equal.
   """
   differences = scale * (tf.expand_dims(cosines, 0) -
                          tf.expand_dims(cosines, 1))  # cos_j - cos_i at [i, j]

@@ -1,1 +1,1 @@
-"""The model beside modeling.py: configuration, layouts, faster kernels."""
+"""Configuration, variable layouts and faster kernels of the model."""

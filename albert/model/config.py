@@ -1,13 +1,14 @@
-"""The configuration of a model; without TensorFlow."""
+"""The configuration of a model; does not import TensorFlow."""
 
 import collections
+from typing import Any, Dict, Optional
 
 from albert.errors import InputError
 from albert.files import filesystem
 
 ACTIVATIONS = ("gelu", "gelu_new", "linear", "relu", "tanh")
 
-# Keys of other people's configuration files that change nothing here.
+# Keys of BERT's and Google's configuration files that have no effect here.
 _LEGACY_KEYS = frozenset([
     "directionality", "pooler_fc_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
@@ -32,18 +33,34 @@ _DEFAULTS = collections.OrderedDict([
 class AlbertConfig:
   """The sizes and choices that define a model.
 
-  Attributes: the keys of the JSON file (docs/pretraining.md has a table).
+  Attributes: the keys of the JSON file; see the table in docs/pretraining.md.
     `embedding_size` None means no factorization: embeddings are `hidden_size`
     wide and there is no projection. `parameter_sharing` is "all", "attention",
-    "ffn" or "none" in albert_zh's layout, where `num_hidden_groups` is None,
-    and None in Google's, where the number of groups alone decides.
+    "ffn" or "none" in albert_zh's layout, where `num_hidden_groups` is None. It
+    is None in Google's layout, where `num_hidden_groups` decides.
   """
+  vocab_size: int
+  hidden_size: int
+  num_hidden_layers: int
+  num_attention_heads: int
+  intermediate_size: int
+  hidden_act: str
+  embedding_size: Optional[int]
+  hidden_dropout_prob: float
+  attention_probs_dropout_prob: float
+  max_position_embeddings: int
+  type_vocab_size: int
+  initializer_range: float
+  ln_type: str
+  parameter_sharing: Optional[str]
+  num_hidden_groups: Any  # int in Google's layout, otherwise None
+  inner_group_num: Any
 
-  def __init__(self, **values):
-    """Takes the keys of the JSON file as keywords.
+  def __init__(self, **values: Any):
+    """Takes the keys of the JSON file as keyword arguments.
 
     Raises:
-      InputError: a key is unknown, missing, or its value does not fit.
+      InputError: a key is unknown or missing, or has an invalid value.
     """
     unknown = sorted(
         set(values) - set(_REQUIRED_KEYS) - set(_DEFAULTS) - _LEGACY_KEYS)
@@ -67,12 +84,12 @@ class AlbertConfig:
       self.parameter_sharing = "all" if self.embedding_size else "none"
 
   @classmethod
-  def from_dict(cls, values):
+  def from_dict(cls, values: Dict[str, Any]) -> "AlbertConfig":
     """Makes a configuration from a dict with the keys of the JSON file."""
     return cls(**values)
 
   @classmethod
-  def from_json_file(cls, path):
+  def from_json_file(cls, path: str) -> "AlbertConfig":
     """Reads a configuration; an InputError names the file."""
     values = filesystem.read_json(path)
     try:
@@ -80,31 +97,33 @@ class AlbertConfig:
     except (ValueError, TypeError) as error:
       raise InputError("%s: %s" % (path, error)) from error
 
-  def to_dict(self):
-    """Returns the keys that are set; `from_dict` takes them back."""
+  def to_dict(self) -> Dict[str, Any]:
+    """Returns the keys that are not None; `from_dict` reverts it."""
     return collections.OrderedDict(
         (key, getattr(self, key)) for key in _REQUIRED_KEYS + tuple(_DEFAULTS)
         if getattr(self, key) is not None)
 
   @property
-  def layout(self):
-    """Whose variable names the model has: "google" or "albert_zh"."""
+  def layout(self) -> str:
+    """The variable layout: "google" or "albert_zh"."""
     return "google" if self.num_hidden_groups else "albert_zh"
 
   @property
-  def embedding_width(self):
-    """int, E: width of the word embeddings, factorized or not."""
+  def embedding_width(self) -> int:
+    """E, the width of the word embeddings, factorized or not."""
     return self.embedding_size or self.hidden_size
 
-  def summary(self):
-    """Returns in a few words what model it is."""
+  def summary(self) -> str:
+    """Describes the model in a few words."""
+    sharing = self.parameter_sharing
+    if self.num_hidden_groups:
+      sharing = "within %d group(s)" % self.num_hidden_groups
     return "%s layout, %d layers of %d, %s, sharing %s" % (
         self.layout, self.num_hidden_layers, self.hidden_size, self.ln_type,
-        self.parameter_sharing if self.layout == "albert_zh" else
-        "within %d group(s)" % self.num_hidden_groups)
+        sharing)
 
   def _check(self):
-    """Raises an InputError for a value that no model can be built from."""
+    """Raises an InputError for values that no model can be built from."""
     counts = ["vocab_size", "hidden_size", "num_hidden_layers",
               "num_attention_heads", "intermediate_size",
               "max_position_embeddings", "type_vocab_size"]

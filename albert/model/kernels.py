@@ -1,47 +1,51 @@
 """Kernels for training and for phones; `modeling.py` has the plain ones.
 
-They compute the same values and gradients. Training keeps all that the backward
-pass needs, and that is what most of its memory goes to: these keep less.
+They compute the same values and gradients. Activations that are kept for the
+backward pass take up most of the memory; the training kernels keep fewer.
 """
 
 import functools
 import math
+from typing import Any, Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
 import modeling
 
-# From here on, training on a CPU handles attention one example at a time.
+# From this length on, CPUs compute training attention one example at a time.
 LONG_SEQUENCE = 256
 
 
-def for_training(length, precision="float32", recompute_blocks=False,
-                 use_cpu=False, compiled=False):
-  """Returns the Kernels to train with.
+def for_training(length: Optional[int], precision: str = "float32",
+                 recompute_blocks: bool = False, use_cpu: bool = False,
+                 compiled: bool = False) -> modeling.Kernels:
+  """Returns the Kernels for training.
 
   Args:
-    length: int, tokens of a sequence, or None where it varies.
-    precision: "float32"; "bf16" to multiply matrices in bfloat16; "fp16" where
-      the graph will be rewritten to compute in half precision.
-    recompute_blocks: bool, whether the backward pass computes each block again.
-    use_cpu: bool, whether it is a CPU that trains.
-    compiled: bool, whether XLA compiles the step.
+    length: tokens per sequence; None if it varies.
+    precision: "float32"; "bf16" for matrix multiplications in bfloat16; "fp16"
+      if the graph will be rewritten to half precision.
+    recompute_blocks: whether the backward pass recomputes each block.
+    use_cpu: whether a CPU trains.
+    compiled: whether XLA compiles the training step.
   """
   one_by_one = bool(use_cpu and length and length >= LONG_SEQUENCE)
+  blocks = {}
+  if recompute_blocks:
+    blocks["run_block"] = functools.partial(recompute, compiled=compiled)
   return modeling.Kernels(
       matmul=bfloat16_matmul if precision == "bf16" else tf.matmul,
       attention=functools.partial(recomputed_attention, one_by_one=one_by_one,
                                   compiled=compiled),
       gelu=half_gelu if precision == "fp16" else lean_gelu,
-      **(dict(run_block=functools.partial(recompute, compiled=compiled))
-         if recompute_blocks else {}))
+      **blocks)
 
 
-def for_phones(batch_size):
-  """Returns the Kernels that TFLite is fast with.
+def for_phones(batch_size: int) -> modeling.Kernels:
+  """Returns the fastest Kernels for TFLite.
 
   Args:
-    batch_size: int, texts at a time.
+    batch_size: texts per batch.
   """
   return modeling.Kernels(
       matmul=matmul_by_heads if batch_size == 1 else tf.matmul,
@@ -51,24 +55,24 @@ def for_phones(batch_size):
 _GELU = 2.0 * math.sqrt(2.0 / math.pi)
 
 
-def sigmoid_gelu(x):
+def sigmoid_gelu(x: tf.Tensor) -> tf.Tensor:
   """`modeling.gelu` in fewer passes: `0.5 (1 + tanh(u))` is `sigmoid(2 u)`.
 
-  TFLite makes one product of a multiplication of `x` by a constant and of the
-  layer before, and so more copies of that layer; there is none here.
+  Does not multiply `x` by a constant: TFLite would fold that into the previous
+  layer, and so duplicate it.
   """
   return x * tf.sigmoid(x * (_GELU + 0.044715 * _GELU * tf.square(x)))
 
 
 @tf.custom_gradient
-def lean_gelu(x):
+def lean_gelu(x: tf.Tensor) -> tf.Tensor:
   """`modeling.gelu` that keeps two tensors of the size of `x` instead of six.
 
   Args:
-    x: float tensor.
+    x: float.
 
   Returns:
-    float tensor of the shape of `x`.
+    float tensor of the same shape.
   """
   b = 0.044715 * _GELU
   gate = tf.sigmoid(x * (_GELU + b * tf.square(x)))
@@ -80,19 +84,19 @@ def lean_gelu(x):
   return x * gate, gradient
 
 
-def half_gelu(x):
+def half_gelu(x: tf.Tensor) -> tf.Tensor:
   """`lean_gelu` whose gradient is finite in half precision.
 
-  There, the cube of `x` overflows from 40 on, and infinity times the 0 of a
-  closed gate is not a number. Beyond 10 the function is 0 or `x`.
+  In half precision, the cube of `x` overflows from about 40 on, and infinity
+  times the 0 of a closed gate is NaN. Beyond 10 the function is 0 or `x`.
   """
   return lean_gelu(tf.clip_by_value(x, -10.0, 10.0)) + tf.nn.relu(x - 10.0)
 
 
-def bfloat16_matmul(x, y, **kwargs):
-  """tf.matmul of float32 tensors in bfloat16; the result is float32 again.
+def bfloat16_matmul(x: tf.Tensor, y: tf.Tensor, **kwargs: Any) -> tf.Tensor:
+  """tf.matmul of float32 tensors in bfloat16, with a float32 result.
 
-  So are the gradients. What is not a matrix multiplication is not rounded.
+  Gradients are float32 too. Only matrix multiplications are rounded.
   """
   product = tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(y, tf.bfloat16),
                       **kwargs)
@@ -100,11 +104,10 @@ def bfloat16_matmul(x, y, **kwargs):
 
 
 def _after(dy, tensors, compiled):
-  """Returns the tensors as the backward pass is to compute with them again.
+  """Returns the tensors for recomputation, which starts only after `dy`.
 
-  Not before their gradient is there, or all layers would run at once. XLA drops
-  control dependencies and makes one of two equal computations; a 0 of which it
-  cannot know that it is one keeps them apart.
+  Otherwise all layers would be recomputed at once. XLA drops control
+  dependencies and merges equal computations, so add a 0 that it cannot fold.
   """
   if compiled:
     some = tf.reshape(dy, [-1])[0]
@@ -113,18 +116,19 @@ def _after(dy, tensors, compiled):
     return [tf.stop_gradient(x) for x in tensors]
 
 
-def recompute(block, x, compiled=False):
+def recompute(block: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor,
+              compiled: bool = False) -> tf.Tensor:
   """Returns `block(x)`; its backward pass runs the block a second time.
 
-  Only `x` is kept in between, not what the block computes on the way (Chen et
-  al., arXiv:1604.06174). The block must compute the same both times: dropout
-  has to be stateless.
+  Only `x` is kept in between, no other activation (Chen et al.,
+  arXiv:1604.06174). Both runs must compute the same, so dropout has to be
+  stateless.
 
   Args:
-    block: function of a float tensor that returns a float tensor; it uses
+    block: function of a float tensor that returns a float tensor; may use
       variables.
-    x: float tensor.
-    compiled: bool, whether XLA compiles this.
+    x: float.
+    compiled: whether XLA compiles it.
   """
   scope = tf.get_variable_scope()
 
@@ -146,20 +150,22 @@ def _transposed(x):
   return tf.transpose(x, [0, 1, 3, 2] if x.shape.ndims == 4 else [0, 2, 1])
 
 
-def recomputed_attention(query, key, value, mask_bias, dropout,
-                         matmul=tf.matmul, one_by_one=False, compiled=False):
+def recomputed_attention(
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask_bias: tf.Tensor,
+    dropout: Callable, matmul: Callable = tf.matmul, one_by_one: bool = False,
+    compiled: bool = False) -> tf.Tensor:
   """`modeling.attention` that does not keep the probabilities.
 
-  [B, N, T, S] is much to keep and little work to compute again, so the backward
-  pass does that. A CPU handles long sequences one example at a time: then the
-  scores, many times the size of all else, never leave its cache.
+  The probabilities, [B, N, T, S], take much memory but little time, so the
+  backward pass recomputes them. On a CPU, computing long sequences one example
+  at a time keeps the scores, by far the largest tensor, in its cache.
 
   Args:
     query, key, value, mask_bias, matmul: see `modeling.attention`.
-    dropout: function of a float tensor and of `example`, the number of an
-      example if they are dropped one by one; the same for the same arguments.
-    one_by_one: bool, whether to handle one example at a time.
-    compiled: bool, whether XLA compiles this.
+    dropout: deterministic function of a float tensor and of `example`, the
+      index of an example if they are computed one by one.
+    one_by_one: whether to compute one example at a time.
+    compiled: whether XLA compiles it.
 
   Returns:
     float [B, N, T, D].
@@ -176,11 +182,11 @@ def recomputed_attention(query, key, value, mask_bias, dropout,
     probs = probabilities(query, key, mask_bias)
     probs_gradient = dropout(
         matmul(gradient, value, transpose_b=True), example=example)
-    # The sum of probs * probs_gradient, but over D instead of S.
+    # Equals the sum of probs * probs_gradient over S, which is larger than D.
     mean = tf.reduce_sum(gradient * context, -1, keepdims=True)
     scores_gradient = probs * (probs_gradient - mean)
-    # TF 1.15 is faster with [D, S] [S, S] than with the transpose of a large
-    # matrix, [S, S]^T [S, D].
+    # TF 1.15 computes [D, S] [S, S] faster than the product with a large
+    # transposed matrix, [S, S]^T [S, D].
     return (matmul(scores_gradient, key),
             _transposed(matmul(_transposed(query), scores_gradient)),
             _transposed(matmul(_transposed(gradient),
@@ -208,12 +214,13 @@ def recomputed_attention(query, key, value, mask_bias, dropout,
                 value)
 
 
-def matmul_by_heads(a, b, transpose_b=False):
-  """tf.matmul; of [1, N, S, K] and [1, N, K, T], head by head.
+def matmul_by_heads(a: tf.Tensor, b: tf.Tensor,
+                    transpose_b: bool = False) -> tf.Tensor:
+  """tf.matmul; for [1, N, S, K] and [1, N, K, T], head by head.
 
-  TFLite's batched product is slower on two threads than on one; its product of
-  two matrices, the second one transposed, is not. That pays for one long text;
-  for 32 texts at a time the batched product is faster.
+  TFLite's batched matmul is slower on two threads than on one; its product of
+  two matrices, the second one transposed, is not. That is faster for one long
+  text; for batches of 32 the batched matmul is.
   """
   if a.shape.ndims == 2:
     return tf.matmul(a, b, transpose_b=transpose_b)

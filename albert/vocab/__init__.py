@@ -1,1 +1,1 @@
-"""Vocabularies: made from text, or extended by words."""
+"""Builds vocabularies from text, and adds words to them."""

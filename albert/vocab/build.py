@@ -16,6 +16,7 @@ import glob
 import gzip
 import io
 import itertools
+from typing import Iterator, Sequence
 
 from absl import logging
 
@@ -50,14 +51,14 @@ class VocabSettings:
 SETTINGS = (VocabSettings,)
 
 
-def read_lines(paths):
+def read_lines(paths: Sequence[str]) -> Iterator[str]:
   """Yields the lines of text files.
 
   Args:
-    paths: list of str, gzipped where the name ends in `.gz`.
+    paths: text files, gzipped if the name ends in `.gz`.
 
   Raises:
-    InputError: a file is not UTF-8, or damaged.
+    InputError: a file is damaged or not UTF-8.
   """
   for path in paths:
     number = count_bad = 0
@@ -73,15 +74,11 @@ def read_lines(paths):
     filesystem.check_encoding(path, number, count_bad)
 
 
-def wordpiece(lines, args):
-  """Returns a WordPiece vocabulary, bytes.
-
-  Args:
-    lines: iterator of str.
-    args: VocabSettings.
+def wordpiece(lines: Iterator[str], args: VocabSettings) -> bytes:
+  """Returns the content of a WordPiece vocabulary file.
 
   Raises:
-    InputError: the characters alone are more than `vocab_size`.
+    InputError: `vocab_size` is less than the number of characters.
   """
   try:
     import tokenizers
@@ -99,13 +96,17 @@ def wordpiece(lines, args):
   if len(ids) > args.vocab_size:
     raise InputError("--vocab_size=%d: the characters of the text need %d" % (
         args.vocab_size, len(ids)))
-  return "".join(
-      token + "\n" for token in sorted(ids, key=ids.get)).encode()
+  tokens = sorted(ids, key=lambda token: ids[token])
+  return "".join(token + "\n" for token in tokens).encode()
 
 
-def sentencepiece(lines, args):
-  """Returns a SentencePiece model, bytes; arguments and errors as above."""
-  # Beside TensorFlow 1.15, which this script does not load, training crashes.
+def sentencepiece(lines: Iterator[str], args: VocabSettings) -> bytes:
+  """Returns the content of a SentencePiece model file.
+
+  Raises:
+    InputError: SentencePiece cannot train with these settings.
+  """
+  # Training crashes if TensorFlow 1.15 is loaded, which this script avoids.
   from sentencepiece import SentencePieceTrainer
   model = io.BytesIO()
   try:
@@ -119,13 +120,13 @@ def sentencepiece(lines, args):
         input_sentence_size=10000000, shuffle_input_sentence=True,
         minloglevel=2)
   except RuntimeError as error:
-    # Behind the place in its source code.
+    # The message follows a location in SentencePiece's source code.
     raise InputError("--vocab_size=%d: %s" % (
         args.vocab_size, str(error).strip().rsplit("] ", 1)[-1])) from error
   return model.getvalue()
 
 
-def main():
+def main() -> None:
   args = from_flags(VocabSettings)
   is_model = args.kind == "sentencepiece"
   if args.output_file.endswith(".model") != is_model:
@@ -139,11 +140,12 @@ def main():
   first = next(lines, None)
   if not first:
     raise InputError("--input_file: there is no text in %s" % args.input_file)
-  content = (sentencepiece if is_model else wordpiece)(
-      itertools.chain([first], lines), args)
+  make = sentencepiece if is_model else wordpiece
+  content = make(itertools.chain([first], lines), args)
   filesystem.write_bytes(args.output_file, content)
   tokenizer = tokenization.create_tokenizer(
-      *([None, args.output_file] if is_model else [args.output_file]))
+      None if is_model else args.output_file,
+      args.output_file if is_model else None)
   logging.info("wrote %s: %d entries", args.output_file, tokenizer.vocab_size)
 
 

@@ -15,6 +15,7 @@ The folder is a whole model's, to give to other programs as --init_checkpoint.
 import dataclasses
 import os
 import re
+from typing import Callable, Dict, Iterable, List, Sequence
 
 import numpy as np
 from absl import logging
@@ -28,11 +29,12 @@ from albert.model.config import AlbertConfig
 from albert.model_folder import ModelSettings
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
-# How the rows of a word's pieces make its own, in each table of the vocabulary.
+# How each table of the vocabulary combines the rows of a word's pieces.
 BIAS = "cls/predictions/output_bias"
-TABLES = {"bert/embeddings/word_embeddings": np.mean,  # [V, E]
-          BIAS: np.min}  # [V]
-MOST = 1e-4  # probability of all new words together
+TABLES: Dict[str, Callable] = {
+    "bert/embeddings/word_embeddings": np.mean,  # [V, E]
+    BIAS: np.min}  # [V]
+MOST = 1e-4  # maximum probability of all new words together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,20 +52,22 @@ SETTINGS = (WordSettings, ModelSettings)
 DEFAULTS = dict(init_checkpoint=dict(required=True))
 
 
-def read_words(path, tokenizer):
-  """Reads words and what they are made of.
+def read_words(path: str, tokenizer: tokenization.WordPieceTokenizer
+               ) -> Dict[str, List[int]]:
+  """Reads words and their pieces.
 
   Args:
-    path: str, file of words, one a line, UTF-8.
-    tokenizer: tokenization.WordPieceTokenizer, without the words.
+    path: UTF-8 file with one word per line.
+    tokenizer: a tokenizer without the words.
 
   Returns:
-    dict, word as the tokenizer normalizes it -> ids of its pieces, but [UNK].
+    normalized word -> ids of its pieces, without [UNK].
 
   Raises:
     InputError: there are no words, or one cannot be added.
   """
-  words, lines = {}, {}
+  words: Dict[str, List[int]] = {}
+  lines: Dict[str, int] = {}
   for number, line in enumerate(filesystem.read_text(path).split("\n"), 1):
     line = line.strip()
     if not line:
@@ -90,34 +94,36 @@ def read_words(path, tokenizer):
   return words
 
 
-def place_words(tokens, words, use_unused):
-  """Puts words into a vocabulary.
+def place_words(tokens: List[str], words: Sequence[str],
+                use_unused: bool) -> List[int]:
+  """Adds words to a vocabulary.
 
   Args:
-    tokens: list of str, the vocabulary, changed in place.
-    words: list of str.
-    use_unused: bool, whether they take entries such as [unused1] first.
+    tokens: the vocabulary, changed in place.
+    words: words to add.
+    use_unused: whether to replace entries such as [unused1] first.
 
   Returns:
-    list of int, the id of each word.
+    the id of each word.
   """
   unused = [i for i, token in enumerate(tokens)
             if use_unused and re.match(r"\[unused\d+\]$", token)]
-  places = (unused + list(range(len(tokens), len(tokens) + len(words))))[
-      :len(words)]
+  places = unused + list(range(len(tokens), len(tokens) + len(words)))
+  places = places[:len(words)]
   tokens += [""] * (max(places) + 1 - len(tokens))
   for place, word in zip(places, words):
     tokens[place] = word
   return places
 
 
-def extend(table, places, pieces, combine):
-  """Returns a table with the rows of new words.
+def extend(table: np.ndarray, places: Sequence[int],
+           pieces: Iterable[Sequence[int]], combine: Callable) -> np.ndarray:
+  """Returns a table with rows for new words.
 
   Args:
-    table: float array [V, ...].
-    places: list of int, the id of each word.
-    pieces: list of lists of int, the ids of each word's pieces.
+    table: float [V, ...].
+    places: id of each word.
+    pieces: ids of each word's pieces.
     combine: function of (rows, axis), such as np.mean.
   """
   more = max(places) + 1 - len(table)
@@ -128,7 +134,7 @@ def extend(table, places, pieces, combine):
   return extended
 
 
-def main():
+def main() -> None:
   args = from_flags(WordSettings)
   model = from_flags(ModelSettings)
   folder = model_folder.load(model, model.init_checkpoint)
@@ -146,7 +152,7 @@ def main():
     if name in weights:
       weights[name] = extend(weights[name], places, words.values(), combine)
   if BIAS in weights:
-    # The mean of some rows gives no more than the greatest score of theirs.
+    # A mean of embeddings scores no higher than the best of them.
     weights[BIAS][places] -= np.log(len(words) / MOST)
   with filesystem.whole_folder(args.output_dir) as target:
     vocab_file = os.path.join(target, "vocab.txt")
