@@ -28,7 +28,7 @@ from albert import characters
 from albert.data import corpus, shards
 from albert.data.masking import Settings
 from albert.errors import InputError
-from albert.files import filesystem, record_files
+from albert.files import filesystem, records
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 
@@ -338,7 +338,7 @@ def main():
   if texts.beam_runner and texts.output_file:
     raise InputError("--beam_runner needs --output_dir, not --output_file")
   outputs, described = name_outputs(texts)
-  paths = record_files.expand_patterns(texts.input_file, "input_file")
+  paths = records.expand_patterns(texts.input_file, "input_file")
   check_outputs(texts, outputs, paths)
   tokenizer = tokenization.create_tokenizer(
       texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
@@ -366,7 +366,7 @@ def main():
     remove(described)
     run_beam(texts, reader, maker, settings.random_seed)
     try:
-      record_files.check_records(outputs, [])
+      records.check_records(outputs, [])
     except InputError:
       remove(outputs)
       raise

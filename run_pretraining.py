@@ -17,7 +17,6 @@ from albert.files import (
     checkpoints,
     filesystem,
     outputs,
-    record_files,
     records,
 )
 from albert.heads.pretraining import Pretraining
@@ -157,7 +156,7 @@ def find_records(args, settings):
   wanted = ["input_file"] * run.do_train + [eval_flag] * bool(evaluates)
   if not wanted:
     raise InputError("nothing to do: give --do_train or --do_eval")
-  paths = {flag: record_files.expand_patterns(getattr(args, flag), flag)
+  paths = {flag: records.expand_patterns(getattr(args, flag), flag)
            for flag in wanted}
   settings.device.check_paths(paths)
   trained = set(map(filesystem.resolve, paths.get("input_file", [])))
@@ -170,7 +169,7 @@ def find_records(args, settings):
       model_folder.load(settings.model, settings.model.init_checkpoint),
       checkpoints.newest_or_best(run.output_dir),
       settings.model.init_checkpoint)
-  made_with = record_files.check_descriptions(all_paths, {
+  made_with = records.check_descriptions(all_paths, {
       "vocab_size": folder.config.vocab_size,
       "vocab_file_sha256": None, "spm_model_file_sha256": None,
       "do_lower_case": None, "max_seq_length": args.max_seq_length,
@@ -182,7 +181,7 @@ def find_records(args, settings):
   folder.check_length(max_seq_length)
   specs = records.pretraining_specs(
       max_seq_length, made_with.get("max_predictions_per_seq", 51))
-  files = {flag: record_files.check_records(
+  files = {flag: records.check_records(
       paths[flag], specs, args.skip_corrupt_records, args.check_records)
            for flag in paths}
   return Records(
@@ -200,7 +199,7 @@ def count_eval_steps(args, settings, files):
   if not settings.device.use_tpu:
     return most
   # A TPU must know, and all its batches are full.
-  batches = record_files.count_batches(files, settings.batch.eval_batch_size)
+  batches = records.count_batches(files, settings.batch.eval_batch_size)
   return min(batches, most or batches)
 
 

@@ -45,7 +45,7 @@ import profiling
 import run_pretraining
 from albert import cli
 from albert.errors import InputError
-from albert.files import record_files, records
+from albert.files import records
 from albert.heads.pretraining import Pretraining
 from albert.model.config import AlbertConfig
 from albert.settings import from_flags, setting
@@ -362,8 +362,8 @@ def measure_input():
   """Prints the rate of the input pipeline alone."""
   specs = records.pretraining_specs(FLAGS.max_seq_length,
                                     FLAGS.max_predictions_per_seq)
-  files = record_files.check_records(
-      record_files.expand_patterns(FLAGS.input_file, "input_file"), specs)
+  files = records.check_records(
+      records.expand_patterns(FLAGS.input_file, "input_file"), specs)
   dataset = records.input_fn_builder(
       files, specs, is_training=True, drop_remainder=True,
       shuffle_buffer=FLAGS.shuffle_buffer)(

@@ -31,7 +31,7 @@ import create_pretraining_data  # noqa: E402
 import tokenization  # noqa: E402
 from albert import characters  # noqa: E402
 from albert.data import corpus, masking  # noqa: E402
-from albert.files import record_files  # noqa: E402
+from albert.files import records  # noqa: E402
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Record files: globs.")
@@ -183,7 +183,7 @@ def main(argv):
   if FLAGS.text_file:
     found = read_lines(FLAGS.text_file, tokenizer, FLAGS.max_records)
   else:
-    paths = record_files.expand_patterns(FLAGS.input_file, "input_file")
+    paths = records.expand_patterns(FLAGS.input_file, "input_file")
     found = read_pairs(paths, FLAGS.max_records)
   pairs, labels = [], []
   for one, two, label in found:

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import record_files
+from albert.files import records
 from albert.settings import NEEDED, setting
 
 
@@ -37,8 +37,8 @@ SETTINGS = (EntropySettings,)
 
 def count_labels(flag):
   """Returns how often each id is a label in the record files of a flag, [V]."""
-  paths = record_files.expand_patterns(flags.FLAGS[flag].value, flag)
-  description = record_files.read_description(paths[0])
+  paths = records.expand_patterns(flags.FLAGS[flag].value, flag)
+  description = records.read_description(paths[0])
   if not description:
     raise InputError("%s has no JSON file next to it that says how large the "
                      "vocabulary is" % paths[0])

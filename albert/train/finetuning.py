@@ -19,7 +19,6 @@ from albert.files import (
   filesystem,
   outputs,
   reading_order,
-  record_files,
   records,
 )
 from albert.files.records import FeatureSpec
@@ -440,7 +439,7 @@ class Runner:
     index, specs = self._written[name]
     data, device = self._settings.data, self._settings.device
     return records.input_fn_builder(
-        [record_files.record_file(index.path)], specs,
+        [records.record_file(index.path)], specs,
         max_length=data.max_seq_length,
         pad_to_max=data.pad_to_max or device.use_tpu, **kwargs)
 

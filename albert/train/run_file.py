@@ -57,7 +57,7 @@ def describe_records(files):
   """Returns what tells whether records are the same, from all but content.
 
   Args:
-    files: list of record_files.RecordFile.
+    files: list of records.RecordFile.
   """
   named = [(os.path.basename(file.path), file.size) for file in files]
   return {"files": len(files), "first": named[0][0],

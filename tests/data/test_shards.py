@@ -14,7 +14,7 @@ from scripting import ROOT, VOCAB, fail, succeed
 from small_steps import full
 
 from albert.data import shards
-from albert.files import record_files, records
+from albert.files import records
 
 SCRIPT = "create_pretraining_data.py"
 TEXT = "--input_file=%s" % (ROOT / "data" / "text_train.txt")
@@ -52,7 +52,7 @@ def write(maker, paths):
 def training_order(paths):
   """Returns the passages in the order in which training reads them."""
   input_fn = records.input_fn_builder(
-      [record_files.record_file(str(path)) for path in paths], SPECS,
+      [records.record_file(str(path)) for path in paths], SPECS,
       is_training=True, seed=3)
   with tf.Graph().as_default(), tf.Session() as session:
     batch = tf.data.make_one_shot_iterator(

@@ -10,7 +10,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from albert.errors import InputError
-from albert.files import record_files, records
+from albert.files import records
 from albert.files.records import FeatureSpec
 
 SPECS = [FeatureSpec("input_ids", "int", None),
@@ -35,8 +35,8 @@ def read(files, batch_size=4, count=None, specs=SPECS, is_training=False,
   """
   tf.reset_default_graph()
   input_fn = records.input_fn_builder([
-      file if isinstance(file, record_files.RecordFile) else
-      record_files.record_file(str(file)) for file in files], specs,
+      file if isinstance(file, records.RecordFile) else
+      records.record_file(str(file)) for file in files], specs,
                                       is_training, max_length=20, **kwargs)
   params = {"batch_size": batch_size}
   if context:
@@ -128,22 +128,22 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
   write(path, [3])
   (tmp_path / "empty").write_bytes(b"")
   (tmp_path / "text").write_bytes(b"not a record file at all")
-  record_files.check_records([path], SPECS)
+  records.check_records([path], SPECS)
   for name, spec, message in (
       ("a", FeatureSpec("pair", "float", 3), "'pair' .* 2 .* 3"),
       ("a", FeatureSpec("x", "int", 4), "'x'"), ("empty", SPECS[0], "no rec"),
       ("text", SPECS[0], "not a readable tfrecord")):
     with pytest.raises(InputError, match=name + ": .*" + message):
-      record_files.check_records([str(tmp_path / name)], [spec])
+      records.check_records([str(tmp_path / name)], [spec])
   segments = [FeatureSpec("segment_ids", "int", None)]
   for name, ids in (("two", [0, 1, 1]), ("three", [0, 1, 2])):
     records.write_records(str(tmp_path / name), [
         records.serialize({"segment_ids": ids}, segments)])
-  record_files.check_records([str(tmp_path / "two")], segments)
+  records.check_records([str(tmp_path / "two")], segments)
   with pytest.raises(InputError, match="three: segment_ids .* 0 and 1"):
-    record_files.check_records([str(tmp_path / "three")], segments)
+    records.check_records([str(tmp_path / "three")], segments)
   with pytest.raises(InputError, match="text: no readable record"):
-    record_files.check_records([str(tmp_path / "text")], SPECS, True)
+    records.check_records([str(tmp_path / "text")], SPECS, True)
 
 
 def flip(data, position):
@@ -170,14 +170,14 @@ def test_a_damaged_file_is_named_or_its_rest_left_out(
   lost = "%d of %d bytes" % (size - good * record, size)
   # All is read before training.
   with pytest.raises(InputError, match="\u574f .1.: .* after %d rec" % good):
-    record_files.check_records(paths, SPECS, read_all=True)
+    records.check_records(paths, SPECS, read_all=True)
   with caplog.at_level(logging.WARNING, "absl"):
-    record_files.check_records(paths, SPECS, skip_corrupt=True, read_all=True)
+    records.check_records(paths, SPECS, skip_corrupt=True, read_all=True)
   assert "%s: damaged after %d records, the rest is left out: %s" % (
       bad, good, lost) in caplog.text
   # First records are, and damage is met in training.
   caplog.clear()
-  files = record_files.check_records(paths, SPECS)
+  files = records.check_records(paths, SPECS)
   message = "%s: damaged after %d records, %s cannot be read" % (
       bad, good, lost)
   with pytest.raises(InputError) as raised:
@@ -187,9 +187,9 @@ def test_a_damaged_file_is_named_or_its_rest_left_out(
       [5] * good + [15] * 4)
   assert "damaged" not in caplog.text
   assert capfd.readouterr().err.count(message + " and are left out\n") == 1
-  assert record_files.count_batches(files, 2) == (good + 4) // 2
+  assert records.count_batches(files, 2) == (good + 4) // 2
   with pytest.raises(InputError, match="less than .* 13"):
-    record_files.count_batches(files, 13)
+    records.count_batches(files, 13)
 
 
 def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):
@@ -201,11 +201,11 @@ def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):
   for path in paths:
     write(path, [5] * 3)
     os.truncate(path, 1 << 35)  # sparse, and damaged after three records
-  files = record_files.check_records(paths, SPECS)
+  files = records.check_records(paths, SPECS)
   assert [file[:2] for file in files] == [(path, 1 << 35) for path in paths]
   assert not scanned
   with pytest.raises(InputError, match="0: .* after 3 records"):
-    record_files.check_records(paths[:1], SPECS, read_all=True)
+    records.check_records(paths[:1], SPECS, read_all=True)
   assert scanned == paths[:1]
 
 
@@ -213,7 +213,7 @@ def test_parts_of_files_are_equally_large():
   """As counted in records of one size, whatever the numbers."""
   for number, readers in itertools.product(range(1, 17), range(1, 10)):
     sizes = [100 * (1 + i * 7 % 5) for i in range(number)]
-    files = [record_files.RecordFile(str(i), size)
+    files = [records.RecordFile(str(i), size)
              for i, size in enumerate(sizes)]
     shares = [[(file.path, record) for file, start, end in
                records.file_parts(files, readers, reader)
@@ -272,10 +272,10 @@ def test_patterns(tmp_path):
   for name in ("a1", "a2", "b"):
     (tmp_path / name).write_bytes(b"")
   pattern = "%s/a*,%s/b" % (tmp_path, tmp_path)
-  assert record_files.expand_patterns(pattern, "x") == [
+  assert records.expand_patterns(pattern, "x") == [
       str(tmp_path / name) for name in ("a1", "a2", "b")]
   with pytest.raises(InputError, match="--x: .*/c"):
-    record_files.expand_patterns(str(tmp_path / "c"), "x")
+    records.expand_patterns(str(tmp_path / "c"), "x")
 
 
 def test_descriptions_that_differ(tmp_path, caplog):
@@ -288,7 +288,7 @@ def test_descriptions_that_differ(tmp_path, caplog):
   paths = [str(tmp_path / name) for name in "0123x"]
 
   def check(paths):
-    return record_files.check_descriptions(
+    return records.check_descriptions(
         paths, {"sentence_pair": None}, may_differ=["masking"])
 
   assert check(paths[:3] + paths[4:]) == {
