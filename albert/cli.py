@@ -108,7 +108,6 @@ def help_text(description: str) -> str:
       lines += ["", "%s:" % group]
     for flag in members:
       # Lets lines break between the choices that absl puts first, "<a|b>: ".
-
       text = re.sub(r"^<\S+>", lambda found: found.group().replace(
           "|", " | "), flag.help)
       lines += textwrap.wrap("--%s  %s%s" % (

@@ -64,8 +64,8 @@ def of_engine(model: engines.Engine,
 
 def class_for(folder: ModelFolder) -> Type["Predictor"]:
   """Returns the class of Predictor for a model."""
-  head = folder.head
-  if head is None and folder.labels is not None:  # from an earlier version
+  head = folder.head or ""
+  if not head and folder.labels is not None:  # from an earlier version
     head = "classifier" if folder.labels else "regression"
   if head == "choices" and folder.task_name == "chid":
     return Idioms
@@ -148,7 +148,7 @@ def _fits(field, value):
 
 class _Rated(Predictor):
   """Labels or scores texts, or pairs if the model was trained on pairs."""
-  output = None
+  output: Optional[str] = None
 
   def __init__(self, model, settings):
     super().__init__(model, settings)
@@ -190,7 +190,7 @@ class Labels(_Rated):
   output = "logits"
 
   def _predict(self, inputs, top_k):
-    found = []
+    found: List[Any] = []
     for row in map(self._probabilities, self.logits(inputs)):
       labels = self._folder.labels or list(map(str, range(len(row))))
       order = np.argsort(-row, kind="stable")[:top_k]
@@ -317,7 +317,7 @@ class Answers(Predictor):
 class Choices(Predictor):
   """Chooses an answer to a question about a passage: ChoiceResult."""
   kind = "choice"
-  fields = ("passage", "question", "choices")
+  fields: Tuple[str, ...] = ("passage", "question", "choices")
   _sequence_maker = staticmethod(race.sequence_maker)
 
   def __init__(self, model: engines.Engine, settings: PredictSettings):

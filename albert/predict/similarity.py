@@ -3,7 +3,7 @@
 Tests: tests/scripts/test_similarity.py.
 """
 
-from typing import Iterable, List, Optional, Tuple, Union
+from typing import Iterable, List, Optional, Tuple, Union, cast
 
 import numpy as np
 
@@ -68,7 +68,8 @@ class BertSim:
     """
     if self._model is None:
       self.start_model()
-    found = self._model.predict(pairs, len(self._model.labels))
+    model = cast(predictors.Predictor, self._model)
+    found = model.predict(pairs, len(cast(List[str], model.labels)))
     return np.array([dict(result.candidates)["1"] for result in found],
                     np.float32)
 

@@ -75,9 +75,8 @@ class TextPredictor:
       input_ids, segment_ids, *more = zip(*[features[i] for i in batch])
       input_mask = [[1] * len(ids) for ids in input_ids]
       outputs = self._call(*map(
-          _padded, [input_ids, input_mask, segment_ids] + more))
+          _padded, [input_ids, input_mask, segment_ids, *more]))
       yield from zip(batch, zip(*outputs))
-
 
 
 def _padded(rows):
