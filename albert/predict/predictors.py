@@ -177,7 +177,7 @@ class _Rated(Predictor):
       float64 [N, L], logits of the labels; for regression float64 [N], scores.
     """
     rows = [self._sequences(*self._parts(row)) for row in inputs]
-    found = [[] for _ in rows]
+    found: List[List[np.ndarray]] = [[] for _ in rows]
     numbers = [number for number, row in enumerate(rows) for _ in row]
     for i, (output,) in self._predictor.run([x for row in rows for x in row]):
       found[numbers[i]].append(output)

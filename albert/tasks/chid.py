@@ -48,13 +48,13 @@ def read(path: str, part: Optional[str]) -> Iterator[race.Example]:
     if not isinstance(answers, dict):
       raise InputError("%s: not one JSON object, tag -> number" % answer_path)
   for number, row in classification.read_json_lines(path):
+    if isinstance(row, ValueError):
+      raise InputError("%s:%d: %s" % (path, number, row)) from row
     try:
-      if isinstance(row, ValueError):
-        raise row
       yield from blanks(row, number, part, answers)
     except KeyError as error:
       raise InputError("%s:%d: no field %s, only %s" % (
-          path, number, error, ", ".join(dict(row)))) from error
+          path, number, error, ", ".join(row))) from error
     except (TypeError, ValueError) as error:
       raise InputError("%s:%d: %s" % (path, number, error)) from error
 

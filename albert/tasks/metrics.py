@@ -31,7 +31,8 @@ def classification(labels: Floats, predicted: Floats, num_labels: int,
     true class.
   """
   confusion = np.zeros([num_labels, num_labels], np.int64)
-  np.add.at(confusion, (labels, predicted), 1)
+  np.add.at(confusion, (np.asarray(labels, np.int64),
+                        np.asarray(predicted, np.int64)), 1)
   true, claimed = confusion.sum(1), confusion.sum(0)
   right, total = np.trace(confusion), confusion.sum()
   f1 = f1_scores(confusion)
