@@ -94,7 +94,7 @@ class ExportSettings:
 
 
 SETTINGS = (ExportSettings, ModelSettings)
-DEFAULTS = dict(init_checkpoint=dict(required=True))
+DEFAULTS: Dict[str, Any] = dict(init_checkpoint=dict(required=True))
 
 
 def repeat_positions(weights: Dict[str, np.ndarray],

@@ -17,7 +17,7 @@ character offsets `start` and `end`, exclusive, and `layers`, number -> vector.
 import dataclasses
 import io
 import json
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 from absl import logging
@@ -55,7 +55,7 @@ class VectorSettings:
 
 
 SETTINGS = (VectorSettings, ModelSettings, engines.EngineSettings)
-DEFAULTS = dict(init_checkpoint=dict(required=True))
+DEFAULTS: Dict[str, Any] = dict(init_checkpoint=dict(required=True))
 
 
 def token_vectors(model: engines.Engine, texts: List[str], layers: List[int],

@@ -186,7 +186,7 @@ def warn_of_mean(output_dir: str, train: List[InputExample],
                  dev: List[InputExample]) -> None:
   """Warns if the best checkpoint does not beat the mean-value baseline."""
   mean = np.mean(numbers_of(train))
-  error = np.mean((numbers_of(dev) - mean)**2)
+  error = np.mean(np.subtract(numbers_of(dev), mean)**2)
   logging.info("dev: the mean of the training set, %g, for all examples has "
                "mse %g", mean, error)
   best = read_best(output_dir)
@@ -230,7 +230,7 @@ def check_variety(examples: List[InputExample], labels: List[str]) -> None:
       label for example in examples for label in labels_of(example))
   if labels and not isinstance(examples[0].label, tuple) and len(counts) == 1:
     raise InputError("all %d training examples have the label %s: there is "
-                     "nothing to learn" % (len(examples), *counts))
+                     "nothing to learn" % (len(examples), next(iter(counts))))
   for label, count in counts.items():
     if labels and count == len(examples) > 1:
       logging.warning("all training examples have the label %s", label)
@@ -279,7 +279,7 @@ def numbers_head(settings: TrainSettings, folder: ModelFolder,
   head = Regression.restore(saved, folder)
   if not numbers or (head and UNITS not in saved):
     return head or Regression()
-  return Regression((np.mean(numbers), np.std(numbers) or 1.0))
+  return Regression((float(np.mean(numbers)), float(np.std(numbers)) or 1.0))
 
 
 def choose_positive(texts: TextSettings, folder: ModelFolder,
@@ -479,8 +479,8 @@ class TextTask(finetuning.Task):
     """Returns logits, float [N, L]."""
     path = checkpoint and os.path.join(os.path.dirname(checkpoint),
                                        "thresholds.json")
-    if self._task.is_multi_label and name != "dev" and path and (
-        filesystem.exists(path)):
+    if isinstance(self._kind, label_kinds.SeveralLabels) and (
+        name != "dev" and path and filesystem.exists(path)):
       self._kind.thresholds = filesystem.read_json(path)
     return np.array([row["logits"] for row in rows])
 
@@ -499,7 +499,7 @@ class TextTask(finetuning.Task):
   def evaluate(self, predictions: np.ndarray, output_dir: str
                ) -> Tuple[Dict[str, float], Optional[str]]:
     """See finetuning.Task."""
-    if self._task.is_multi_label:
+    if isinstance(self._kind, label_kinds.SeveralLabels):
       self._kind.choose_thresholds(
           predictions, self._targets["dev"], self._flags.thresholds)
       filesystem.write_json(os.path.join(output_dir, "thresholds.json"),

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
 
 import numpy as np
 from absl import logging
@@ -73,7 +73,8 @@ def read_texts(args: EntitySettings, settings: TrainSettings,
   kinds = {name: {entity.kind for example in rows
                   for entity in example.entities or []}
            for name, rows in examples.items()}
-  labels = ner.labels_of(kinds["train"]) if trains else folder.labels
+  labels = ner.labels_of(kinds["train"]) if trains else cast(
+      List[str], folder.labels)
   for name, names_found in kinds.items():
     unknown = sorted(kind for kind in names_found if "B-" + kind not in labels)
     if unknown:
@@ -109,7 +110,7 @@ def score(texts: ner.Texts, label_ids: List[np.ndarray],
           ) -> Tuple[Dict[str, float], str]:
   """Returns results by name, and a report."""
   results, report = metrics.entities(
-      [example.entities for example in texts.examples], entities)
+      [example.entities or [] for example in texts.examples], entities)
   loss = float(np.mean(losses))
   hits = np.concatenate(label_ids) == np.concatenate(texts.label_ids)
   results = {"eval_" + name: value for name, value in results.items()}
@@ -143,7 +144,7 @@ class EntityTask(finetuning.Task):
     # Without "train", so that its texts are freed once they are written.
     self._texts = {name: split for name, split in texts.items()
                    if name != "train"}
-    self.head = teachers.head_for(TokenLabels(labels, use_crf), args)
+    self.head = teachers.head_for(TokenLabels(labels, bool(use_crf)), args)
     self.description = {"task_name": args.task_name, "labels": labels,
                         "crf": use_crf, "by_character": by_character}
     self.splits = {

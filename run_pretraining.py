@@ -85,9 +85,9 @@ class PretrainingSettings:
 SETTINGS = (PretrainingSettings, *train_settings.PRETRAINING)
 _MOST_PASSES = 40  # over the records before a warning
 _TRAINED_BATCHES = 100  # of training records to evaluate
-DEFAULTS = dict(optimizer="lamb", learning_rate=dict(
-    default=1.56e-4, text="Peak learning rate. The default is that of LAMB for "
-    "the default batch: the 0.00176 published for 4096 examples, times "
+DEFAULTS: Dict[str, Any] = dict(optimizer="lamb", learning_rate=dict(
+    default=1.56e-4, text="Peak learning rate. The default is for LAMB and the "
+    "default batch: 0.00176, published for 4096 examples, times "
     "sqrt(32 / 4096)."))
 
 

@@ -87,7 +87,7 @@ def score(examples: List[race.Example], chosen: np.ndarray,
   loss = -log_probabilities[np.arange(len(answers)), answers].mean()
   results = {"eval_loss": float(loss), "loss": float(loss),
              "eval_accuracy": float(hits.mean())}
-  for part in {example.part for example in examples} - {None}:
+  for part in {x.part for x in examples if x.part is not None}:
     results["eval_accuracy_" + part] = float(np.mean(
         [hit for hit, example in zip(hits, examples) if example.part == part]))
   return results

@@ -163,10 +163,10 @@ def alike(examples: List[InputExample],
   middle = 0.5 * (scores.min() + scores.max())
   if least is not None:
     chosen = scores >= least
+    if not chosen.any():
+      raise InputError("no pair has a score of at least %g" % least)
   else:
     chosen = (scores > middle) | (scores.min() == scores.max())
-  if not chosen.any():
-    raise InputError("no pair has a score of at least %g" % least)
   logging.info("%d of %d pairs are alike: with a score of %g or more",
                chosen.sum(), len(examples), scores[chosen].min())
   return [example for example, is_alike in zip(examples, chosen) if is_alike]
@@ -252,7 +252,7 @@ def read_examples(args: VectorSettings,
     InputError: a file does not fit the loss or --metric_for_best.
   """
   task = get_task(args)
-  examples = {
+  examples: Dict[str, List[Any]] = {
       name: read_texts(args, task) if name == "train" and args.loss == "simcse"
       else read_pairs(args, task, name) for name in names}
   if "train" in examples and args.loss == "in_batch":

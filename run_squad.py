@@ -93,7 +93,7 @@ def judge(task: Task, questions: List[squad.Question], best: Best,
           null_odds: Dict[Any, float]
           ) -> Tuple[Dict[str, float], Dict[Any, str]]:
   """Returns results by name, and predictions by id."""
-  answers = {q.id: q.answers for q in questions}
+  answers = {q.id: q.answers or [] for q in questions}
   predictions = {key: found[0].text for key, found in best.items()}
   results = {}
   if task.has_unanswerable:
@@ -112,7 +112,7 @@ def score(task: Task, questions: List[squad.Question],
           predictions: Dict[Any, str]) -> Dict[str, float]:
   """Returns the results of predictions by name."""
   results = squad_metrics.evaluate(
-      task.rule, {q.id: q.answers for q in questions}, predictions)
+      task.rule, {q.id: q.answers or [] for q in questions}, predictions)
   return {"eval_" + name: value for name, value in results.items()}
 
 

@@ -37,7 +37,7 @@ from albert.predict.similarity import whitening as whitening
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 
-def read_pairs(path: Optional[str]) -> List[Tuple[str, ...]]:
+def read_pairs(path: Optional[str]) -> List[Tuple[str, str]]:
   """Reads pairs separated by a tab.
 
   Args:
@@ -48,17 +48,17 @@ def read_pairs(path: Optional[str]) -> List[Tuple[str, ...]]:
   """
   pairs = []
   for number, line in enumerate(filesystem.read_lines(path), 1):
-    pair = tuple(line.split("\t"))
-    if len(pair) != 2:
+    texts = line.split("\t")
+    if len(texts) != 2:
       raise InputError("%s:%d: expected two sentences separated by a tab, "
                        "found %d" % (path or "standard input", number,
-                                     len(pair)))
-    pairs.append(pair)
+                                     len(texts)))
+    pairs.append((texts[0], texts[1]))
   return pairs
 
 
 def benchmark(similarity: Union[BertSim, VectorSim],
-              pairs: List[Tuple[str, ...]]) -> None:
+              pairs: List[Tuple[str, str]]) -> None:
   """Logs the latency of single pairs, and the throughput of all together."""
   times = []
   for pair in pairs[:20] + pairs:
@@ -180,7 +180,8 @@ def score(args: SimilaritySettings, sentences: List[str],
   if len(sentences) not in (0, 2):
     raise InputError("give two sentences, or none and pairs by --input_file or "
                      "on standard input, one a line, separated by a tab")
-  pairs = [tuple(sentences)] if sentences else read_pairs(args.input_file)
+  pairs = [(sentences[0], sentences[1])] if sentences else (
+      read_pairs(args.input_file))
   similarity = create_similarity(args, engine, given)
   if args.benchmark and pairs:
     benchmark(similarity, pairs)

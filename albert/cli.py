@@ -64,7 +64,7 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
 
   settings.define_flags(*classes, **changes)
   if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
-    print(help_text(description or sys.modules["__main__"].__doc__))
+    print(help_text(description or sys.modules["__main__"].__doc__ or ""))
     sys.exit(0)
   app.run(guarded_main, flags_parser=lambda argv: _parse(
       without_older_flags(argv, older_flags)))

@@ -118,7 +118,7 @@ class ModelFolder:
   @property
   def is_sentencepiece(self) -> bool:
     """Whether the tokenizer is a SentencePiece model."""
-    return self.tokenizer_file.endswith(".model")
+    return cast(str, self.tokenizer_file).endswith(".model")
 
   @property
   def checkpoint(self) -> str:
@@ -133,11 +133,9 @@ class ModelFolder:
     """
     if not self.tokenizer_file:
       raise InputError("--vocab_file or --spm_model_file is required")
-    vocab_file, spm_model_file = self.tokenizer_file, None
-    if self.is_sentencepiece:
-      vocab_file, spm_model_file = None, self.tokenizer_file
-    tokenizer = tokenization.create_tokenizer(vocab_file, spm_model_file,
-                                              self.do_lower_case)
+    name = "spm_model_file" if self.is_sentencepiece else "vocab_file"
+    tokenizer = tokenization.create_tokenizer(
+        do_lower_case=self.do_lower_case, **{name: self.tokenizer_file})
     if tokenizer.vocab_size != self.config.vocab_size:
       raise InputError(
           "%s has %d entries, but the configuration says vocab_size %d: use "
@@ -233,7 +231,7 @@ def begun_with(folder: ModelFolder, begun: Optional[str],
     begun: checkpoint in --output_dir to resume from.
     init_checkpoint: value of --init_checkpoint.
   """
-  first = init_checkpoint or "random weights"
+  first: Optional[str] = init_checkpoint or "random weights"
   if begun:
     first = read_task(begun).get("init_checkpoint")
   return dataclasses.replace(folder, init_checkpoint=first)

@@ -12,7 +12,7 @@ Library functions take instances; `dataclasses.replace` varies them.
 
 import dataclasses
 import re
-from typing import Any, List
+from typing import Any, Dict, List
 
 from absl import flags, logging
 
@@ -81,8 +81,8 @@ def _define(field, meta):
     flags.DEFINE_alias(meta["alias"], name)
 
 
-def own_flags() -> List[flags.Flag]:
-  """Returns the flags that are settings, in order of definition."""
+def own_flags() -> List[Any]:
+  """Returns the absl flags that are settings, in order of definition."""
   return [flag for module in flags.FLAGS.flags_by_module_dict().values()
           for flag in module if hasattr(flag, "setting")]
 
@@ -113,8 +113,8 @@ def _as_flags(condition):
                 " or ".join(known))
 
 
-def requirement(flag: flags.Flag) -> str:
-  """Returns if a flag is required: " (required if --a)", or ""."""
+def requirement(flag: Any) -> str:
+  """Returns when a flag is required: " (required if --a)", or ""."""
   required = flag.setting.get("required")
   if not required:
     return ""
@@ -143,7 +143,7 @@ def check_flags() -> None:
     if demands and not _holds(demands):
       raise InputError("--%s: no effect without %s" % (
           flag.name, _as_flags(demands)))
-  idle = {}
+  idle: Dict[str, List[str]] = {}
   for flag in given:
     needs = flag.setting.get("needs")
     if needs and not _holds(needs):
@@ -159,7 +159,7 @@ def warn_if_given(name: str, need: str) -> None:
     logging.warning("--%s: no effect without %s", name, need)
 
 
-def from_flags(cls: type) -> Any:
+def from_flags(cls: Any) -> Any:
   """Returns an instance of a settings class with the values of the flags.
 
   Fields that are settings classes are read recursively; they are None if the

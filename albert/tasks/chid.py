@@ -20,10 +20,13 @@ _NAMES = {"train": ["train.json", "train_few_all.json", "train_0.json"],
           "test1.0": ["test1.0.json"]}
 
 
-def find_files(data_dir: str, split: str) -> List[Tuple[str, None]]:
+def find_files(data_dir: str,
+               split: str) -> List[Tuple[str, Optional[str]]]:
   """Returns [(path, None)] of a split's file, or []."""
   paths = [os.path.join(data_dir, name) for name in _NAMES[split]]
-  return [(path, None) for path in paths if filesystem.exists(path)][:1]
+  found: List[Tuple[str, Optional[str]]] = [
+      (path, None) for path in paths if filesystem.exists(path)]
+  return found[:1]
 
 
 def answer_file(path: str) -> Optional[str]:

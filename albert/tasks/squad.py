@@ -199,10 +199,10 @@ class Passages:
     cut, tokens_of = 0, {}  # caches one passage
     for number, question in enumerate(questions):
       if question.context not in tokens_of:  # its questions are consecutive
-        tokens, spans = tokenizer.tokenize_with_offsets(question.context)
+        tokens, offsets = tokenizer.tokenize_with_offsets(question.context)
         tokens_of = {question.context: (
             np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32),
-            np.array(spans, np.int32).reshape([-1, 2]))}
+            np.array(offsets, np.int32).reshape([-1, 2]))}
       ids, spans = tokens_of[question.context]
       query = np.array(tokenizer.convert_tokens_to_ids(
           tokenizer.tokenize_plain(question.text)), np.int32)

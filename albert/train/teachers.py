@@ -62,8 +62,8 @@ def check(args: DistillationSettings) -> None:
                      args.temperature)
 
 
-def head_for(head: Head, args: DistillationSettings) -> Head:
-  """Returns a head that also learns from a teacher, if there is one."""
+def head_for(head: Any, args: DistillationSettings) -> Head:
+  """Returns a head, with `logits`, that also learns from a teacher, if any."""
   if not args.teacher:
     return head
   return distilled.Distilled(head, args.distill_weight, args.temperature)
