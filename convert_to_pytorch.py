@@ -1,12 +1,12 @@
-r"""Converts a checkpoint to what Hugging Face's transformers load, and back.
+r"""Converts checkpoints to Hugging Face transformers, and back.
 
     python convert_to_pytorch.py --init_checkpoint=albert_tiny_zh_google \
       --output_dir=for_pytorch
     python convert_to_pytorch.py --pytorch_dir=for_pytorch --output_dir=back
 
 Google's layout becomes an ALBERT of transformers. albert_zh's has no
-counterpart there; it becomes a BERT: the projection is multiplied into the word
-embeddings and shared layers are written once per layer, which is not undone.
+counterpart and becomes a BERT: the projection is multiplied into the word
+embeddings and shared layers are written once per layer, irreversibly.
 """
 
 import dataclasses
@@ -23,17 +23,17 @@ from albert.settings import NEEDED, from_flags, setting
 
 @dataclasses.dataclass(frozen=True)
 class ConversionSettings:
-  """From where and to where."""
-  output_dir: str = setting(None, "Folder to make.", NEEDED, required=True)
+  """Source and target."""
+  output_dir: str = setting(None, "Output folder.", NEEDED, required=True)
   pytorch_dir: str = setting(
-      None, "Folder of transformers to convert to a checkpoint, instead of "
+      None, "Folder from transformers to convert to a checkpoint, instead of "
       "--init_checkpoint.", NEEDED)
 
 
 SETTINGS = (ConversionSettings, ModelSettings)
 
 
-def main():
+def main() -> None:
   args = from_flags(ConversionSettings)
   model = from_flags(ModelSettings)
   if bool(model.init_checkpoint) == bool(args.pytorch_dir):

@@ -2,9 +2,9 @@
 
 Text has one sentence per line and a blank line between documents. It is read
 once, in shards of whole documents. Each shard is segmented and tokenized once
-and makes all its passes of records; shards are made in parallel. The records of
-all shards are shuffled together. They depend on the text, the flags and the
-seed alone.
+and yields all its passes of records; shards are processed in parallel. The
+records of all shards are shuffled together. They depend only on the text, the
+flags and the seed.
 """
 
 import collections
@@ -14,8 +14,9 @@ import hashlib
 import json
 import os
 import re
+from typing import Any, Dict, List, Tuple
 
-from albert import cli  # first: it says so where TensorFlow is missing
+from albert import cli  # first: reports a missing TensorFlow
 
 # isort: split
 import jieba
@@ -29,14 +30,15 @@ from albert.data import corpus, shards
 from albert.data.masking import Settings
 from albert.errors import InputError
 from albert.files import filesystem, records
+from albert.model_folder import Tokenizer
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 
 @dataclasses.dataclass(frozen=True)
 class TextSettings:
-  """Which text, and where the records go."""
+  """The text, and where to write the records."""
   input_file: str = setting(
-      None, "Text files, .gz too: globs, separated by commas.", NEEDED,
+      None, "Text files, also .gz: globs, separated by commas.", NEEDED,
       required=True)
   output_file: str = setting(
       None, "Record files to write, separated by commas.", NEEDED)
@@ -48,62 +50,63 @@ class TextSettings:
       None, "SentencePiece model, instead of --vocab_file.")
   do_lower_case: bool = setting(True, "Whether to lower-case the text.", USUAL)
   num_output_shards: int = setting(
-      10, "Record files to write into --output_dir.", USUAL, least=1)
+      10, "Number of record files in --output_dir.", USUAL, least=1)
   num_workers: int = setting(
-      None, "Processes to use; all cores by default. The records are the same "
-      "whatever their number.", least=1)
+      None, "Processes; default: all cores. Their number does not affect the "
+      "records.", least=1)
   shard_characters: int = setting(
-      500000, "Text that a process handles at a time.", least=1)
+      500000, "Characters of text per process at a time.", least=1)
   non_chinese: bool = setting(
-      False, "Take whole words from spaces and pieces, not from jieba.")
+      False, "Take whole words from spaces and pieces instead of jieba.")
   user_dict: str = setting(
-      None, "Words of your own for jieba, a file in jieba's format.")
+      None, "Your own words for jieba, a file in jieba's format.")
   beam_runner: str = setting(
-      None, "Make the records by Apache Beam with this runner, such as "
-      "FlinkRunner, on a cluster.")
-  beam_options: str = setting("", "Further options of the runner.")
+      None, "Make the records with Apache Beam on a cluster, with this runner, "
+      "such as FlinkRunner.")
+  beam_options: str = setting("", "Additional options of the runner.")
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordSettings:
-  """How records are made of text."""
+  """How records are made from text."""
   masking: str = setting(
-      None, "Mask single tokens, whole words (the default), runs of whole "
-      "words, or words partly whole and partly by one of their tokens.", USUAL,
+      None, "Mask single tokens, whole words (the default), n-grams of whole "
+      "words, or a mix of whole words and one of their tokens.", USUAL,
       choices=["token", "word", "ngram", "mixed"])
   whole_word_share: float = setting(
-      0.5, "Share of the words masked whole with --masking=mixed.", least=0,
+      0.5, "Fraction of words masked whole with --masking=mixed.", least=0,
       most=1)
   do_whole_word_mask: bool = setting(
       None, "Alias: true is --masking=word, false --masking=token.")
-  ngram: int = setting(3, "Maximum words in a run with --masking=ngram.")
+  ngram: int = setting(3, "Maximum words per n-gram with --masking=ngram.")
   sentence_pair: str = setting(
-      "sop", "Label 1 is: the halves are swapped (sop), or the second one "
-      "comes from a different document (nsp).", choices=["sop", "nsp"])
+      "sop", "Label 1 means: the segments are swapped (sop), or the second one "
+      "is from a different document (nsp).", choices=["sop", "nsp"])
   max_seq_length: int = setting(512, "Tokens per record.", USUAL)
   max_predictions_per_seq: int = setting(
       51, "Maximum masked tokens per record.", USUAL)
-  masked_lm_prob: float = setting(0.10, "Share of tokens to mask.", USUAL)
+  masked_lm_prob: float = setting(0.10, "Fraction of tokens to mask.", USUAL)
   dupe_factor: int = setting(
       10, "Passes over the text, each masked differently.", USUAL)
   short_seq_prob: float = setting(
-      0.1, "Share of records made shorter than they could be.", least=0, most=1)
+      0.1, "Fraction of records made shorter than possible.", least=0, most=1)
   random_seed: int = setting(
-      12345, "Seed of everything random.", least=0, most=2**32 - 1)
+      12345, "Random seed.", least=0, most=2**32 - 1)
   per_token_replacement: bool = setting(
-      False, "Draw [MASK] / random / unchanged for each token of a masked word "
-      "rather than once for the word.")
+      False, "Choose [MASK] / random / unchanged for each token of a masked "
+      "word instead of once per word.")
   legacy_wwm_labels: bool = setting(
-      False, "Make the label of a Chinese character inside a word the id of "
-      "its '##' form, as the first albert_zh models were trained; only to "
-      "continue training those.")
+      False, "Use the id of the '##' form as label of a Chinese character "
+      "inside a word, as for the first albert_zh models; only to continue "
+      "training those.")
 
 
 SETTINGS = (TextSettings, RecordSettings)
 
 
-def create_settings(options, tokenizer):
-  """Returns the Settings of RecordSettings and the tokenizer."""
+def create_settings(options: RecordSettings,
+                    tokenizer: Tokenizer) -> Settings:
+  """Returns the masking settings for a tokenizer."""
   if options.max_seq_length < 5:
     raise InputError("--max_seq_length must be at least 5")
   if not 0 < options.masked_lm_prob < 1:
@@ -136,9 +139,11 @@ def create_settings(options, tokenizer):
       inner_labels=inner_labels, replacements=replacements, **values)
 
 
-def create_segmenter(texts, tokenizer):
-  """Returns the Segmenter of TextSettings, with jieba's dictionary loaded."""
-  use_jieba, user_words = not (texts.non_chinese or texts.spm_model_file), []
+def create_segmenter(texts: TextSettings,
+                     tokenizer: Tokenizer) -> corpus.Segmenter:
+  """Returns the segmenter, with jieba's dictionary loaded."""
+  use_jieba = not (texts.non_chinese or texts.spm_model_file)
+  user_words = []
   if use_jieba:
     jieba.setLogLevel("WARNING")
     jieba.initialize()
@@ -154,8 +159,9 @@ def create_segmenter(texts, tokenizer):
   return corpus.Segmenter(tokenizer, use_jieba, user_words)
 
 
-def describe(settings, texts, tokenizer):
-  """Returns a dict that says how records are made, for their JSON file."""
+def describe(settings: Settings, texts: TextSettings,
+             tokenizer: Tokenizer) -> Dict[str, Any]:
+  """Returns the description of the records for their JSON file."""
   description = collections.OrderedDict(
       (name, value) for name, value in settings._asdict().items()
       if isinstance(value, (int, float, str)))
@@ -169,8 +175,8 @@ def describe(settings, texts, tokenizer):
   return description
 
 
-def report(counts, settings):
-  """Logs a table of what was made."""
+def report(counts: Dict[str, int], settings: Settings) -> None:
+  """Logs statistics of the records."""
   made = counts["records"]
   usable = counts["tokens"] - 3 * made
   rows = [
@@ -210,18 +216,20 @@ def report(counts, settings):
                     "cannot be learnt from them")
 
 
-def name_outputs(texts):
-  """Returns the paths of the record files, and of their descriptions."""
+def name_outputs(texts: TextSettings) -> Tuple[List[str], List[str]]:
+  """Returns the paths of the record files and of their descriptions."""
   if texts.output_dir:
-    return [os.path.join(texts.output_dir, "part-%05d-of-%05d.tfrecord" % (
-        i, texts.num_output_shards)) for i in range(texts.num_output_shards)], [
-            os.path.join(texts.output_dir, "records.json")]
+    count = texts.num_output_shards
+    names = ["part-%05d-of-%05d.tfrecord" % (i, count) for i in range(count)]
+    return [os.path.join(texts.output_dir, name) for name in names], [
+        os.path.join(texts.output_dir, "records.json")]
   outputs = [path for path in texts.output_file.split(",") if path]
   return outputs, [path + ".json" for path in outputs]
 
 
-def check_outputs(texts, outputs, inputs):
-  """Refuses to write over the text, or beside the records of other files."""
+def check_outputs(texts: TextSettings, outputs: List[str],
+                  inputs: List[str]) -> None:
+  """Raises an InputError if outputs collide with the text or other records."""
   for path in outputs:
     if any(filesystem.is_same(path, text) for text in inputs):
       raise InputError("--output_file %s is also an --input_file" % path)
@@ -235,12 +243,15 @@ def check_outputs(texts, outputs, inputs):
           "or choose a different folder" % (texts.output_dir, min(others)))
 
 
-def check_described(paths, description):
-  """Refuses to write over records that were made otherwise.
+def check_described(paths: List[str], description: Dict[str, Any]) -> None:
+  """Checks that existing records were made in the same way.
 
   Args:
-    paths: list of str, where records are described.
-    description: dict, see `describe`.
+    paths: descriptions of existing records.
+    description: see `describe`.
+
+  Raises:
+    InputError: they differ.
   """
   for path in filter(filesystem.exists, paths):
     before = filesystem.read_json(path)
@@ -252,13 +263,14 @@ def check_described(paths, description):
                 path, name, before[name], value))
 
 
-def vocabulary_copies(texts, outputs):
-  """Returns where the vocabulary is kept next to the records: path -> source.
+def vocabulary_copies(texts: TextSettings,
+                      outputs: List[str]) -> Dict[str, str]:
+  """Returns where to copy the vocabulary next to the records: path -> source.
 
-  Pretraining takes it from there to the folder of the model.
+  Pretraining copies it from there to the model folder.
 
   Raises:
-    InputError: records of a different vocabulary are there.
+    InputError: a different vocabulary is there.
   """
   source = texts.spm_model_file or texts.vocab_file
   name = "spm.model" if texts.spm_model_file else "vocab.txt"
@@ -271,25 +283,21 @@ def vocabulary_copies(texts, outputs):
   return {path: source for path in copies}
 
 
-def remove(paths):
+def remove(paths: List[str]) -> None:
+  """Removes files that exist."""
   for path in filter(filesystem.exists, paths):
     tf.io.gfile.remove(path)
 
 
-def copy(sources):
+def copy(sources: Dict[str, str]) -> None:
+  """Copies files: path -> source."""
   for path, source in sources.items():
     filesystem.write_bytes(path, filesystem.read_bytes(source))
 
 
-def run_beam(texts, reader, maker, random_seed):
-  """Makes the records on a cluster.
-
-  Args:
-    texts: TextSettings.
-    reader: corpus.TextReader.
-    maker: shards.ShardMaker.
-    random_seed: int.
-  """
+def run_beam(texts: TextSettings, reader: corpus.TextReader,
+             maker: shards.ShardMaker, random_seed: int) -> None:
+  """Makes the records on a cluster."""
   try:
     from albert.data import beam_pipeline  # Beam is an optional extra
   except ImportError as error:
@@ -301,27 +309,30 @@ def run_beam(texts, reader, maker, random_seed):
       texts.output_dir, texts.num_output_shards)
 
 
-def make_records(texts, reader, maker, outputs, described):
-  """Makes the records by processes of this machine.
+def make_records(texts: TextSettings, reader: corpus.TextReader,
+                 maker: shards.ShardMaker, outputs: List[str],
+                 described: List[str]) -> Dict[str, int]:
+  """Makes the records in processes on this machine.
 
   Args:
-    texts: TextSettings.
-    reader: corpus.TextReader.
-    maker: shards.ShardMaker.
-    outputs: list of str, the record files.
-    described: list of str, descriptions of earlier records, which go first.
+    texts: settings of the text.
+    reader: reads the text.
+    maker: makes the records.
+    outputs: the record files.
+    described: descriptions of earlier records, which are removed first.
 
   Returns:
-    collections.Counter.
+    statistics by name.
   """
   num_workers = texts.num_workers or os.cpu_count()
   try:
     num_shards, counts = shards.make_shards(reader, maker, num_workers)
-    if counts["records"] < len(outputs):
+    if not counts["records"]:
       raise InputError(
-          "--input_file %s: no text to make a record of" % texts.input_file
-          if not counts["records"] else "%d records are too few for %d files" %
-          (counts["records"], len(outputs)))
+          "--input_file %s: no text to make a record of" % texts.input_file)
+    if counts["records"] < len(outputs):
+      raise InputError("%d records are too few for %d files" % (
+          counts["records"], len(outputs)))
   except InputError:  # different text needs different shards
     tf.io.gfile.rmtree(maker.folder)
     raise
@@ -331,7 +342,7 @@ def make_records(texts, reader, maker, outputs, described):
   return counts + reader.counts
 
 
-def main():
+def main() -> None:
   texts = from_flags(TextSettings)
   if bool(texts.output_file) == bool(texts.output_dir):
     raise InputError("give --output_file or --output_dir")
@@ -351,7 +362,7 @@ def main():
   copies = vocabulary_copies(texts, outputs)
   check_described(described, description)
 
-  # Finished shards are kept apart for each text and way to make records.
+  # Finished shards are kept separately for each text and way to make records.
   state = json.dumps([description, outputs, [
       (path, stat.length, stat.mtime_nsec)
       for path, stat in zip(paths, stats)]])

@@ -10,18 +10,18 @@ r"""Inspects, strips or exports a model: SavedModel, TFLite, ONNX.
     python export_model.py --onnx --init_checkpoint=output/lcqmc/best \
       --output_dir=onnx
 
-The signatures that a model has follow from its variables:
-  classify         probabilities [B, L] of the labels; score [B] where L is 1
-  label_tokens     labels [B, S], int32, numbers among those in task.json: the
+The variables determine the signatures of a model:
+  classify         probabilities [B, L] of the labels; score [B] if L is 1
+  label_tokens     labels [B, S], int32, indices in task.json's list: the
                    likeliest sequence in which "I-" follows "B-" or "I-" of its
-                   kind, by softmax or CRF; 0 at [CLS], [SEP] and padding
-  spans            of run_squad.py: start and end, [B, S], scores of each token;
+                   type, by softmax or CRF; 0 at [CLS], [SEP] and padding
+  spans            from run_squad.py: start and end, [B, S], scores per token;
                    with its beam head starts, int32 [B, 5], ends [B, 5, 5],
                    start_scores and end_scores, their log-probabilities, and
-                   null [B], greater where no answer is likelier
+                   null [B], higher if no answer is more likely
   encode           sequence_output [B, S, H], pooled_output [B, H]
-  sentence_vector  vector [B, H], the mean over the tokens, or what
-                   run_sentence_vectors.py trained
+  sentence_vector  vector [B, H], the mean over the tokens, or as trained by
+                   run_sentence_vectors.py
   masked_lm        logits [B, P, V] at masked_lm_positions, int32 [B, P]
   sentence_order   probabilities [B, 2] of "in order" and "swapped"
 All take input_ids, input_mask, segment_ids, int32 [B, S].
@@ -30,6 +30,7 @@ All take input_ids, input_mask, segment_ids, int32 [B, S].
 import dataclasses
 import os
 import tempfile
+from typing import Any, Dict, Optional
 
 import numpy as np
 from absl import logging
@@ -39,52 +40,53 @@ from albert.errors import InputError
 from albert.export import code, inspection, onnx_files, tensorflow_files
 from albert.files import checkpoints, filesystem
 from albert.heads import Regression
+from albert.heads.base import Head
 from albert.model.config import AlbertConfig
-from albert.model_folder import ModelSettings
+from albert.model_folder import ModelFolder, ModelSettings
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 
 @dataclasses.dataclass(frozen=True)
 class ExportSettings:
-  """What to make."""
-  output_dir: str = setting(None, "Folder to make.", NEEDED,
+  """What to write."""
+  output_dir: str = setting(None, "Output folder.", NEEDED,
       required="not inspect")
   inspect: bool = setting(
-      False, "Print layout, sizes and what is missing.", NEEDED)
+      False, "Print layout, sizes and missing parts.", NEEDED)
   strip: bool = setting(
-      False, "Write the weights without the optimizer's.", NEEDED)
+      False, "Write the weights without optimizer state.", NEEDED)
   saved_model: bool = setting(
-      False, "Write a SavedModel of any batch and length, with all signatures.",
-      NEEDED)
+      False, "Write a SavedModel for any batch and length, with all "
+      "signatures.", NEEDED)
   tflite: bool = setting(
-      False, "Write model.tflite, of one signature.", NEEDED)
+      False, "Write model.tflite, with one signature.", NEEDED)
   onnx: bool = setting(
-      False, "Write SIGNATURE.onnx of any batch and length for each signature, "
-      "for ONNX Runtime.", NEEDED)
+      False, "Write SIGNATURE.onnx for any batch and length, one file per "
+      "signature, for ONNX Runtime.", NEEDED)
   int8: bool = setting(
-      False, "TFLite and ONNX: weights of 8 bits (dynamic range).", USUAL,
+      False, "TFLite and ONNX: 8-bit weights (dynamic range).", USUAL,
       demands="tflite or onnx")
   standard_ops: bool = setting(
-      False, "ONNX: without ONNX Runtime's own operations, for any runtime.",
+      False, "ONNX: use only standard operators, for any runtime.",
       needs="onnx")
   with_code: bool = setting(
-      False, "ONNX: add predict.py, serve.py and what they need, so that the "
+      False, "ONNX: add predict.py, serve.py and their code, so that the "
       "folder works without this repository.", USUAL, demands="onnx")
   signature: str = setting(
-      None, "TFLite: the signature; default: the first of these that the model "
-      "has. ONNX: this one only; default: all.", USUAL,
+      None, "TFLite: the signature; default: the first of these in the model. "
+      "ONNX: only this one; default: all.", USUAL,
       choices=list(dict.fromkeys(head.signature for head in heads.ALL)),
       demands="tflite or onnx")
   repeat_positions: int = setting(
-      None, "With --strip: the length that the model was trained on; later "
-      "positions become copies of the earlier ones, and learn faster.", least=1,
+      None, "With --strip: the length of training; later positions become "
+      "copies of the earlier ones, and learn faster.", least=1,
       demands="strip")
   extend_positions: int = setting(
-      None, "With --strip: how many positions the model will have; the further "
-      "ones are copies of the trained ones.", least=1, demands="strip")
-  batch_size: int = setting(1, "TFLite: texts at a time.", least=1,
+      None, "With --strip: new number of positions; the additional ones are "
+      "copies of the trained ones.", least=1, demands="strip")
+  batch_size: int = setting(1, "TFLite: texts per call.", least=1,
       needs="tflite")
-  max_seq_length: int = setting(128, "TFLite: tokens of a text.", least=1,
+  max_seq_length: int = setting(128, "TFLite: tokens per text.", least=1,
       needs="tflite")
   max_predictions_per_seq: int = setting(
       1, "TFLite: positions to predict with masked_lm.", least=1,
@@ -92,25 +94,27 @@ class ExportSettings:
 
 
 SETTINGS = (ExportSettings, ModelSettings)
-DEFAULTS = dict(init_checkpoint=dict(required=True))
+DEFAULTS: Dict[str, Any] = dict(init_checkpoint=dict(required=True))
 
 
-def repeat_positions(weights, length=None, count=None):
-  """Makes later positions copies of the first ones, as Longformer does.
+def repeat_positions(weights: Dict[str, np.ndarray],
+                     length: Optional[int] = None,
+                     count: Optional[int] = None) -> None:
+  """Replaces later positions by copies of the first ones, like Longformer.
 
   Source: arXiv:2004.05150, section 5.
 
   Args:
-    weights: dict, name -> array; `bert/embeddings/position_embeddings`,
-      [P, E], is replaced.
-    length: int, positions that were trained, at most P; None for P.
-    count: int, positions that there will be, at least P; None for P.
+    weights: by name; `bert/embeddings/position_embeddings`, [P, E], is
+      replaced.
+    length: number of trained positions, at most P; defaults to P.
+    count: new number of positions, at least P; defaults to P.
 
   Raises:
-    InputError: there are fewer positions, or more.
+    InputError: `length` or `count` is out of range.
   """
   name = "bert/embeddings/position_embeddings"
-  positions = weights.get(name, ())
+  positions: Any = weights.get(name, ())
   length, count = length or len(positions), count or len(positions)
   if length > len(positions):
     raise InputError("--repeat_positions=%d: the model has %d positions" % (
@@ -121,8 +125,9 @@ def repeat_positions(weights, length=None, count=None):
   weights[name] = positions[np.arange(count) % length]
 
 
-def choose_heads(on_top, signature):
-  """Returns those of the heads that are asked for: dict, signature -> Head."""
+def choose_heads(on_top: Dict[str, Head],
+                 signature: Optional[str]) -> Dict[str, Head]:
+  """Returns the requested heads by signature; by default all."""
   if not signature:
     return on_top
   if signature not in on_top:
@@ -131,14 +136,8 @@ def choose_heads(on_top, signature):
   return {signature: on_top[signature]}
 
 
-def export(args, folder, target):
-  """Writes a model into the folder `target`.
-
-  Args:
-    args: ExportSettings.
-    folder: ModelFolder.
-    target: str.
-  """
+def export(args: ExportSettings, folder: ModelFolder, target: str) -> None:
+  """Exports a model into the folder `target`."""
   checkpoint = folder.checkpoint
   on_top = choose_heads(heads.restore(
       checkpoints.saved_shapes(checkpoint), folder), args.signature)
@@ -168,8 +167,9 @@ def export(args, folder, target):
       logging.info("%s: %.1f MB", name, len(content) / 1e6)
 
 
-def strip(args, folder, checkpoint, target):
-  """Writes the weights alone, and what describes the model."""
+def strip(args: ExportSettings, folder: Optional[ModelFolder],
+          checkpoint: str, target: str) -> None:
+  """Writes the weights and the files that describe the model."""
   weights = Regression.for_use(checkpoints.read_weights(checkpoint))
   if args.repeat_positions or args.extend_positions:
     repeat_positions(weights, args.repeat_positions, args.extend_positions)
@@ -182,7 +182,7 @@ def strip(args, folder, checkpoint, target):
   checkpoints.write_checkpoint(target, os.path.basename(checkpoint), weights)
 
 
-def main():
+def main() -> None:
   args = from_flags(ExportSettings)
   model = from_flags(ModelSettings)
   ways = ("inspect", "strip", "saved_model", "tflite", "onnx")

@@ -1,22 +1,23 @@
-r"""Turns texts into vectors.
+r"""Computes vectors of texts or tokens.
 
     python extract_features.py --init_checkpoint=albert_tiny \
       --input_file=texts.txt --output_file=vectors.npy
 
-One text a line; row i of the NumPy array, float32 [number of lines, H], is the
-vector of line i.
+One text per line; row i of the NumPy array, float32 [number of lines, H], is
+the vector of line i.
 
     python extract_features.py --pooling=tokens --layers=-1,-2 \
       --init_checkpoint=albert_tiny --input_file=texts.txt \
       --output_file=tokens.jsonl
 
-writes an object for each line: its `text` and `tokens`, each with the `token`,
-its characters from `start` to `end`, exclusive, and `layers`, number -> vector.
+writes one object per line: its `text` and `tokens`, each with the `token`, its
+character offsets `start` and `end`, exclusive, and `layers`, number -> vector.
 """
 
 import dataclasses
 import io
 import json
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 from absl import logging
@@ -31,46 +32,47 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 
 @dataclasses.dataclass(frozen=True)
 class VectorSettings:
-  """Which texts, which vectors."""
-  input_file: str = setting(None, "Texts, one a line.", NEEDED, required=True)
+  """The texts and their vectors."""
+  input_file: str = setting(None, "Texts, one per line.", NEEDED, required=True)
   output_file: str = setting(
-      None, "NumPy array to make; with --pooling=tokens, JSON lines.", NEEDED,
+      None, "NumPy array to write; with --pooling=tokens, JSON lines.", NEEDED,
       required=True)
   pooling: str = setting(
-      None, "Mean of the tokens' vectors, [CLS] and [SEP] included; the "
-      "vector of [CLS]; the model's pooled output; or each token's vector. "
-      "Default: tokens with --layers, or as vectors of texts were trained, or "
-      "else the mean.", USUAL, choices=["mean", "cls", "pooled", "tokens"])
+      None, "Mean over the tokens, including [CLS] and [SEP]; the vector of "
+      "[CLS]; the pooled output; or a vector per token. Default: tokens with "
+      "--layers, otherwise as trained, otherwise the mean.", USUAL,
+      choices=["mean", "cls", "pooled", "tokens"])
   layer: int = setting(
-      None, "Which layer: 1 for the first; 0 for the embeddings, -1 for "
-      "the last. Default: as vectors of texts were trained, or else the last.",
-      USUAL)
+      None, "Layer: 1 for the first, 0 for the embeddings, -1 for the last. "
+      "Default: as trained, otherwise the last.", USUAL)
   layers: list = setting(
-      None, "--pooling=tokens: several layers; default: the one of --layer.",
+      None, "--pooling=tokens: several layers; default: that of --layer.",
       USUAL)
   max_seq_length: int = setting(
-      None, "Maximum tokens of a text; longer ones are truncated. Default: as "
-      "the model was trained.")
+      None, "Maximum tokens of a text; longer ones are truncated. Default: "
+      "that of the model.")
   batch_size: int = setting(64, "Texts per call of the model.", least=1)
 
 
 SETTINGS = (VectorSettings, ModelSettings, engines.EngineSettings)
-DEFAULTS = dict(init_checkpoint=dict(required=True))
+DEFAULTS: Dict[str, Any] = dict(init_checkpoint=dict(required=True))
 
 
-def token_vectors(model, texts, layers, max_seq_length=None, batch_size=64):
-  """Computes the vectors of the tokens of texts.
+def token_vectors(model: engines.Engine, texts: List[str], layers: List[int],
+                  max_seq_length: Optional[int] = None, batch_size: int = 64
+                  ) -> List[Tuple[Any, ...]]:
+  """Computes the vectors of tokens.
 
   Args:
-    model: an engine; see engines.py.
-    texts: list of str; what is longer than the model reads is cut off.
-    layers: list of int, 1 for the first, 0 for the embeddings, -1 for the last.
-    max_seq_length: int, or None for the model's.
-    batch_size: int, texts per call of the model.
+    model: the model.
+    texts: longer ones are truncated.
+    layers: 1 for the first, 0 for the embeddings, -1 for the last.
+    max_seq_length: None for the model's.
+    batch_size: texts per call of the model.
 
   Returns:
-    list of (tokens, spans, float [layers, tokens, H]), of each text: list of
-    str, and list of (start, end) in characters.
+    tokens, (start, end) character offsets and vectors, float [layers, tokens,
+    H], of each text.
 
   Raises:
     InputError: the model has no such layer.
@@ -80,9 +82,9 @@ def token_vectors(model, texts, layers, max_seq_length=None, batch_size=64):
   predictor = model.predictor("encode", *names, max_seq_length=max_seq_length,
                               batch_size=batch_size)
   tokenizer, room = model.tokenizer, model.folder.length(max_seq_length) - 2
-  found = [[part[:room] for part in tokenizer.tokenize_whole_with_offsets(
-      text)]
-           for text in texts]
+  found: List[Any] = [
+      [part[:room] for part in tokenizer.tokenize_whole_with_offsets(text)]
+      for text in texts]
   features = []
   for tokens, _ in found:
     ids = [tokenizer.cls_id, *tokenizer.convert_tokens_to_ids(tokens),
@@ -94,8 +96,9 @@ def token_vectors(model, texts, layers, max_seq_length=None, batch_size=64):
   return found
 
 
-def token_line(text, layers, tokens, spans, vectors):
-  """Returns the JSON object of a text; see `token_vectors`."""
+def token_line(text: str, layers: List[int], tokens: List[str],
+               spans: List[Tuple[int, int]], vectors: np.ndarray) -> str:
+  """Returns the tokens of a text as JSON; see `token_vectors`."""
   return json.dumps({"text": text, "tokens": [
       {"token": token, "start": start, "end": end, "layers": dict(zip(
           layers, np.round(rows.astype(float), 6).tolist()))}
@@ -103,8 +106,8 @@ def token_line(text, layers, tokens, spans, vectors):
           tokens, spans, np.swapaxes(vectors, 0, 1))]}, ensure_ascii=False)
 
 
-def layers_of(args):
-  """Returns the layers that are asked for, a list of int."""
+def layers_of(args: VectorSettings) -> List[int]:
+  """Returns the requested layers."""
   try:
     return [int(layer) for layer in args.layers or [
         -1 if args.layer is None else args.layer]]
@@ -113,7 +116,7 @@ def layers_of(args):
         args.layers)) from error
 
 
-def main():
+def main() -> None:
   args = from_flags(VectorSettings)
   pooling = args.pooling or ("tokens" if args.layers else None)
   if args.layers and pooling != "tokens":

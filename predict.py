@@ -1,4 +1,4 @@
-"""Predicts with any model; see albert/predict/command.py."""
+"""Predicts with a model of any task; see albert/predict/command.py."""
 
 from albert.predict import command
 

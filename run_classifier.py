@@ -1,8 +1,9 @@
-"""Fine-tunes ALBERT to classify texts or pairs of texts, or to rate them."""
+"""Fine-tunes ALBERT for classification or regression of texts or pairs."""
 
 import collections
 import dataclasses
 import os
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from absl import logging
@@ -12,7 +13,9 @@ from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
 from albert.files.records import FeatureSpec
 from albert.heads import Classifier, MultiLabel, Regression
+from albert.heads.base import Head
 from albert.heads.classifier import UNITS
+from albert.model_folder import ModelFolder
 from albert.settings import (
     NEEDED,
     USUAL,
@@ -28,74 +31,80 @@ from albert.tasks import (
     submissions,
     windows,
 )
+from albert.tasks.classification import InputExample
 from albert.train import finetuning, teachers
-from albert.train.settings import FINE_TUNING
+from albert.train.settings import FINE_TUNING, TrainSettings
+
+Examples = Dict[str, List[InputExample]]  # by split
 
 
 @dataclasses.dataclass(frozen=True)
 class TextSettings(teachers.DistillationSettings):
-  """Which task, and how its files are read."""
+  """The task, and how its files are read."""
   task_name: str = setting(None, "Task; see docs/tasks.md.", NEEDED,
       required=True)
   data_dir: str = setting(
       None, "Folder with the task's files; see docs/tasks.md.", NEEDED,
       required=True)
   text_a_field: str = setting(
-      None, "Column or JSON key of the text, where it is not the task's own.")
+      None, "Column or JSON key of the text, if not the task's own.")
   text_b_field: str = setting(
-      None, "Column or JSON key of the second text of a pair, where it is not "
-      "the task's own.")
+      None, "Column or JSON key of the second text of a pair, if not the "
+      "task's own.")
   label_field: str = setting(
-      None, "Column or JSON key of the label, where it is not the task's own.")
+      None, "Column or JSON key of the label, if not the task's own.")
   labels: list = setting(
-      None, "The labels, for a task that takes them from the training file or "
-      "the fine-tuned model.")
+      None, "The labels, for a task that otherwise takes them from the "
+      "training file or the fine-tuned model.")
   long_text: str = setting(
-      None, "What is taken of a text longer than --max_seq_length: its "
-      "beginning; beginning and end; windows, whose logits are averaged. "
-      "Default: as the model has it, or else the beginning.", USUAL,
+      None, "How to read texts longer than --max_seq_length: their beginning; "
+      "beginning and end; or windows, whose logits are averaged. Default: as "
+      "in the model, otherwise the beginning.", USUAL,
       choices=windows.WAYS)
   max_windows: int = setting(
-      None, "--long_text=windows: windows of a text at most; default: as the "
-      "model has it, or else %d." % windows.MAX_WINDOWS, least=1,
+      None, "--long_text=windows: maximum windows per text; default: that of "
+      "the model, otherwise %d." % windows.MAX_WINDOWS, least=1,
       needs="long_text=windows")
   regression: bool = setting(
-      False, "Whether the labels of the task are numbers to predict.")
+      False, "Whether the labels are numbers (regression).")
   multi_label: bool = setting(
-      False, "Whether a text has several labels, or none: a|b, or a JSON list.",
+      False, "Whether a text has any number of labels: a|b, or a JSON list.",
       USUAL)
   thresholds: str = setting(
-      "one", "--multi_label: what a probability must exceed, chosen on dev: "
-      "one for all labels, or one for each.", choices=label_sets.WAYS,
+      "one", "--multi_label: probability thresholds, chosen on dev: one for "
+      "all labels, or one for each.", choices=label_sets.WAYS,
       needs="do_eval")
   class_weights: str = setting(
       None, "Weights of the labels in the training loss: `balanced`, or "
       "`label:weight,...`, where others weigh 1.", needs="do_train")
   skip_bad_rows: bool = setting(
-      False, "Skip and count the bad rows of the training and dev files; in "
-      "the test file, they are errors.", needs="do_train or do_eval")
+      False, "Skip and count bad rows of the training and dev files; in the "
+      "test file, they are errors.", needs="do_train or do_eval")
   plain_results: bool = setting(
-      False, "Write test_results.tsv with probabilities alone, without a "
-      "header, labels and texts.")
+      False, "Write only probabilities to test_results.tsv, without header, "
+      "labels and texts.")
   positive_label: str = setting(
-      None, "Which of two labels F1 is of; default: as the model has it, or "
-      "else 1, true, yes or 是, or else the rarer one.")
+      None, "Which of two labels F1 is computed for; default: that of the "
+      "model, otherwise 1, true, yes or 是, otherwise the rarer one.")
   metric_for_best: str = setting(
-      None, "What the best checkpoint is best by; default: as the task is "
-      "judged.", choices=metrics.METRICS, needs="do_train and do_eval")
+      None, "Metric that chooses the best checkpoint; default: the task's.",
+      choices=metrics.METRICS, needs="do_train and do_eval")
 
 
 SETTINGS = (TextSettings, *FINE_TUNING)
 OLDER_FLAGS = ("cached_dir",)
 
 
-def feature_maker(make_sequences, label_ids, num_windows=None):
-  """Returns the function that makes the features of an example.
+def feature_maker(
+    make_sequences: Callable[..., List[windows.Encoded]],
+    label_ids: Callable[[Any], Any], num_windows: Optional[int] = None
+) -> Callable[[Tuple[InputExample, Any]], Dict[str, Any]]:
+  """Returns the function that makes the features of (example, target).
 
   Args:
     make_sequences: see `windows.sequence_maker`.
-    label_ids: function of a target, see `label_kinds`.
-    num_windows: int, sequences of a text at most, or None for always one.
+    label_ids: see `label_kinds.LabelKind`.
+    num_windows: maximum sequences per text; None for exactly one.
   """
   def make_features(example_and_target):
     example, target = example_and_target
@@ -108,16 +117,12 @@ def feature_maker(make_sequences, label_ids, num_windows=None):
   return make_features
 
 
-def choose_long_text(texts, folder, are_pairs):
-  """Returns what is taken of long texts, a dict for the model's folder.
-
-  Args:
-    texts: TextSettings.
-    folder: ModelFolder.
-    are_pairs: bool.
+def choose_long_text(texts: TextSettings, folder: ModelFolder,
+                     are_pairs: bool) -> Dict[str, Any]:
+  """Returns attributes of ModelFolder that say how long texts are read.
 
   Raises:
-    InputError: it does not go with the task.
+    InputError: the flags contradict the task.
   """
   way = texts.long_text or folder.long_text or windows.HEAD
   if way == windows.HEAD:
@@ -132,17 +137,19 @@ def choose_long_text(texts, folder, are_pairs):
       texts.max_windows or folder.max_windows or windows.MAX_WINDOWS)}
 
 
-def read_examples(task, names, known_labels, texts):
-  """Reads splits, and finds out what the labels are.
+def read_examples(task: classification.Task, names: List[str],
+                  known_labels: Optional[List[str]],
+                  texts: TextSettings) -> Tuple[Examples, List[str]]:
+  """Reads splits and determines the labels.
 
   Args:
-    task: classification.Task.
-    names: list of str, the splits.
-    known_labels: list of str, those of the model, or None.
-    texts: TextSettings.
+    task: the task.
+    names: splits to read.
+    known_labels: labels of the model, if it has any.
+    texts: settings of the files.
 
   Returns:
-    (dict, name -> list of classification.InputExample; list of labels)
+    examples by split, and all labels.
   """
   labels = task.labels
   if labels is None and "train" not in names:
@@ -159,28 +166,27 @@ def read_examples(task, names, known_labels, texts):
   return {name: examples[name] for name in names}, labels
 
 
-def labels_of(example):
-  """Returns the labels of a classification.InputExample, a tuple of str."""
-  return example.label if isinstance(example.label, tuple) else (
-      () if example.label is None else (example.label,))
+def labels_of(example: InputExample) -> Tuple[str, ...]:
+  """Returns the labels of an example."""
+  if example.label is None:
+    return ()
+  if isinstance(example.label, tuple):
+    return example.label
+  return (example.label,)
 
 
-def majority_share(examples):
-  """Returns the share of the labelled examples with the most frequent label."""
+def majority_share(examples: List[InputExample]) -> float:
+  """Returns the share of labelled examples with the most frequent label."""
   counts = collections.Counter(
       example.label for example in examples if example.label is not None)
   return max(counts.values()) / sum(counts.values())
 
 
-def warn_of_mean(output_dir, train, dev):
-  """Warns where the best checkpoint is no better than one number for all.
-
-  Args:
-    output_dir: str.
-    train, dev: list of classification.InputExample.
-  """
+def warn_of_mean(output_dir: str, train: List[InputExample],
+                 dev: List[InputExample]) -> None:
+  """Warns if the best checkpoint does not beat the mean-value baseline."""
   mean = np.mean(numbers_of(train))
-  error = np.mean((numbers_of(dev) - mean)**2)
+  error = np.mean(np.subtract(numbers_of(dev), mean)**2)
   logging.info("dev: the mean of the training set, %g, for all examples has "
                "mse %g", mean, error)
   best = read_best(output_dir)
@@ -192,14 +198,14 @@ def warn_of_mean(output_dir, train, dev):
         best["eval_mse"], error)
 
 
-def read_best(output_dir):
-  """Returns the results of the best checkpoint, empty where there is none."""
+def read_best(output_dir: str) -> Dict[str, Any]:
+  """Returns the results of the best checkpoint; empty if there is none."""
   return outputs.read_results(
       os.path.join(output_dir, "best", "eval_results.txt"))
 
 
-def warn_of_majority(output_dir, examples):
-  """Warns where the best checkpoint is no better than one label for all."""
+def warn_of_majority(output_dir: str, examples: List[InputExample]) -> None:
+  """Warns if the best checkpoint does not beat the majority baseline."""
   best = read_best(output_dir)
   share = majority_share(examples)
   if best and best["eval_accuracy"] <= share:
@@ -210,57 +216,61 @@ def warn_of_majority(output_dir, examples):
         best["eval_accuracy"], share)
 
 
-def check_variety(examples, labels):
-  """Refuses training examples that are all alike.
+def check_variety(examples: List[InputExample], labels: List[str]) -> None:
+  """Checks that training examples differ in their labels.
 
   Args:
-    examples: list of classification.InputExample.
-    labels: list of str, all that there are; empty for numbers.
+    examples: training examples.
+    labels: all labels; empty for regression.
 
   Raises:
-    InputError: all have one and the same label.
+    InputError: all examples have the same label.
   """
   counts = collections.Counter(
       label for example in examples for label in labels_of(example))
   if labels and not isinstance(examples[0].label, tuple) and len(counts) == 1:
     raise InputError("all %d training examples have the label %s: there is "
-                     "nothing to learn" % (len(examples), *counts))
+                     "nothing to learn" % (len(examples), next(iter(counts))))
   for label, count in counts.items():
     if labels and count == len(examples) > 1:
       logging.warning("all training examples have the label %s", label)
 
 
-def report_examples(name, examples, labels):
-  """Logs how many examples of each label there are."""
+def report_examples(name: str, examples: List[InputExample],
+                    labels: List[str]) -> None:
+  """Logs the number of examples per label."""
   counts = collections.Counter(
       label for example in examples for label in labels_of(example))
-  logging.info("%s: %d examples%s", name, len(examples), "; labels: " +
-               ", ".join("%s %d" % item for item in counts.most_common(20))
-               if labels and counts else "")
+  summary = ""
+  if labels and counts:
+    summary = "; labels: " + ", ".join(
+        "%s %d" % item for item in counts.most_common(20))
+  logging.info("%s: %d examples%s", name, len(examples), summary)
   if labels and counts and not isinstance(examples[0].label, tuple):
     logging.info("%s: the most frequent label is that of %.4f of the examples",
                  name, majority_share(examples))
   absent = sorted(set(labels) - set(counts))
   if absent and counts:
     logging.warning("%s has no example of %d label(s): %s%s", name, len(absent),
-                    ", ".join(absent[:20]), ", ..." * (len(absent) > 20))
+                    ", ".join(absent[:20]), ", ..." if len(absent) > 20 else "")
 
 
-def numbers_of(examples):
-  """Returns the numbers that classification.InputExample have for labels."""
+def numbers_of(examples: List[InputExample]) -> List[float]:
+  """Returns the labels of a regression task."""
   return [float(x.label) for x in examples if x.label is not None]
 
 
-def numbers_head(settings, folder, numbers):
-  """Returns the head for numbers.
+def numbers_head(settings: TrainSettings, folder: ModelFolder,
+                 numbers: List[float]) -> Head:
+  """Returns the head for regression.
 
-  Its units are those of the training set, unless it goes on with a checkpoint
-  that has others, or weights that give the units of the data.
+  It is scaled by mean and deviation of the training set, unless it resumes a
+  checkpoint with other units, or without any.
 
   Args:
-    settings: TrainSettings.
-    folder: ModelFolder.
-    numbers: list of float, the training set's.
+    settings: settings of the run.
+    folder: folder of the model.
+    numbers: labels of the training set.
   """
   checkpoint = checkpoints.newest_or_best(settings.run.output_dir) or (
       settings.model.init_checkpoint and
@@ -269,22 +279,16 @@ def numbers_head(settings, folder, numbers):
   head = Regression.restore(saved, folder)
   if not numbers or (head and UNITS not in saved):
     return head or Regression()
-  return Regression((np.mean(numbers), np.std(numbers) or 1.0))
+  return Regression((float(np.mean(numbers)), float(np.std(numbers)) or 1.0))
 
 
-def choose_positive(texts, folder, labels, examples):
-  """Returns the label that F1 is of, None where there is no such metric.
-
-  Args:
-    texts: TextSettings.
-    folder: ModelFolder.
-    labels: list of str, all that there are.
-    examples: dict, name of a split -> list of classification.InputExample.
-  """
+def choose_positive(texts: TextSettings, folder: ModelFolder,
+                    labels: List[str], examples: Examples) -> Optional[str]:
+  """Returns the label that F1 is computed for, None without F1."""
   if len(labels) != 2 and not texts.positive_label:
     return None
-  first = next(iter(examples.values()))  # of training, where it is there
-  kept = folder.positive_label  # maybe of a model of other labels
+  first = next(iter(examples.values()))  # "train", if there is one
+  kept = folder.positive_label  # possibly of a model with other labels
   positive = label_kinds.positive_label(
       labels, collections.Counter(example.label for example in first),
       texts.positive_label or (kept if kept in labels else None))
@@ -292,41 +296,41 @@ def choose_positive(texts, folder, labels, examples):
   return positive
 
 
-def write_predictions(output_dir, name, submission, examples, values, kind,
-                      plain_results):
+def write_predictions(output_dir: str, name: str, submission: str,
+                      examples: List[InputExample], values: np.ndarray,
+                      kind: label_kinds.LabelKind,
+                      plain_results: bool) -> None:
   """Writes `NAME_results.tsv` and the submission of a split."""
   path = os.path.join(output_dir, name + "_results.tsv")
-  rows, answers = [["%.8f" % value for value in row] for row in values], (
-      kind.answers(values))
+  rows = [["%.8f" % value for value in row] for row in values]
+  answers = kind.answers(values)
   if not plain_results:
-    texts = [[x.text_a] + [x.text_b] * (x.text_b is not None) for x in examples]
+    texts = [[x.text_a] if x.text_b is None else [x.text_a, x.text_b]
+             for x in examples]
+    if kind.labels:
+      rows = [[answer, *row] for answer, row in zip(answers, rows)]
     header = ["label", *kind.labels] if kind.labels else ["score"]
     rows = [header + ["text_a", "text_b"][:len(texts[0])]] + [
-        [answer] * bool(kind.labels) + row + text
-        for answer, row, text in zip(answers, rows, texts)]
+        row + text for row, text in zip(rows, texts)]
   filesystem.write_text(path, "".join(
       "\t".join(" ".join(cell.split()) for cell in row) + "\n"
       for row in rows))
   logging.info("%s: %s of each text", path,
                "label and probabilities" if kind.labels else "the number")
   path = os.path.join(output_dir, submission)
-  word = submissions.glue_columns if submission.endswith(".tsv") else (
-      submissions.clue_lines)
+  word = submissions.clue_lines
+  if submission.endswith(".tsv"):
+    word = submissions.glue_columns
   filesystem.write_text(path, word([example.id for example in examples],
                                    answers))
   logging.info("%s: the label of each id", path)
 
 
-def check_pairs(folder, examples, trains):
+def check_pairs(folder: ModelFolder, examples: Examples, trains: bool) -> bool:
   """Returns whether the examples are pairs.
 
-  Args:
-    folder: ModelFolder.
-    examples: dict, name -> list of classification.InputExample.
-    trains: bool.
-
   Raises:
-    InputError: some are, or the model is to predict what it was not trained on.
+    InputError: only some are, or the model was trained on the other kind.
   """
   pairs = {name: sum(example.text_b is not None for example in rows)
            for name, rows in examples.items()}
@@ -343,11 +347,11 @@ def check_pairs(folder, examples, trains):
   return are_pairs
 
 
-def check_labels(folder, labels, trains):
-  """Warns where the checkpoint was fine-tuned for other labels.
+def check_labels(folder: ModelFolder, labels: List[str], trains: bool) -> None:
+  """Warns if the checkpoint was fine-tuned with other labels.
 
   Raises:
-    InputError: and there is no training to change that.
+    InputError: likewise, without training.
   """
   known = folder.labels
   if known is not None and known != labels:
@@ -359,14 +363,9 @@ def check_labels(folder, labels, trains):
     logging.warning(message)
 
 
-def check_metric(metric, task, labels):
-  """Refuses a metric that the labels do not have.
-
-  Args:
-    metric: str, of metrics.METRICS.
-    task: classification.Task.
-    labels: list of str; empty for numbers.
-  """
+def check_metric(metric: str, task: classification.Task,
+                 labels: List[str]) -> None:
+  """Raises an InputError for a metric that does not fit the labels."""
   if task.is_regression:
     fits = metric in ("pearson", "spearman")
   elif task.is_multi_label:
@@ -380,21 +379,26 @@ def check_metric(metric, task, labels):
         "%d labels" % len(labels)))
 
 
-def create_kind(texts, folder, task, examples, labels):
-  """Returns what the labels are, of label_kinds; see TextTask."""
+def create_kind(texts: TextSettings, folder: ModelFolder,
+                task: classification.Task, examples: Examples,
+                labels: List[str]) -> label_kinds.LabelKind:
+  """Returns the kind of the labels; see TextTask."""
   if task.is_multi_label:
     return label_kinds.SeveralLabels(
         labels, None if "train" in examples else folder.thresholds)
   positive = choose_positive(texts, folder, labels, examples)
-  return label_kinds.OneLabel(labels, positive) if (
-      labels) else label_kinds.Numbers()
+  if not labels:
+    return label_kinds.Numbers()
+  return label_kinds.OneLabel(labels, positive)
 
 
-def create_head(texts, settings, folder, kind, examples, num_windows):
+def create_head(texts: TextSettings, settings: TrainSettings,
+                folder: ModelFolder, kind: label_kinds.LabelKind,
+                examples: Examples, num_windows: Optional[int]) -> Head:
   """Returns the head on top of the encoder; see TextTask.
 
   Raises:
-    InputError: --class_weights are not readable, or do not go with the labels.
+    InputError: --class_weights are malformed or do not fit the labels.
   """
   labels, train = kind.labels, examples.get("train", [])
   if isinstance(kind, label_kinds.SeveralLabels):
@@ -416,17 +420,18 @@ class TextTask(finetuning.Task):
   """Texts, or pairs of texts, with labels or numbers.
 
   Args:
-    texts: TextSettings.
-    settings: TrainSettings.
-    folder: ModelFolder.
-    task: classification.Task.
-    examples: dict, name of a split -> list of classification.InputExample.
-    labels: list of str, all that there are; empty for numbers.
-    are_pairs: bool.
+    texts: settings of the task.
+    settings: settings of the run.
+    folder: folder of the model.
+    task: the task.
+    examples: examples by split.
+    labels: all labels; empty for regression.
+    are_pairs: whether the examples are pairs.
   """
 
-  def __init__(self, texts, settings, folder, task, examples, labels,
-               are_pairs):
+  def __init__(self, texts: TextSettings, settings: TrainSettings,
+               folder: ModelFolder, task: classification.Task,
+               examples: Examples, labels: List[str], are_pairs: bool):
     self._flags = texts
     self._task = task
     self._kind = kind = create_kind(texts, folder, task, examples, labels)
@@ -469,33 +474,41 @@ class TextTask(finetuning.Task):
           [(x.text_a, x.text_b) for x in examples["train"]],
           [x.label is not None for x in examples["train"]])
 
-  def decode(self, name, rows, checkpoint):
+  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+             checkpoint: Optional[str]) -> np.ndarray:
     """Returns logits, float [N, L]."""
     path = checkpoint and os.path.join(os.path.dirname(checkpoint),
                                        "thresholds.json")
-    if self._task.is_multi_label and name != "dev" and path and (
-        filesystem.exists(path)):
+    if isinstance(self._kind, label_kinds.SeveralLabels) and (
+        name != "dev" and path and filesystem.exists(path)):
       self._kind.thresholds = filesystem.read_json(path)
     return np.array([row["logits"] for row in rows])
 
-  def targets(self, name):
+  def targets(self, name: str) -> List[Any]:
+    """See finetuning.Task."""
     return [example.label for example in self._examples[name]]
 
-  def score(self, name, predictions, rows):
+  def score(self, name: str, predictions: np.ndarray, rows: Sequence[int]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See finetuning.Task."""
     results, report = self._kind.score(
         predictions[rows], [self._targets[name][i] for i in rows])
     results = {"eval_" + key: value for key, value in results.items()}
     return dict(results, loss=results["eval_loss"]), report
 
-  def evaluate(self, predictions, output_dir):
-    if self._task.is_multi_label:
+  def evaluate(self, predictions: np.ndarray, output_dir: str
+               ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See finetuning.Task."""
+    if isinstance(self._kind, label_kinds.SeveralLabels):
       self._kind.choose_thresholds(
           predictions, self._targets["dev"], self._flags.thresholds)
       filesystem.write_json(os.path.join(output_dir, "thresholds.json"),
                             self._kind.thresholds)
     return super().evaluate(predictions, output_dir)
 
-  def write(self, name, predictions, output_dir, checkpoint):
+  def write(self, name: str, predictions: np.ndarray, output_dir: str,
+            checkpoint: Optional[str]) -> None:
+    """See finetuning.Task."""
     submission = self._task.submissions[name].format(
         self._flags.task_name.lower())
     write_predictions(
@@ -503,7 +516,7 @@ class TextTask(finetuning.Task):
         self._kind.values(predictions), self._kind, self._flags.plain_results)
 
 
-def main():
+def main() -> None:
   texts = from_flags(TextSettings)
   settings, workers, folder = finetuning.start(default_length=128)
   trains = settings.run.do_train

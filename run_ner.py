@@ -1,8 +1,9 @@
-"""Fine-tunes ALBERT to find named entities: CLUENER or your own files."""
+"""Fine-tunes ALBERT for named entity recognition: CLUENER or your own files."""
 
 import dataclasses
 import json
 import os
+from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
 
 import numpy as np
 from absl import logging
@@ -12,16 +13,17 @@ from albert.errors import InputError
 from albert.files import checkpoints, filesystem
 from albert.files.records import FeatureSpec
 from albert.heads import TokenLabels, crf
+from albert.model_folder import ModelFolder
 from albert.predict import tagger
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import entity_files, metrics, ner
 from albert.train import finetuning, loop, teachers
-from albert.train.settings import FINE_TUNING
+from albert.train.settings import FINE_TUNING, TrainSettings
 
 
 @dataclasses.dataclass(frozen=True)
 class EntitySettings(teachers.DistillationSettings):
-  """Which data, and what finds entities."""
+  """The data set and the head."""
   task_name: str = setting(
       None, "Data set; file: your own train, dev and test.json, .jsonl, .txt, "
       ".tsv or .bio.", NEEDED, choices=sorted(entity_files.TASKS),
@@ -32,32 +34,33 @@ class EntitySettings(teachers.DistillationSettings):
       needs="do_train")
   by_character: bool = setting(
       None, "Whether each character is a token, even within words, so that "
-      "entities can begin and end anywhere; default: as the model, or else the "
-      "task, has it.")
+      "entities can begin and end anywhere; default: that of the model, "
+      "otherwise the task's.")
   doc_stride: int = setting(
       None, "Tokens from one window of a long text to the next; default: half "
       "a window.")
   skip_bad_rows: bool = setting(
-      False, "Leave out and count the bad rows, or sentences, of the training "
-      "and dev files; in the test file, they are errors.",
+      False, "Skip and count bad rows, or sentences, of the training and dev "
+      "files; in the test file, they are errors.",
       needs="do_train or do_eval")
 
 
 SETTINGS = (EntitySettings, *FINE_TUNING)
 
 
-def read_texts(args, settings, names, folder):
+def read_texts(args: EntitySettings, settings: TrainSettings,
+               names: List[str], folder: ModelFolder
+               ) -> Tuple[Dict[str, ner.Texts], List[str], bool]:
   """Reads splits.
 
   Args:
-    args: EntitySettings.
-    settings: TrainSettings.
-    names: list of str, the splits.
-    folder: ModelFolder, whose labels count unless it is trained.
+    args: settings of the task.
+    settings: settings of the run.
+    names: splits to read.
+    folder: folder of the model, whose labels are used unless it is trained.
 
   Returns:
-    (dict, name -> ner.Texts; list of labels; bool, whether each character is a
-    token)
+    texts by split, labels, and whether each character is a token.
   """
   trains = "train" in names
   if not trains and folder.head != TokenLabels.name:
@@ -70,7 +73,8 @@ def read_texts(args, settings, names, folder):
   kinds = {name: {entity.kind for example in rows
                   for entity in example.entities or []}
            for name, rows in examples.items()}
-  labels = ner.labels_of(kinds["train"]) if trains else folder.labels
+  labels = ner.labels_of(kinds["train"]) if trains else cast(
+      List[str], folder.labels)
   for name, names_found in kinds.items():
     unknown = sorted(kind for kind in names_found if "B-" + kind not in labels)
     if unknown:
@@ -81,9 +85,9 @@ def read_texts(args, settings, names, folder):
     examples["train"] = finetuning.limited(examples["train"], settings) + [
         entity_files.Example(None, text, None)
         for text, _ in teachers.read_unlabelled(args.unlabelled_file, False)]
-  by_character = next(choice for choice in (
-      args.by_character, folder.by_character, task.by_character)
-                      if choice is not None)
+  by_character = task.by_character
+  for choice in (folder.by_character, args.by_character):
+    by_character = by_character if choice is None else choice
   tokenizer = folder.create_tokenizer()
   texts = {name: ner.Texts(
       rows, tokenizer, labels, settings.data.max_seq_length, by_character,
@@ -101,10 +105,12 @@ def read_texts(args, settings, names, folder):
   return texts, labels, by_character
 
 
-def score(texts, label_ids, entities, losses):
-  """Returns (dict of results, report) of a split's predictions."""
+def score(texts: ner.Texts, label_ids: List[np.ndarray],
+          entities: List[List[entity_files.Entity]], losses: List[float]
+          ) -> Tuple[Dict[str, float], str]:
+  """Returns results by name, and a report."""
   results, report = metrics.entities(
-      [example.entities for example in texts.examples], entities)
+      [example.entities or [] for example in texts.examples], entities)
   loss = float(np.mean(losses))
   hits = np.concatenate(label_ids) == np.concatenate(texts.label_ids)
   results = {"eval_" + name: value for name, value in results.items()}
@@ -115,29 +121,30 @@ def score(texts, label_ids, entities, losses):
 class EntityTask(finetuning.Task):
   """Texts with entities.
 
-  Args:
-    args: EntitySettings.
-    settings: TrainSettings.
-    folder: ModelFolder.
-    texts: dict, name of a split -> ner.Texts.
-    labels: list of str, of the tokens.
-    by_character: bool, whether each character is a token.
+    args: settings of the task.
+    settings: settings of the run.
+    folder: folder of the model.
+    texts: texts by split.
+    labels: labels of the tokens.
+    by_character: whether each character is a token.
   """
   metric = "eval_f1"
   label_specs = (FeatureSpec("label_mask", "int", None),
                  FeatureSpec("label_ids", "int", None))
   reports = ["eval_report.txt"]
 
-  def __init__(self, args, settings, folder, texts, labels, by_character):
+  def __init__(self, args: EntitySettings, settings: TrainSettings,
+               folder: ModelFolder, texts: Dict[str, ner.Texts],
+               labels: List[str], by_character: bool):
     trains = "train" in texts
     use_crf = args.crf if trains else folder.crf
     self._name = args.task_name
     self._labels = labels
     self._init_checkpoint = settings.model.init_checkpoint
-    # Those of training are let go once they are written.
+    # Without "train", so that its texts are freed once they are written.
     self._texts = {name: split for name, split in texts.items()
                    if name != "train"}
-    self.head = teachers.head_for(TokenLabels(labels, use_crf), args)
+    self.head = teachers.head_for(TokenLabels(labels, bool(use_crf)), args)
     self.description = {"task_name": args.task_name, "labels": labels,
                         "crf": use_crf, "by_character": by_character}
     self.splits = {
@@ -153,8 +160,9 @@ class EntityTask(finetuning.Task):
       self.splits["train"] = teachers.teach_tokens(
           self.splits["train"], args, texts["train"])
 
-  def decode(self, name, rows, checkpoint):
-    """Returns (labels of the tokens, entities, losses) of each text."""
+  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+             checkpoint: Optional[str]) -> Tuple[List[Any], ...]:
+    """Returns label ids, entities and loss of each text."""
     texts = self._texts[name]
     transitions = crf.load_transitions(
         checkpoint or checkpoints.find_checkpoint(self._init_checkpoint),
@@ -164,14 +172,18 @@ class EntityTask(finetuning.Task):
     return label_ids, texts.entities(label_ids), [
         row.get("loss", 0.0) for row in rows]
 
-  def targets(self, name):
+  def targets(self, name: str) -> List[Any]:
+    """See finetuning.Task."""
     return [example.entities for example in self._texts[name].examples]
 
-  def score(self, name, predictions, rows):
-    # All texts have labels, or none has.
+  def score(self, name: str, predictions: Any, rows: Sequence[int]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See finetuning.Task; either all texts have labels or none."""
     return score(self._texts[name], *predictions)
 
-  def write(self, name, predictions, output_dir, checkpoint):
+  def write(self, name: str, predictions: Any, output_dir: str,
+            checkpoint: Optional[str]) -> None:
+    """See finetuning.Task."""
     for file, to_row in (
         (self._name + "_predict.json", entity_files.submission),
         (name + "_entities.jsonl", entity_files.with_offsets)):
@@ -182,7 +194,7 @@ class EntityTask(finetuning.Task):
       logging.info("wrote %s", path)
 
 
-def main():
+def main() -> None:
   args = from_flags(EntitySettings)
   settings, workers, folder = finetuning.start(default_length=128)
   device = settings.device

@@ -7,28 +7,39 @@ r"""Pretrains ALBERT: masked LM and sentence order.
 
 import dataclasses
 import re
-from typing import NamedTuple
+from typing import (
+  Any,
+  Callable,
+  Dict,
+  List,
+  NamedTuple,
+  Optional,
+  Tuple,
+)
 
 from absl import logging
 
 from albert import cli, model_folder
 from albert.errors import InputError
 from albert.files import (
-    checkpoints,
-    filesystem,
-    outputs,
-    records,
+  checkpoints,
+  filesystem,
+  outputs,
+  records,
 )
 from albert.heads.pretraining import Pretraining
 from albert.model.config import AlbertConfig
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.train import evaluation, loop, run_file, step
 from albert.train import settings as train_settings
+from albert.train.settings import TrainSettings
+
+Stages = List[Tuple[Any, int]]  # (TPUEstimator, last step with it)
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings:
-  """Which records, how many steps."""
+  """Records, steps and losses."""
   input_file: str = setting(
       None, "Record files to train on: globs, separated by commas.", NEEDED,
       required="do_train or do_eval and not eval_input_file")
@@ -39,63 +50,61 @@ class PretrainingSettings:
       None, "Folder to export the trained encoder to (SavedModel).",
       demands="do_train")
   num_train_steps: int = setting(
-      125000, "Steps of the whole training.", USUAL, least=1, needs="do_train")
+      125000, "Total training steps.", USUAL, least=1, needs="do_train")
   num_warmup_steps: int = setting(12500, "Warm-up steps.", USUAL, least=0,
       needs="do_train")
   grow_layers: str = setting(
       None, "Train with fewer layers first: '1:4000,2:8000' is one layer up to "
-      "step 4000, two up to step 8000, then those of the configuration. Their "
-      "parameters must be shared.", demands="do_train")
+      "step 4000, two up to step 8000, then the configured number. Layers must "
+      "share their parameters.", demands="do_train")
   max_seq_length: int = setting(
-      None, "Tokens per record; by default as the description next to the "
-      "records says, or 512.")
+      None, "Tokens per record; default: as described next to the records, or "
+      "512.")
   max_predictions_per_seq: int = setting(
-      None, "Masked tokens per record; by default as the description next to "
-      "the records says, or 51.")
+      None, "Masked tokens per record; default: as described next to the "
+      "records, or 51.")
   early_stop_evals: int = setting(
       None, "Stop after this many evaluations without improvement.", USUAL,
       least=1, demands="do_train and eval_input_file")
   max_eval_steps: int = setting(
-      None, "Batches to evaluate at most; all by default.", least=1,
+      None, "Maximum batches to evaluate; default: all.", least=1,
       needs="do_eval or eval_input_file")
   sentence_loss_weight: float = setting(
-      1.0, "Weight of the sentence-order loss; 0 leaves what only this loss "
-      "trains as it is: the pooler and its head.")
+      1.0, "Weight of the sentence-order loss; with 0, the pooler and the "
+      "sentence-order head are not trained.")
   shuffle_buffer: int = setting(
-      10000, "Records to draw the next one from.", least=1, needs="do_train")
+      10000, "Records in the shuffle buffer.", least=1, needs="do_train")
   skip_corrupt_records: bool = setting(
-      False, "Whether to leave out the rest of a damaged record file.")
+      False, "Whether to skip the rest of a damaged record file.")
   check_records: bool = setting(
-      False, "Whether to read all records before training, to find damaged "
-      "files; otherwise they are found when they are met.")
+      False, "Whether to read all records before training to find damaged "
+      "files, instead of during training.")
 
 
 SETTINGS = (PretrainingSettings, *train_settings.PRETRAINING)
-_MOST_PASSES = 40  # over the records, without a warning
-_TRAINED_BATCHES = 100  # to evaluate of the training records
-DEFAULTS = dict(optimizer="lamb", learning_rate=dict(
-    default=1.56e-4, text="Peak learning rate. The default is that of LAMB for "
-    "the default batch: the 0.00176 published for 4096 examples, times "
+_MOST_PASSES = 40  # over the records before a warning
+_TRAINED_BATCHES = 100  # of training records to evaluate
+DEFAULTS: Dict[str, Any] = dict(optimizer="lamb", learning_rate=dict(
+    default=1.56e-4, text="Peak learning rate. The default is for LAMB and the "
+    "default batch: 0.00176, published for 4096 examples, times "
     "sqrt(32 / 4096)."))
 
 
-def parse_growth(text, config, num_train_steps):
-  """Returns the depths to train with, one after the other.
+def parse_growth(text: Optional[str], config: AlbertConfig,
+                 num_train_steps: int) -> List[Tuple[AlbertConfig, int]]:
+  """Returns the stages of --grow_layers: (configuration, last step).
 
-  The layers share their parameters, so a model of few layers is the start of a
-  deeper one (ALBERT, section 4.3, the table of depths).
+  As layers share their parameters, a shallow model initializes a deeper one
+  (ALBERT, section 4.3, the table of depths).
 
   Args:
-    text: str, the flag --grow_layers, or None.
-    config: AlbertConfig.
-    num_train_steps: int.
-
-  Returns:
-    list of (AlbertConfig, step that training with it ends at).
+    text: value of --grow_layers.
+    config: configuration of the last stage.
+    num_train_steps: last step of the last stage.
 
   Raises:
-    InputError: the text is malformed, steps or depths do not grow, or layers
-      do not share all parameters.
+    InputError: the text is malformed, steps or depths do not increase, or
+      layers do not share all parameters.
   """
   stages = []
   for part in text.split(",") if text else []:
@@ -120,31 +129,24 @@ def parse_growth(text, config, num_train_steps):
 
 
 class Records(NamedTuple):
-  """The record files and what they are for.
+  """Record files and the model they fit.
 
   Attributes:
-    folder: ModelFolder, of the model they fit.
-    specs: list of FeatureSpec.
-    train, heldout: list of RecordFile.
+    folder: folder of the model.
+    specs: features of the records.
+    train, heldout: files to train on and to evaluate on.
   """
   folder: model_folder.ModelFolder
-  specs: list
-  train: list
-  heldout: list
+  specs: List[records.FeatureSpec]
+  train: List[records.RecordFile]
+  heldout: List[records.RecordFile]
 
 
-def find_records(args, settings):
-  """Finds the record files, and what model they are for.
-
-  Args:
-    args: PretrainingSettings.
-    settings: TrainSettings.
-
-  Returns:
-    Records.
-  """
+def find_records(args: PretrainingSettings,
+                 settings: TrainSettings) -> Records:
+  """Finds and checks the record files."""
   run = settings.run
-  # BERT's script evaluates --input_file; ours too where nothing is held out.
+  # Without held-out records, evaluates --input_file, like BERT's script.
   eval_flag = "eval_input_file" if args.eval_input_file else "input_file"
   evaluates = run.do_eval or (run.do_train and args.eval_input_file)
   if run.do_train and run.do_eval and not args.eval_input_file:
@@ -153,7 +155,11 @@ def find_records(args, settings):
         "batches, which chooses no best checkpoint: hold out some text and "
         "give its records as --eval_input_file",
         args.max_eval_steps or _TRAINED_BATCHES)
-  wanted = ["input_file"] * run.do_train + [eval_flag] * bool(evaluates)
+  wanted = []
+  if run.do_train:
+    wanted.append("input_file")
+  if evaluates:
+    wanted.append(eval_flag)
   if not wanted:
     raise InputError("nothing to do: give --do_train or --do_eval")
   paths = {flag: records.expand_patterns(getattr(args, flag), flag)
@@ -164,7 +170,7 @@ def find_records(args, settings):
     if filesystem.resolve(path) in trained:
       raise InputError("--eval_input_file: %s is a training file" % path)
 
-  all_paths = sum(paths.values(), [])
+  all_paths: List[str] = sum(paths.values(), [])
   folder = model_folder.begun_with(
       model_folder.load(settings.model, settings.model.init_checkpoint),
       checkpoints.newest_or_best(run.output_dir),
@@ -191,26 +197,29 @@ def find_records(args, settings):
       files[eval_flag] if evaluates else [])
 
 
-def count_eval_steps(args, settings, files):
-  """Returns how many batches to evaluate, None for all there are."""
+def count_eval_steps(args: PretrainingSettings, settings: TrainSettings,
+                     files: List[records.RecordFile]) -> Optional[int]:
+  """Returns the number of batches to evaluate, None for all."""
   most = args.max_eval_steps
   if settings.run.do_train and not args.eval_input_file:
     most = most or _TRAINED_BATCHES
   if not settings.device.use_tpu:
     return most
-  # A TPU must know, and all its batches are full.
+  # A TPU needs a number, and full batches.
   batches = records.count_batches(files, settings.batch.eval_batch_size)
   return min(batches, most or batches)
 
 
-def evaluator_of(args, settings, stages, made):
-  """Returns a function of a checkpoint, or None, that returns its results.
+def evaluator_of(
+    args: PretrainingSettings, settings: TrainSettings, stages: Stages,
+    made: Records) -> Callable[[Optional[str]], Dict[str, Any]]:
+  """Returns the function that evaluates a checkpoint.
 
   Args:
-    args: PretrainingSettings.
-    settings: TrainSettings.
-    stages: list of (TPUEstimator, step that training with it ends at).
-    made: Records.
+    args: settings of pretraining.
+    settings: settings of the run.
+    stages: estimators and their last steps.
+    made: the records.
   """
   input_fn = records.input_fn_builder(
       made.heldout, made.specs, is_training=False,
@@ -220,7 +229,7 @@ def evaluator_of(args, settings, stages, made):
 
   @records.naming_damage()
   def evaluate(checkpoint):
-    # With the depth that it was trained with.
+    # With the depth it was trained with.
     depths = [stage for stage in stages if settings.run.do_train and
               checkpoints.step_of(checkpoint) <= stage[1]]
     estimator, _ = (depths or stages[-1:])[0]
@@ -231,8 +240,9 @@ def evaluator_of(args, settings, stages, made):
   return evaluate
 
 
-def report_passes(args, settings, num_records, num_processes):
-  """Logs how many passes the training makes; warns of an odd schedule."""
+def report_passes(args: PretrainingSettings, settings: TrainSettings,
+                  num_records: int, num_processes: int) -> None:
+  """Logs the number of epochs; warns of an unusual schedule."""
   examples = settings.batch.train_batch_size * num_processes
   passes = args.num_train_steps * examples / num_records
   logging.info("%d records, %d examples a step: %d steps are %.1f passes",
@@ -248,7 +258,7 @@ def report_passes(args, settings, num_records, num_processes):
         "its peak", args.num_warmup_steps, args.num_train_steps)
 
 
-def main():
+def main() -> None:
   args = from_flags(PretrainingSettings)
   settings = train_settings.read()
   run = settings.run
@@ -290,9 +300,10 @@ def main():
     rule = evaluation.BestRule(
         "masked_lm_loss", higher_is_better=False,
         first_step=stages[-2][1] + 1 if len(stages) > 1 else 0)
-    evaluator = evaluation.Evaluator(
-        run.output_dir, evaluate, rule, list(contents),
-        args.early_stop_evals) if args.eval_input_file else None
+    evaluator = None
+    if args.eval_input_file:
+      evaluator = evaluation.Evaluator(
+          run.output_dir, evaluate, rule, list(contents), args.early_stop_evals)
     loop.train_and_evaluate(settings, workers, stages, train_input_fn_at,
                             evaluator)
     if args.export_dir and not workers.rank:

@@ -1,8 +1,17 @@
-"""Fine-tunes ALBERT to choose an answer: RACE, C3, ChID."""
+"""Fine-tunes ALBERT for multiple choice: RACE, C3, ChID."""
 
 import dataclasses
 import os
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import (
+  Any,
+  Callable,
+  Dict,
+  List,
+  NamedTuple,
+  Optional,
+  Sequence,
+  Tuple,
+)
 
 import numpy as np
 from absl import logging
@@ -11,29 +20,29 @@ from albert import cli
 from albert.files import filesystem
 from albert.files.records import FeatureSpec
 from albert.heads import Choices
+from albert.model_folder import Tokenizer
 from albert.settings import NEEDED, from_flags, setting
 from albert.tasks import chid, race, submissions
 from albert.train import finetuning
-from albert.train.settings import FINE_TUNING
+from albert.train.settings import FINE_TUNING, TrainSettings
 
 
 class Task(NamedTuple):
   """A data set.
 
   Attributes:
-    find, read, sequence_maker: functions that find and read the files and make
-      the sequences.
-    answer_file: function of a path that returns the path of its answers, or
-      None; None where the answers are in the same file.
-    submissions: name of a split to predict -> name of its submission.
-    word: function that words the submissions.
+    find, read, sequence_maker: find and read the files and encode examples.
+    answer_file: maps the path of a file to that of its answers, or None; None
+      if the answers are in the same file.
+    submissions: split to predict -> name of its submission.
+    word: formats a submission.
   """
-  find: Callable
-  read: Callable
-  sequence_maker: Callable
-  answer_file: Optional[Callable]
+  find: race.Finder
+  read: race.Reader
+  sequence_maker: Callable[..., Any]
+  answer_file: Optional[Callable[[str], Optional[str]]]
   submissions: Dict[str, str]
-  word: Callable
+  word: Callable[[Sequence[Any], Sequence[Any]], str]
 
   def paths(self, data_dir: str, name: str) -> List[str]:
     """Returns the paths of all files of a split."""
@@ -57,7 +66,7 @@ TASKS = {
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceSettings:
-  """Which data set."""
+  """The data set."""
   task_name: str = setting("race", "Data set.", NEEDED, choices=sorted(TASKS))
   data_dir: str = setting(None, "Folder with its files.", NEEDED, required=True)
   max_query_length: int = setting(
@@ -70,21 +79,23 @@ SETTINGS = (ChoiceSettings, *FINE_TUNING)
 OLDER_FLAGS = ("train_file", "eval_file")
 
 
-def score(examples, chosen, log_probabilities):
-  """Returns a dict of results: loss, accuracy, accuracy of each part."""
+def score(examples: List[race.Example], chosen: np.ndarray,
+          log_probabilities: np.ndarray) -> Dict[str, float]:
+  """Returns loss, accuracy, and the accuracy of each part."""
   answers = np.array([example.answer for example in examples])
   hits = chosen == answers
   loss = -log_probabilities[np.arange(len(answers)), answers].mean()
   results = {"eval_loss": float(loss), "loss": float(loss),
              "eval_accuracy": float(hits.mean())}
-  for part in {example.part for example in examples} - {None}:
+  for part in {x.part for x in examples if x.part is not None}:
     results["eval_accuracy_" + part] = float(np.mean(
         [hit for hit, example in zip(hits, examples) if example.part == part]))
   return results
 
 
-def write_predictions(output_dir, task, name, examples, chosen,
-                      log_probabilities):
+def write_predictions(output_dir: str, task: Task, name: str,
+                      examples: List[race.Example], chosen: np.ndarray,
+                      log_probabilities: np.ndarray) -> None:
   """Writes `NAME_results.tsv` and the submission of a split."""
   filesystem.write_text(
       os.path.join(output_dir, name + "_results.tsv"), "".join(
@@ -100,15 +111,16 @@ class ChoiceTask(finetuning.Task):
   """Questions with choices.
 
   Args:
-    args: ChoiceSettings.
-    settings: TrainSettings.
-    tokenizer: of tokenization.py.
-    examples: dict, name of a split -> list of race.Example.
+    args: settings of the task.
+    settings: settings of the run.
+    tokenizer: tokenizer.
+    examples: questions by split.
   """
   metric = "eval_accuracy"
   label_specs = (FeatureSpec("label", "int", 0),)
 
-  def __init__(self, args, settings, tokenizer, examples):
+  def __init__(self, args: ChoiceSettings, settings: TrainSettings,
+               tokenizer: Tokenizer, examples: Dict[str, List[race.Example]]):
     self._task = task = TASKS[args.task_name]
     self._examples = examples
     num_choices = max((len(example.choices) for rows in examples.values()
@@ -126,26 +138,32 @@ class ChoiceTask(finetuning.Task):
             has_labels=name == "train", paths=task.paths(args.data_dir, name))
         for name, rows in examples.items()}
 
-  def decode(self, name, rows, checkpoint):
-    """Returns (choices, int [N]; log probabilities, float [N, choices])."""
+  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+             checkpoint: Optional[str]) -> Tuple[np.ndarray, np.ndarray]:
+    """Returns choices, int [N], and log probabilities, float [N, choices]."""
     log_probabilities = np.array([row["log_probabilities"] for row in rows])
     return race.choose(self._examples[name], log_probabilities), (
         log_probabilities)
 
-  def targets(self, name):
+  def targets(self, name: str) -> List[Any]:
+    """See finetuning.Task."""
     return [example.answer for example in self._examples[name]]
 
-  def score(self, name, predictions, rows):
+  def score(self, name: str, predictions: Any, rows: Sequence[int]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See finetuning.Task."""
     chosen, log_probabilities = predictions
     return score([self._examples[name][i] for i in rows], chosen[rows],
                  log_probabilities[rows]), None
 
-  def write(self, name, predictions, output_dir, checkpoint):
+  def write(self, name: str, predictions: Any, output_dir: str,
+            checkpoint: Optional[str]) -> None:
+    """See finetuning.Task."""
     write_predictions(output_dir, self._task, name, self._examples[name],
                       *predictions)
 
 
-def main():
+def main() -> None:
   args = from_flags(ChoiceSettings)
   task = TASKS[args.task_name]
   settings, workers, folder = finetuning.start(default_length=512)
@@ -158,8 +176,9 @@ def main():
     examples["train"] = finetuning.limited(examples["train"], settings)
   for name, rows in examples.items():
     logging.info("%s: %d questions", name, len(rows))
-  task = ChoiceTask(args, settings, folder.create_tokenizer(), examples)
-  finetuning.run(task, settings, workers, folder)
+  finetuning.run(
+      ChoiceTask(args, settings, folder.create_tokenizer(), examples),
+      settings, workers, folder)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-r"""Trains ALBERT to make vectors whose cosine tells how alike two texts are.
+r"""Trains ALBERT to make sentence vectors whose cosine measures similarity.
 
     python run_sentence_vectors.py --loss=cosent --task_name=afqmc \
       --data_dir=data/afqmc --init_checkpoint=albert_tiny_starter \
@@ -7,20 +7,21 @@ r"""Trains ALBERT to make vectors whose cosine tells how alike two texts are.
       --init_checkpoint=albert_tiny_starter --output_dir=output/vectors \
       --do_train
 
-What is learnt from:
-  cosent    pairs with scores, or with labels 0 and 1: a pair with a greater
-            score gets a greater cosine than one with a lesser score
-  in_batch  pairs that are alike: those of the upper half of the scores, or all
-            where there are none; each second text against those of the other
-            pairs, and against a column `negative`
-  simcse    texts alone: each with itself, by different dropout, against others
+Losses:
+  cosent    pairs with scores, or with labels 0 and 1: a pair with a higher
+            score gets a higher cosine than one with a lower score
+  in_batch  similar pairs: those of the upper half of the scores, or all if
+            there are none; each second text is contrasted with those of other
+            pairs, and with a column `negative`
+  simcse    texts only: each is paired with itself under different dropout
 The dev file has pairs with scores or labels. similarity.py, predict.py,
-extract_features.py, export_model.py and convert_to_pytorch.py take the folder
+extract_features.py, export_model.py and convert_to_pytorch.py read the folder
 `best`.
 """
 
 import dataclasses
 import os
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from absl import logging
@@ -32,51 +33,53 @@ from albert.files import filesystem
 from albert.files.records import FeatureSpec
 from albert.heads import vectors
 from albert.model.config import AlbertConfig
+from albert.model_folder import ModelFolder, Tokenizer
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import classification, metrics, windows
+from albert.tasks.classification import InputExample
 from albert.train import finetuning
-from albert.train.settings import FINE_TUNING
+from albert.train.distribution import Workers
+from albert.train.settings import FINE_TUNING, TrainSettings
 
 
 @dataclasses.dataclass(frozen=True)
 class VectorSettings:
-  """Which texts, and how their vectors are trained."""
-  loss: str = setting("cosent", "What is learnt from.", NEEDED,
+  """The texts, the loss and the vectors."""
+  loss: str = setting("cosent", "Training loss.", NEEDED,
                       choices=vectors.LOSSES)
   task_name: str = setting(
-      "tsv", "Task of pairs, whose files --data_dir has; see docs/tasks.md.",
+      "tsv", "Task of pairs with files in --data_dir; see docs/tasks.md.",
       NEEDED)
   data_dir: str = setting(None, "Folder with the task's files.", NEEDED,
       required="do_eval or do_predict or not texts_file")
   texts_file: str = setting(
-      None, "--loss=simcse: texts, one a line; default: those of the training "
-      "file.", USUAL, needs="do_train and loss=simcse")
+      None, "--loss=simcse: texts, one per line; default: those of the "
+      "training file.", USUAL, needs="do_train and loss=simcse")
   text_a_field: str = setting(
-      None, "Column or JSON key of the text, where it is not the task's own.")
+      None, "Column or JSON key of the text, if not the task's own.")
   text_b_field: str = setting(
-      None, "Column or JSON key of the second text, where it is not the task's "
-      "own.")
+      None, "Column or JSON key of the second text, if not the task's own.")
   label_field: str = setting(
-      None, "Column or JSON key of the score, where it is not the task's own.")
+      None, "Column or JSON key of the score, if not the task's own.")
   pooling: str = setting(
-      None, "The vector of a text: the mean of its tokens' vectors, [CLS] "
-      "and [SEP] included, or the vector of [CLS]. Default: as the model was "
-      "trained, or else the mean.", USUAL, choices=["mean", "cls"])
+      None, "Vector of a text: the mean over its tokens, including [CLS] and "
+      "[SEP], or the vector of [CLS]. Default: that of the model, otherwise "
+      "the mean.", USUAL, choices=["mean", "cls"])
   layer: int = setting(
-      None, "Of which layer: 1 for the first, -1 for the last. Default: as the "
-      "model was trained, or else the last.")
+      None, "Layer of the vector: 1 for the first, -1 for the last. Default: "
+      "that of the model, otherwise the last.")
   scale: float = setting(
-      20.0, "What cosines are multiplied by in the loss: 1 / temperature.")
+      20.0, "Factor of cosines in the loss: 1 / temperature.")
   positive_score: float = setting(
-      None, "--loss=in_batch: the least score of pairs that are alike; "
-      "default: what is above the middle of all scores.",
+      None, "--loss=in_batch: minimum score of similar pairs; default: above "
+      "the middle of all scores.",
       needs="do_train and loss=in_batch")
   dropout: float = setting(
-      None, "Dropout in training; default: 0.1 with --loss=simcse, else as the "
-      "model has it.", least=0.0, most=0.9)
+      None, "Dropout in training; default: 0.1 with --loss=simcse, otherwise "
+      "that of the model.", least=0.0, most=0.9)
   metric_for_best: str = setting(
-      "spearman", "What the best checkpoint is best by; auc and accuracy are "
-      "of labels 0 and 1.",
+      "spearman", "Metric that chooses the best checkpoint; auc and accuracy "
+      "need labels 0 and 1.",
       choices=["spearman", "pearson", "auc", "accuracy"],
       needs="do_train and do_eval")
 
@@ -84,10 +87,10 @@ class VectorSettings:
 SETTINGS = (VectorSettings, *FINE_TUNING)
 
 
-def get_task(args):
-  """Returns the classification.Task, whose labels are numbers.
+def get_task(args: VectorSettings) -> classification.Task:
+  """Returns the task, with numbers as labels.
 
-  Pairs of in-batch training need no labels: those without are alike.
+  In-batch training needs no labels: pairs without one count as similar.
   """
   task = classification.get_task(
       args.task_name, args.text_a_field, args.text_b_field, args.label_field,
@@ -95,20 +98,23 @@ def get_task(args):
   if args.loss != "in_batch":
     return task
   names = [task.label] if isinstance(task.label, str) else task.label
-  return task._replace(
-      label=lambda row: next((row[name] for name in names if name in row), "1"),
-      negative=lambda row: row.get("negative"))
+
+  def label(row):
+    return next((row[name] for name in names if name in row), "1")
+
+  return task._replace(label=label, negative=lambda row: row.get("negative"))
 
 
-def split_path(args, task, name):
-  """Returns the path of the file that a split is read from."""
-  return args.texts_file if (
-      args.texts_file and name == "train" and args.loss == "simcse") else (
-          classification.find_file(task, args.data_dir, name))
+def split_path(args: VectorSettings, task: classification.Task,
+               name: str) -> str:
+  """Returns the path of a split's file."""
+  if args.texts_file and name == "train" and args.loss == "simcse":
+    return args.texts_file
+  return classification.find_file(task, args.data_dir, name)
 
 
-def read_texts(args, task):
-  """Returns the texts to train on without scores, each once, a list of str."""
+def read_texts(args: VectorSettings, task: classification.Task) -> List[str]:
+  """Returns the texts for simcse, without duplicates."""
   path = split_path(args, task, "train")
   if args.texts_file:
     texts = [line for line in filesystem.read_lines(path) if line.strip()]
@@ -122,11 +128,12 @@ def read_texts(args, task):
   return texts
 
 
-def read_pairs(args, task, name):
-  """Returns the examples of a split, all of them pairs.
+def read_pairs(args: VectorSettings, task: classification.Task,
+               name: str) -> List[InputExample]:
+  """Reads the pairs of a split.
 
   Raises:
-    InputError: one is not, or some have no negative.
+    InputError: an example is not a pair, or some have no negative.
   """
   examples = classification.read_examples(
       task, split_path(args, task, name), is_test=name == "test")
@@ -140,49 +147,54 @@ def read_pairs(args, task, name):
   return examples
 
 
-def alike(examples, least):
-  """Returns the examples whose scores are those of texts that are alike.
+def alike(examples: List[InputExample],
+          least: Optional[float]) -> List[InputExample]:
+  """Returns the similar pairs.
 
   Args:
-    examples: list of classification.InputExample.
-    least: float, or None for more than the middle, or all if all are the same.
+    examples: pairs with scores.
+    least: minimum score; None for scores above the middle, or all pairs if all
+      scores are equal.
 
   Raises:
     InputError: there are none.
   """
   scores = scores_of(examples)
   middle = 0.5 * (scores.min() + scores.max())
-  chosen = scores >= least if least is not None else (
-      (scores > middle) | (scores.min() == scores.max()))
-  if not chosen.any():
-    raise InputError("no pair has a score of at least %g" % least)
+  if least is not None:
+    chosen = scores >= least
+    if not chosen.any():
+      raise InputError("no pair has a score of at least %g" % least)
+  else:
+    chosen = (scores > middle) | (scores.min() == scores.max())
   logging.info("%d of %d pairs are alike: with a score of %g or more",
                chosen.sum(), len(examples), scores[chosen].min())
   return [example for example, is_alike in zip(examples, chosen) if is_alike]
 
 
-def rows_of(example, count):
-  """Returns the texts of an example, `count` of them.
+def rows_of(example: Any, count: int) -> List[str]:
+  """Returns the first `count` texts of an example.
 
   Args:
     example: str, or classification.InputExample.
-    count: int, 2 or 3. Only training examples have a third text; what others
-      have in its place is not looked at.
+    count: 2 or 3. Only training examples have a third text; others get an
+      unused empty one.
   """
   if isinstance(example, str):
     return [example] * count
   return [example.text_a, example.text_b, example.negative or ""][:count]
 
 
-def feature_maker(tokenizer, max_seq_length, count):
+def feature_maker(tokenizer: Tokenizer, max_seq_length: int, count: int
+                  ) -> Callable[[Any], Dict[str, Any]]:
   """Returns the function that makes the features of an example.
 
   Args:
-    tokenizer: of tokenization.py.
-    max_seq_length: int.
-    count: int, texts of an example.
+    tokenizer: tokenizer.
+    max_seq_length: maximum tokens of a text.
+    count: texts per example.
   """
-  numbers = {}
+  numbers: Dict[str, int] = {}
 
   def make_features(example):
     texts = rows_of(example, count)
@@ -196,13 +208,14 @@ def feature_maker(tokenizer, max_seq_length, count):
   return make_features
 
 
-def score(labels, cosines, threshold=None):
-  """Compares cosines with scores: dict of results, `eval_` before their names.
+def score(labels: np.ndarray, cosines: np.ndarray,
+          threshold: Optional[float] = None) -> Dict[str, float]:
+  """Compares cosines [N] with scores [N]; names begin with `eval_`.
 
   Args:
-    labels, cosines: float [N].
-    threshold: float, what the accuracy of labels 0 and 1 is taken at, or None
-      for where it is best.
+    labels: scores, or labels 0 and 1.
+    cosines: predictions.
+    threshold: for the accuracy of labels 0 and 1; None for the best one.
   """
   results = metrics.regression(labels, cosines)
   del results["mse"]
@@ -214,34 +227,32 @@ def score(labels, cosines, threshold=None):
   return {"eval_" + name: value for name, value in results.items()}
 
 
-def describe_negatives(settings, workers, args):
-  """Logs what each pair is compared with in training."""
+def describe_negatives(settings: TrainSettings, workers: Workers,
+                       args: VectorSettings) -> None:
+  """Logs how many pairs each pair is compared with in training."""
   batch, device = settings.batch, settings.device
   shares = batch.gradient_accumulation_steps * (
       device.num_tpu_cores if device.use_tpu else device.num_gpus)
-  logging.info(
-      "%s: each pair is compared with those of the same %d%s", args.loss,
-      batch.train_batch_size // shares,
-      ", not of the whole batch of %d" % (
-          batch.train_batch_size * workers.size) * (
-              shares * workers.size > 1))
+  whole = ""
+  if shares * workers.size > 1:
+    whole = ", not of the whole batch of %d" % (
+        batch.train_batch_size * workers.size)
+  logging.info("%s: each pair is compared with those of the same %d%s",
+               args.loss, batch.train_batch_size // shares, whole)
   if batch.train_batch_size // shares < 2:
     raise InputError("one example at a time has nothing to be compared with: "
                      "give a greater --train_batch_size")
 
 
-def read_examples(args, names):
-  """Returns the examples of splits: dict, name -> list.
-
-  Args:
-    args: VectorSettings.
-    names: list of str.
+def read_examples(args: VectorSettings,
+                  names: List[str]) -> Dict[str, List[Any]]:
+  """Returns the examples by split.
 
   Raises:
-    InputError: a file does not go with the loss, or with --metric_for_best.
+    InputError: a file does not fit the loss or --metric_for_best.
   """
   task = get_task(args)
-  examples = {
+  examples: Dict[str, List[Any]] = {
       name: read_texts(args, task) if name == "train" and args.loss == "simcse"
       else read_pairs(args, task, name) for name in names}
   if "train" in examples and args.loss == "in_batch":
@@ -253,13 +264,13 @@ def read_examples(args, names):
   return examples
 
 
-def scores_of(examples):
+def scores_of(examples: List[InputExample]) -> np.ndarray:
   """Returns the scores of classification.InputExamples, float64 [N]."""
   return np.array([float(example.label) for example in examples])
 
 
-def with_dropout(config, args):
-  """Returns the AlbertConfig to train with.
+def with_dropout(config: AlbertConfig, args: VectorSettings) -> AlbertConfig:
+  """Returns the configuration for training.
 
   Raises:
     InputError: simcse would have no dropout.
@@ -278,20 +289,23 @@ def with_dropout(config, args):
 
 
 class VectorTask(finetuning.Task):
-  """Texts whose vectors' cosines are to be as their scores.
+  """Texts whose cosines should match their scores.
 
   Args:
-    args: VectorSettings.
-    settings: TrainSettings.
-    folder: ModelFolder.
-    examples: dict, name of a split -> list of classification.InputExample.
+    args: settings of the task.
+    settings: settings of the run.
+    folder: folder of the model.
+    examples: examples by split.
   """
 
-  def __init__(self, args, settings, folder, examples):
+  def __init__(self, args: VectorSettings, settings: TrainSettings,
+               folder: ModelFolder, examples: Dict[str, List[Any]]):
     self._settings = settings
     self._examples = examples
-    count = 2 + (args.loss == "in_batch" and "train" in examples and
-                 examples["train"][0].negative is not None)
+    count = 2
+    if args.loss == "in_batch" and "train" in examples and (
+        examples["train"][0].negative is not None):
+      count = 3
     make_features = feature_maker(
         folder.create_tokenizer(), settings.data.max_seq_length, count)
     self.head = vectors.Likeness(
@@ -308,21 +322,30 @@ class VectorTask(finetuning.Task):
             paths=[split_path(args, get_task(args), name)])
         for name, rows in examples.items()}
 
-  def decode(self, name, rows, checkpoint):
-    """Returns (cosines, float [N]; the threshold from dev, or None)."""
-    threshold = None if name == "dev" else finetuning.dev_result(
-        "eval_threshold", checkpoint, self._settings)
+  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+             checkpoint: Optional[str]
+             ) -> Tuple[np.ndarray, Optional[float]]:
+    """Returns cosines, float [N], and the threshold from dev, if any."""
+    threshold = None
+    if name != "dev":
+      threshold = finetuning.dev_result(
+          "eval_threshold", checkpoint, self._settings)
     return np.array([row["cosines"] for row in rows], np.float64), threshold
 
-  def targets(self, name):
+  def targets(self, name: str) -> List[Any]:
+    """See finetuning.Task."""
     return [example.label for example in self._examples[name]]
 
-  def score(self, name, predictions, rows):
+  def score(self, name: str, predictions: Any, rows: Sequence[int]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See finetuning.Task."""
     cosines, threshold = predictions
     examples = [self._examples[name][i] for i in rows]
     return score(scores_of(examples), cosines[rows], threshold), None
 
-  def write(self, name, predictions, output_dir, checkpoint):
+  def write(self, name: str, predictions: Any, output_dir: str,
+            checkpoint: Optional[str]) -> None:
+    """See finetuning.Task."""
     path = os.path.join(output_dir, name + "_results.tsv")
     filesystem.write_text(path, "score\ttext_a\ttext_b\n" + "".join(
         "%.8f\t%s\t%s\n" % (cosine, *[
@@ -331,7 +354,7 @@ class VectorTask(finetuning.Task):
     logging.info("%s: the cosine of each pair", path)
 
 
-def main():
+def main() -> None:
   args = from_flags(VectorSettings)
   settings, workers, folder = finetuning.start(default_length=64)
   trains = settings.run.do_train

@@ -1,11 +1,12 @@
-"""Fine-tunes ALBERT to extract answers: SQuAD 1.1 and 2.0, CMRC2018, DRCD."""
+"""Fine-tunes ALBERT for extractive QA: SQuAD 1.1 and 2.0, CMRC2018, DRCD."""
 
 import dataclasses
 import functools
 import json
 import os
-from typing import NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
 from absl import logging
 
 from albert import cli
@@ -14,18 +15,21 @@ from albert.files import filesystem
 from albert.files.records import FeatureSpec
 from albert.heads import BeamSpans, Spans
 from albert.heads.spans import BEAM_SIZE
+from albert.model_folder import Tokenizer
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import metrics, squad, squad_metrics, submissions
 from albert.train import finetuning
-from albert.train.settings import FINE_TUNING
+from albert.train.settings import FINE_TUNING, TrainSettings
+
+Best = Dict[Any, List[squad.Answer]]  # by id, best first
 
 
 class Task(NamedTuple):
   """A data set.
 
   Attributes:
-    rule: str, how it is judged; see squad_metrics.
-    has_unanswerable: bool, whether some questions have no answer.
+    rule: scoring rule; see squad_metrics.
+    has_unanswerable: whether some questions have no answer.
   """
   rule: str
   has_unanswerable: bool
@@ -38,15 +42,15 @@ TASKS = {"squad": Task("squad", False), "squad2": Task("squad2", True),
 
 @dataclasses.dataclass(frozen=True)
 class AnswerSettings(squad.Limits):
-  """Which data, which head, how answers are chosen."""
+  """The data set, the head and the choice of answers."""
   task_name: str = setting(
       None, "Data set; default: squad, or squad2 with "
       "--version_2_with_negative.", NEEDED, choices=sorted(TASKS))
   version_2_with_negative: bool = setting(
-      False, "The same as --task_name=squad2.")
+      False, "Alias of --task_name=squad2.")
   null_score_diff_threshold: float = setting(
-      None, "What the score of no answer must exceed that of the best by. "
-      "Default: as chosen on dev, or else 0.",
+      None, "Predict no answer if its score exceeds that of the best by this. "
+      "Default: as chosen on dev, otherwise 0.",
       needs="task_name=squad2 and do_predict or version_2_with_negative and "
       "do_predict")
   train_file: str = setting(None, "JSON file, for --do_train.", NEEDED,
@@ -58,7 +62,7 @@ class AnswerSettings(squad.Limits):
       required="do_predict", needs="do_predict")
   head: str = setting(
       Spans.name, "BERT's head, or ALBERT's: the end given the start, and "
-      "whether there is an answer.", USUAL,
+      "answerability.", USUAL,
       choices=[Spans.name, BeamSpans.name])
   start_n_top: int = setting(
       BEAM_SIZE[0], "--head=beam: most likely starts to try.",
@@ -73,8 +77,9 @@ OLDER_FLAGS = ("train_feature_file", "predict_feature_file",
                "predict_feature_left_file")
 
 
-def make_features(passages, window):
-  """Returns the features of a window, a dict."""
+def make_features(passages: squad.Passages,
+                  window: squad.Window) -> Dict[str, Any]:
+  """Returns the features of a window by name."""
   input_ids = passages.input_ids(window)
   start, end = passages.targets(window)
   return {
@@ -84,9 +89,11 @@ def make_features(passages, window):
       "start": start, "end": end}
 
 
-def judge(task, questions, best, null_odds):
-  """Returns (dict of results, dict of predictions: id -> text)."""
-  answers = {q.id: q.answers for q in questions}
+def judge(task: Task, questions: List[squad.Question], best: Best,
+          null_odds: Dict[Any, float]
+          ) -> Tuple[Dict[str, float], Dict[Any, str]]:
+  """Returns results by name, and predictions by id."""
+  answers = {q.id: q.answers or [] for q in questions}
   predictions = {key: found[0].text for key, found in best.items()}
   results = {}
   if task.has_unanswerable:
@@ -101,20 +108,23 @@ def judge(task, questions, best, null_odds):
   return dict(results, **score(task, questions, predictions)), predictions
 
 
-def score(task, questions, predictions):
-  """Returns a dict of results of predictions, a dict: id -> text."""
+def score(task: Task, questions: List[squad.Question],
+          predictions: Dict[Any, str]) -> Dict[str, float]:
+  """Returns the results of predictions by name."""
   results = squad_metrics.evaluate(
-      task.rule, {q.id: q.answers for q in questions}, predictions)
+      task.rule, {q.id: q.answers or [] for q in questions}, predictions)
   return {"eval_" + name: value for name, value in results.items()}
 
 
-def with_nulls(predictions, null_odds, threshold):
-  """Returns the predictions, empty where the odds are above a threshold."""
+def with_nulls(predictions: Dict[Any, str], null_odds: Dict[Any, float],
+               threshold: float) -> Dict[Any, str]:
+  """Returns the predictions, empty if the null odds exceed a threshold."""
   return {key: "" if null_odds[key] > threshold + squad.ROUNDING else text
           for key, text in predictions.items()}
 
 
-def write_answers(output_dir, prefix, predictions, best, null_odds):
+def write_answers(output_dir: str, prefix: str, predictions: Dict[Any, str],
+                  best: Best, null_odds: Dict[Any, float]) -> None:
   """Writes PREFIXpredictions.json, PREFIXnbest_predictions.json and odds."""
   nbest = {}
   for key, found in best.items():
@@ -130,8 +140,9 @@ def write_answers(output_dir, prefix, predictions, best, null_odds):
     logging.info("wrote %s", path)
 
 
-def read_passages(args, settings, name, tokenizer):
-  """Reads the file of a split; returns squad.Passages."""
+def read_passages(args: AnswerSettings, settings: TrainSettings, name: str,
+                  tokenizer: Tokenizer) -> squad.Passages:
+  """Reads the file of a split."""
   path = getattr(args, name + "_file")
   questions = squad.read_questions(path)
   if name == "test":
@@ -157,7 +168,7 @@ def read_passages(args, settings, name, tokenizer):
   return passages
 
 
-def find_task(args):
+def find_task(args: AnswerSettings) -> AnswerSettings:
   """Returns the settings with the task's name."""
   if args.task_name and args.version_2_with_negative and (
       args.task_name != "squad2"):
@@ -170,8 +181,9 @@ def find_task(args):
   return dataclasses.replace(args, task_name=name)
 
 
-def null_threshold(checkpoint, settings):
-  """Returns what was found on dev for a checkpoint, else 0: float."""
+def null_threshold(checkpoint: Optional[str],
+                   settings: TrainSettings) -> float:
+  """Returns the null threshold chosen on dev for a checkpoint, otherwise 0."""
   found = finetuning.dev_result("null_threshold", checkpoint, settings)
   if found is None:
     logging.warning("no null threshold from --do_eval: taking 0")
@@ -182,19 +194,20 @@ class AnswerTask(finetuning.Task):
   """Questions whose answers are part of a passage.
 
   Args:
-    args: AnswerSettings.
-    settings: TrainSettings.
-    passages: dict, name of a split -> squad.Passages.
+    args: settings of the task.
+    settings: settings of the run.
+    passages: passages by split.
   """
   metric = "eval_f1"
   label_specs = (FeatureSpec("start", "int", 0), FeatureSpec("end", "int", 0))
   specs = finetuning.SPECS + (FeatureSpec("answer_mask", "int", None),)
 
-  def __init__(self, args, settings, passages):
+  def __init__(self, args: AnswerSettings, settings: TrainSettings,
+               passages: Dict[str, squad.Passages]):
     self._args = args
     self._settings = settings
     self._task = task = TASKS[args.task_name]
-    # Those of training are let go once they are written.
+    # Without "train", so that its passages are freed once they are written.
     self._passages = {name: split for name, split in passages.items()
                       if name != "train"}
     self.head = Spans() if args.head == Spans.name else BeamSpans(
@@ -207,9 +220,10 @@ class AnswerTask(finetuning.Task):
             has_labels=name == "train", paths=[getattr(args, name + "_file")])
         for name, split in passages.items()}
 
-  def decode(self, name, rows, checkpoint):
-    """Returns (the answer, the best answers, the odds of there being none) of
-    each question: dicts by id."""
+  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+             checkpoint: Optional[str]
+             ) -> Tuple[Dict[Any, str], Best, Dict[Any, float]]:
+    """Returns the answer, the best answers and the null odds by id."""
     found = squad.find_answers(
         self._passages[name], rows, self._args.n_best_size,
         self._args.max_answer_length)
@@ -219,34 +233,41 @@ class AnswerTask(finetuning.Task):
     predictions = {key: answers[0].text for key, answers in best.items()}
     if self._task.has_unanswerable and name != "dev":
       threshold = self._args.null_score_diff_threshold
-      predictions = with_nulls(
-          predictions, null_odds, null_threshold(checkpoint, self._settings)
-          if threshold is None else threshold)
+      if threshold is None:
+        threshold = null_threshold(checkpoint, self._settings)
+      predictions = with_nulls(predictions, null_odds, threshold)
     return predictions, best, null_odds
 
-  def targets(self, name):
+  def targets(self, name: str) -> List[Any]:
+    """See finetuning.Task."""
     return [question.answers for question in self._passages[name].questions]
 
-  def score(self, name, predictions, rows):
+  def score(self, name: str, predictions: Any, rows: Sequence[int]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See finetuning.Task."""
     questions = self._passages[name].questions
     return score(self._task, [questions[i] for i in rows],
                  predictions[0]), None
 
-  def evaluate(self, predictions, output_dir):
+  def evaluate(self, predictions: Any, output_dir: str
+               ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See finetuning.Task."""
     _, best, null_odds = predictions
     results, texts = judge(
         self._task, self._passages["dev"].questions, best, null_odds)
     write_answers(output_dir, "dev_", texts, best, null_odds)
     return results, None
 
-  def write(self, name, predictions, output_dir, checkpoint):
+  def write(self, name: str, predictions: Any, output_dir: str,
+            checkpoint: Optional[str]) -> None:
+    """See finetuning.Task."""
     write_answers(output_dir, "", *predictions)
     filesystem.write_text(
         os.path.join(output_dir, self._args.task_name + "_predict.json"),
         submissions.clue_object(predictions[0], predictions[0].values()))
 
 
-def main():
+def main() -> None:
   args = find_task(from_flags(AnswerSettings))
   settings, workers, folder = finetuning.start(default_length=384)
   tokenizer = folder.create_tokenizer()

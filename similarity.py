@@ -1,4 +1,4 @@
-r"""Judges whether two sentences mean the same; finds like ones.
+r"""Scores the similarity of two sentences; searches for similar ones.
 
     python similarity.py --unsupervised --model_dir=albert_tiny_starter \
       --reference_file=data/text_train.txt 怎么办理银行卡 银行卡如何办理
@@ -6,16 +6,17 @@ r"""Judges whether two sentences mean the same; finds like ones.
     python similarity.py --input_file=pairs.tsv --output_file=scores.tsv
     python similarity.py --search --corpus_file=texts.txt 怎么办理银行卡
 
-A score of a fine-tuned model is the probability, between 0 and 1, that the two
-mean the same. Of a model of run_sentence_vectors.py, and with --unsupervised of
-any pretrained one, it is the cosine, between -1 and 1, of the two sentences'
-vectors; like pairs score above unlike ones, but where to draw the line depends
-on the sentences. With --search, the texts of a file that are most like each
-query, by the same score.
+The score of a fine-tuned model is the probability, between 0 and 1, that both
+mean the same. With a model from run_sentence_vectors.py, or a pretrained one
+and --unsupervised, it is the cosine, between -1 and 1, of the two vectors;
+similar pairs score higher, but the threshold depends on the sentences. --search
+prints the texts of a file that are most similar to each query, by the same
+score.
 """
 
 import dataclasses
 import time
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 from absl import logging
@@ -36,37 +37,35 @@ from albert.predict.similarity import whitening as whitening
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 
-def read_pairs(path):
+def read_pairs(path: Optional[str]) -> List[Tuple[str, str]]:
   """Reads pairs separated by a tab.
 
   Args:
-    path: str, or None for standard input.
-
-  Returns:
-    list of (str, str).
+    path: None for standard input.
 
   Raises:
-    InputError: a line has other than two sentences; the message names it.
+    InputError: a line does not have two sentences; the message names it.
   """
   pairs = []
   for number, line in enumerate(filesystem.read_lines(path), 1):
-    pair = tuple(line.split("\t"))
-    if len(pair) != 2:
+    texts = line.split("\t")
+    if len(texts) != 2:
       raise InputError("%s:%d: expected two sentences separated by a tab, "
                        "found %d" % (path or "standard input", number,
-                                     len(pair)))
-    pairs.append(pair)
+                                     len(texts)))
+    pairs.append((texts[0], texts[1]))
   return pairs
 
 
-def benchmark(similarity, pairs):
-  """Logs the latency of pairs one by one, and the rate of all at once."""
-  seconds = []
+def benchmark(similarity: Union[BertSim, VectorSim],
+              pairs: List[Tuple[str, str]]) -> None:
+  """Logs the latency of single pairs, and the throughput of all together."""
+  times = []
   for pair in pairs[:20] + pairs:
     start = time.time()
     similarity.predict_sentences([pair])
-    seconds.append(time.time() - start)
-  seconds = np.array(seconds[min(20, len(pairs)):])  # after a warm-up
+    times.append(time.time() - start)
+  seconds = np.array(times[min(20, len(pairs)):])  # without the warm-up
   start = time.time()
   similarity.predict_sentences(pairs)
   logging.info(
@@ -77,32 +76,32 @@ def benchmark(similarity, pairs):
 
 @dataclasses.dataclass(frozen=True)
 class SimilaritySettings:
-  """Which sentences, and how they are compared."""
+  """The sentences, and how they are compared."""
   model_dir: str = setting(
-      None, "Folder with a checkpoint that run_classifier.py or "
-      "run_sentence_vectors.py made; with --unsupervised, with a pretrained "
-      "one. Default: output/lcqmc/best, or albert_tiny_starter.", NEEDED)
+      None, "Folder of a model from run_classifier.py or "
+      "run_sentence_vectors.py; with --unsupervised, of a pretrained one. "
+      "Default: output/lcqmc/best, or albert_tiny_starter.", NEEDED)
   unsupervised: bool = setting(
-      False, "Score by the cosine of the sentences' vectors, with a model that "
-      "is not fine-tuned.", USUAL)
+      False, "Score by the cosine of sentence vectors, with a model that is "
+      "not fine-tuned.", USUAL)
   input_file: str = setting(
-      None, "Pairs, one a line, separated by a tab; default, if no two "
-      "sentences are given: standard input.", USUAL)
+      None, "Pairs, one per line, separated by a tab; default, without two "
+      "sentences as arguments: standard input.", USUAL)
   output_file: str = setting(
-      None, "Score, judgement (not with cosines) and pair, one a line, "
+      None, "Score, judgement (not with cosines) and pair, one per line, "
       "separated by tabs; default: standard output.", USUAL)
   search: bool = setting(
-      False, "Find texts of --corpus_file: queries are given as arguments, or "
-      "one a line.", USUAL)
+      False, "Search --corpus_file; queries are arguments, or one per line.",
+      USUAL)
   corpus_file: str = setting(
-      None, "--search: texts, one a line; their vectors are kept next to it.",
+      None, "--search: texts, one per line; vectors are cached next to it.",
       USUAL, required="search", demands="search")
-  top_k: int = setting(5, "--search: texts to find for each query.", USUAL,
+  top_k: int = setting(5, "--search: texts per query.", USUAL,
                        least=1, demands="search")
   benchmark: bool = setting(
-      False, "Score the pairs one by one and show how long each takes.")
+      False, "Measure the latency of single pairs.")
   reference_file: str = setting(
-      None, "--unsupervised, --search: sentences, one a line, whose mean is "
+      None, "--unsupervised, --search: sentences, one per line, whose mean is "
       "subtracted; default: those of the pairs, or some of the corpus.", USUAL,
       demands="unsupervised or search")
   whitening: bool = setting(
@@ -112,18 +111,19 @@ class SimilaritySettings:
       None, "--whitening: dimensions to keep; default: all.", least=1,
       demands="whitening")
   layer: int = setting(
-      None, "--unsupervised: which layer: 1 for the first; 0 for the "
-      "embeddings, -1 for the last. Default: the one that vectors were trained "
-      "with, or else %d." % DEFAULT_LAYER, demands="unsupervised or search")
+      None, "--unsupervised: layer: 1 for the first, 0 for the embeddings, -1 "
+      "for the last. Default: as trained, otherwise %d." % DEFAULT_LAYER,
+      demands="unsupervised or search")
 
 
 SETTINGS = (SimilaritySettings, engines.EngineSettings, FolderSettings)
 
 
-def create_similarity(args, engine, given):
-  """Returns the BertSim or the VectorSim that the settings ask for."""
-  model = load(args, "albert_tiny_starter" if args.unsupervised else
-               "output/lcqmc/best", engine, given)
+def create_similarity(args: SimilaritySettings, engine: engines.EngineSettings,
+                      given: FolderSettings) -> Union[BertSim, VectorSim]:
+  """Returns the scorer that the settings request."""
+  default = "albert_tiny_starter" if args.unsupervised else "output/lcqmc/best"
+  model = load(args, default, engine, given)
   if args.unsupervised or model.folder.vector:
     return VectorSim(model, read_reference(args.reference_file),
                      **vectors_of(args))
@@ -132,19 +132,22 @@ def create_similarity(args, engine, given):
   return similarity
 
 
-def load(args, default, engine, given):
-  """Returns the engine of --model_dir."""
+def load(args: SimilaritySettings, default: str,
+         engine: engines.EngineSettings,
+         given: FolderSettings) -> engines.Engine:
+  """Returns the model of --model_dir."""
   return engines.load(engine, args.model_dir or default, given)
 
 
-def vectors_of(args):
-  """Returns the arguments of VectorSim, but model and reference."""
+def vectors_of(args: SimilaritySettings) -> Dict[str, Any]:
+  """Returns the arguments of VectorSim except model and reference."""
   return dict(whiten=args.whitening, whitening_dim=args.whitening_dim,
               layer=args.layer)
 
 
-def search(args, queries, engine, given):
-  """Returns lines of what is found: query, score and text."""
+def search(args: SimilaritySettings, queries: List[str],
+           engine: engines.EngineSettings, given: FolderSettings) -> List[str]:
+  """Returns lines of query, score and text."""
   corpus = Corpus(args.corpus_file, read_reference(args.reference_file),
                   model_dir=load(args, "albert_tiny_starter", engine, given),
                   **vectors_of(args))
@@ -153,7 +156,7 @@ def search(args, queries, engine, given):
           for found in row]
 
 
-def main(sentences):
+def main(sentences: List[str]) -> None:
   args = from_flags(SimilaritySettings)
   model = (from_flags(engines.EngineSettings),
            from_flags(FolderSettings))
@@ -171,19 +174,24 @@ def main(sentences):
     print(text, end="")
 
 
-def score(args, sentences, engine, given):
-  """Returns lines of scores of pairs, and the pairs."""
+def score(args: SimilaritySettings, sentences: List[str],
+          engine: engines.EngineSettings, given: FolderSettings) -> List[str]:
+  """Returns lines of score and pair."""
   if len(sentences) not in (0, 2):
     raise InputError("give two sentences, or none and pairs by --input_file or "
                      "on standard input, one a line, separated by a tab")
-  pairs = [tuple(sentences)] if sentences else read_pairs(args.input_file)
+  pairs = [(sentences[0], sentences[1])] if sentences else (
+      read_pairs(args.input_file))
   similarity = create_similarity(args, engine, given)
   if args.benchmark and pairs:
     benchmark(similarity, pairs)
-  return ["\t".join(("%.4f" % value,) + (
-      () if isinstance(similarity, VectorSim) else
-      ("same" if value >= 0.5 else "different",)) + pair)
-          for value, pair in zip(similarity.predict_sentences(pairs), pairs)]
+  lines = []
+  for value, pair in zip(similarity.predict_sentences(pairs), pairs):
+    cells = ["%.4f" % value, *pair]
+    if not isinstance(similarity, VectorSim):
+      cells.insert(1, "same" if value >= 0.5 else "different")
+    lines.append("\t".join(cells))
+  return lines
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 
 import collections
 import os
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -22,7 +23,7 @@ from albert.model.layouts import create_model
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 
 
-def build(config):
+def build(config: AlbertConfig) -> Tuple[Any, tf.Tensor, List[tf.Variable]]:
   """Builds a model; returns (model, input ids, trainable variables)."""
   tf.reset_default_graph()
   input_ids = tf.placeholder(tf.int32, [None, None])
@@ -30,30 +31,30 @@ def build(config):
   return model, input_ids, tf.trainable_variables()
 
 
-def count(variables):
+def count(variables: List[tf.Variable]) -> int:
   return sum(int(np.prod(v.shape.as_list())) for v in variables)
 
 
-def show(claim, *rows):
-  """Prints what was counted and checked: rows of (text, number or text)."""
+def show(claim: str, *rows: Tuple[str, Any]) -> None:
+  """Prints results: rows of (text, number or text)."""
   print("\n" + claim)
   for text, value in rows:
     print("  {:52s}{:>16s}".format(
         text, "{:,}".format(value) if isinstance(value, int) else value))
 
 
-def factor(before, after):
+def factor(before: int, after: int) -> str:
   return "%.1f times" % (before / after)
 
 
-def config_of(name, **changes):
+def config_of(name: str, **changes: Any) -> AlbertConfig:
   path = os.path.join(_ROOT, "albert_config", name)
   values = AlbertConfig.from_json_file(path).to_dict()
   values.update(changes)
   return AlbertConfig.from_dict(values)
 
 
-def test_factorized_embedding():
+def test_factorized_embedding() -> None:
   config = config_of("albert_config_xxlarge.json", vocab_size=30000,
                      num_hidden_layers=1)
   _, _, variables = build(config)
@@ -75,8 +76,8 @@ def test_factorized_embedding():
        ("fewer parameters", factor(count(tables), factorized)))
 
 
-# Size: encoder and pooler, the same with both pretraining heads, the paper's
-# table 1.
+# Size; parameters of encoder and pooler; with both pretraining heads; the
+# paper's table 1.
 _COUNTS = [
     ("base", 11683584, 11813810, "12M"),
     ("large", 17683968, 17847474, "18M"),
@@ -85,7 +86,7 @@ _COUNTS = [
 ]
 
 
-def test_parameter_counts():
+def test_parameter_counts() -> None:
   print("\nBoth together: parameters in Google's layout, V = 30,000\n"
         "  size   encoder+pooler     with heads   paper")
   for size, encoder, with_heads, paper in _COUNTS:
@@ -100,7 +101,7 @@ def test_parameter_counts():
   print("  (rounded in the paper; its 235M is more than its own sizes make)")
 
 
-def test_cross_layer_sharing():
+def test_cross_layer_sharing() -> None:
   sizes = {"hidden_size": 1024, "intermediate_size": 3072, "vocab_size": 100,
            "num_hidden_layers": 12, "num_attention_heads": 16}
   totals = {}
@@ -121,10 +122,9 @@ def test_cross_layer_sharing():
        ("fewer parameters", factor(totals["none"], totals["all"])))
 
 
-def test_shared_layers_compute_with_one_set_of_variables():
-  # A layer whose output weights and biases are 0 adds nothing and, pre-LN,
-  # passes its input on. If one variable set serves every layer, that single
-  # assignment must silence them all.
+def test_shared_layers_compute_with_one_set_of_variables() -> None:
+  # A pre-LN layer whose output weights and biases are 0 passes its input on. If
+  # all layers share one set of variables, a single assignment silences them.
   config = config_of("albert_config_tiny.json", ln_type="preln")
   model, input_ids, variables = build(config)
   outputs = [model.get_embedding_output()] + model.get_all_encoder_layers()
@@ -144,7 +144,7 @@ def test_shared_layers_compute_with_one_set_of_variables():
        ("layers of tiny", "all %d" % config.num_hidden_layers))
 
 
-def test_sentence_order():
+def test_sentence_order() -> None:
   tokenizer = tokenization.WordPieceTokenizer(
       os.path.join(_ROOT, "albert_config", "vocab.txt"))
   segmenter = corpus.Segmenter(tokenizer, use_jieba=True)
@@ -177,8 +177,9 @@ def test_sentence_order():
        ("found in the text, in the order that the label says", len(swapped)))
 
 
-def unmask_halves(record, tokenizer):
-  """Returns the original ids of both halves of a record."""
+def unmask_halves(record: Dict[str, np.ndarray],
+                  tokenizer: Any) -> Tuple[List[int], List[int]]:
+  """Returns the original ids of both segments of a record."""
   ids = np.array(record["input_ids"])
   used = record["masked_lm_weights"] > 0
   ids[record["masked_lm_positions"][used]] = record["masked_lm_ids"][used]
@@ -190,7 +191,7 @@ def unmask_halves(record, tokenizer):
   return first[1:-1], second[:-1]
 
 
-def contains(ids, part):
+def contains(ids: List[int], part: List[int]) -> bool:
   return any(ids[i:i + len(part)] == part
              for i in range(len(ids) - len(part) + 1))
 

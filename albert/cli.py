@@ -1,9 +1,10 @@
-"""How every script starts, and how it reports bad input."""
+"""Starts every script and reports bad input."""
 
 import logging as standard_logging
 import re
 import sys
 import textwrap
+from typing import Any, Callable, List, Optional, Sequence
 
 from absl import app, flags, logging
 
@@ -12,7 +13,7 @@ from albert.errors import InputError
 
 
 def _without_tensorflow(kind, error, trace):
-  """Ends a script in one line where TensorFlow is not installed."""
+  """Ends a script with one line if TensorFlow is not installed."""
   if not isinstance(error, ImportError) or (
       (error.name or "").split(".")[0] != "tensorflow"):
     sys.__excepthook__(kind, error, trace)
@@ -22,21 +23,21 @@ def _without_tensorflow(kind, error, trace):
         "none (--engine=onnx)" % sys.executable, file=sys.stderr)
 
 
-# Scripts import TensorFlow before they run, those that predict only if needed.
+# Training scripts import TensorFlow at once, predicting ones only if needed.
 sys.excepthook = _without_tensorflow
 
 
-def run(main, classes, takes_arguments=False, older_flags=(),
-        description=None, **changes):
-  """Runs `main` as a script; bad input ends it with one line and exit 1.
+def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
+        older_flags: Sequence[str] = (), description: Optional[str] = None,
+        **changes: Any) -> None:
+  """Runs `main` as a script; bad input prints one line and exits with 1.
 
   Args:
-    main: function of nothing, or of the list of arguments that are not flags.
-    classes: list of settings classes, whose fields are the script's flags.
-    takes_arguments: bool, whether there may be such arguments.
+    main: takes nothing, or the list of arguments that are not flags.
+    classes: settings classes, whose fields are the script's flags.
+    takes_arguments: whether there may be such arguments.
     older_flags: see `without_older_flags`.
-    description: str, what --help begins with; default: the docstring of the
-      script that was started.
+    description: beginning of --help; defaults to the docstring of the script.
     **changes: see `settings.define_flags`.
   """
 
@@ -63,27 +64,27 @@ def run(main, classes, takes_arguments=False, older_flags=(),
 
   settings.define_flags(*classes, **changes)
   if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
-    print(help_text(description or sys.modules["__main__"].__doc__))
+    print(help_text(description or sys.modules["__main__"].__doc__ or ""))
     sys.exit(0)
   app.run(guarded_main, flags_parser=lambda argv: _parse(
       without_older_flags(argv, older_flags)))
 
 
 def _parse(argv):
-  """Parses the command line; returns what is no flag."""
+  """Parses the command line; returns the arguments that are not flags."""
   try:
     return flags.FLAGS(argv)
   except flags.Error as error:
     sys.exit("ERROR: %s; see --help" % str(error).replace("\n", " "))
 
 
-def without_older_flags(argv, names):
-  """Returns a command line without flags that are not needed here any more.
+def without_older_flags(argv: List[str], names: Sequence[str]) -> List[str]:
+  """Returns a command line without obsolete flags, and warns of them.
 
   Args:
-    argv: list of str.
-    names: list of str, flags of older versions of the script that only said
-      where to keep features, which are made anew at each run.
+    argv: command line.
+    names: flags of earlier versions that named a file to keep features in;
+      features are now made at each run.
   """
   kept = []
   for word in argv:
@@ -96,7 +97,7 @@ def without_older_flags(argv, names):
   return kept
 
 
-def help_text(description):
+def help_text(description: str) -> str:
   """Returns what --help prints: `description`, then the flags by group."""
   lines = [description.strip()]
   for group in settings.GROUPS:
@@ -106,7 +107,7 @@ def help_text(description):
     if members:
       lines += ["", "%s:" % group]
     for flag in members:
-      # Choices are "<a|b>: " at the beginning; lines end between them.
+      # Lets lines break between the choices that absl puts first, "<a|b>: ".
       text = re.sub(r"^<\S+>", lambda found: found.group().replace(
           "|", " | "), flag.help)
       lines += textwrap.wrap("--%s  %s%s" % (

@@ -1,17 +1,17 @@
-"""A model's folder: what a model is and what belongs to it.
+"""A model folder: a model and everything needed to use it.
 
     config.json           configuration
     vocab.txt, spm.model  WordPiece vocabulary or SentencePiece model
-    task.json             what it was trained for, and how text is read
+    task.json             the task, and how text is read
     model.ckpt-...        checkpoints
-Whatever makes a model writes such a folder, and whatever uses one reads it by
-`load`. Nothing here needs TensorFlow.
+Whatever makes a model writes such a folder; whatever uses one calls `load`. No
+function here needs TensorFlow.
 """
 
 import dataclasses
 import os
 import re
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple, Union, cast
 
 from absl import logging
 
@@ -21,31 +21,34 @@ from albert.files import filesystem
 from albert.model.config import AlbertConfig
 from albert.settings import USUAL, setting
 
+Tokenizer = Union[tokenization.WordPieceTokenizer,
+                  tokenization.SentencePieceTokenizer]
+
 
 @dataclasses.dataclass(frozen=True)
 class FolderSettings:
-  """What the folder of a model does not say."""
+  """Settings that a model folder may lack."""
   bert_config_file: str = setting(
-      None, "Configuration of the model (JSON); default: the one next to the "
+      None, "Model configuration (JSON); default: the one next to the "
       "checkpoint.", alias="albert_config_file")
   vocab_file: str = setting(
       None, "WordPiece vocabulary; default: the one next to the checkpoint.")
   spm_model_file: str = setting(
       None, "SentencePiece model, instead of a vocabulary.")
   do_lower_case: bool = setting(
-      None, "Whether to lower-case the text; default: as the model has it, "
-      "else true.")
+      None, "Whether to lower-case the text; default: that of the model, "
+      "otherwise true.")
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelSettings(FolderSettings):
-  """Which model to start from."""
+  """The model to start from."""
   init_checkpoint: str = setting(
-      None, "Checkpoint to start from, of either variable layout, or a folder "
-      "with some.", USUAL)
+      None, "Checkpoint to start from, in either variable layout, or a folder "
+      "with checkpoints.", USUAL)
 
 
-# Keys of task.json: those of what a model was trained for, and all.
+# Keys of task.json: those of a task, and all.
 _TASK = ("head", "labels", "pairs", "long_text", "max_windows",
          "positive_label", "thresholds", "crf", "by_character",
          "has_unanswerable", "null_threshold", "pooling", "layer")
@@ -56,31 +59,27 @@ _TOKENIZERS = ("vocab.txt", "spm.model")
 
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
-  """A model and what belongs to it.
+  """A model folder's contents.
 
   Attributes:
-    config: AlbertConfig.
-    tokenizer_file: str, path of a vocabulary or of a SentencePiece model; None
-      where there is none.
-    do_lower_case: bool, whether text is lower-cased.
-    path: str, checkpoint or folder with some; None for a model from scratch.
-    max_seq_length: int, tokens that it was trained with, or None.
-    task_name: str, the task that it was trained for, or None.
-    head: str, the kind of task; see `heads.Head.name`; None where it is not
-      known or not trained for one.
-    labels: list of str; None where a task has none, empty for numbers.
-    pairs: bool, whether the texts are pairs; None where it is not known.
-    init_checkpoint: str, what its training began with; None where it is not
-      known.
-
-  Of some kinds of tasks, else None:
-    long_text, max_windows: what is read of a long text; see tasks.windows.
-    positive_label: str, the one of two labels that F1 is of.
-    thresholds: dict, label -> what its probability must exceed.
-    crf, by_character: bool, of entities; see run_ner.py.
-    has_unanswerable: bool, whether a question may have no answer.
-    null_threshold: float, what the odds of no answer must exceed.
-    pooling, layer: str and int, of sentence vectors; see heads.vectors.
+    config: configuration.
+    tokenizer_file: vocabulary or SentencePiece model; None if missing.
+    do_lower_case: whether text is lower-cased.
+    path: checkpoint or folder with checkpoints; None for a model from scratch.
+    max_seq_length: tokens per text in training.
+    task_name: name of the task.
+    head: kind of task; see `heads.Head.name`. None if unknown, or if the model
+      was not trained for a task.
+    labels: None if the task has no labels, empty for regression.
+    pairs: whether the texts are pairs; None if unknown.
+    init_checkpoint: what training started from; None if unknown.
+    long_text, max_windows: how long texts are read; see tasks.windows.
+    positive_label: of two labels, the one that F1 is computed for.
+    thresholds: label -> what its probability must exceed.
+    crf, by_character: of NER models; see run_ner.py.
+    has_unanswerable: whether a question may have no answer.
+    null_threshold: what the odds of no answer must exceed.
+    pooling, layer: of sentence vectors; see heads.vectors.
   """
   config: AlbertConfig
   tokenizer_file: Optional[str]
@@ -104,40 +103,39 @@ class ModelFolder:
   layer: Optional[int] = None
 
   @property
-  def where(self):
-    """str, what to call the folder in a message."""
+  def where(self) -> str:
+    """Name of the folder in messages."""
     return self.path or "the model"
 
   @property
-  def vector(self):
-    """(str, int), pooling and layer of the vectors of texts that it was trained
-    to make; None where it was not. See `heads.vectors.sentence_vectors`.
+  def vector(self) -> Optional[Tuple[str, int]]:
+    """Pooling and layer of a model trained to give vectors, otherwise None.
+
+    See `heads.vectors.sentence_vectors`.
     """
-    return (self.pooling, self.layer) if self.pooling else None
+    return (self.pooling, cast(int, self.layer)) if self.pooling else None
 
   @property
-  def is_sentencepiece(self):
-    """bool, whether the tokenizer is a SentencePiece model."""
-    return self.tokenizer_file.endswith(".model")
+  def is_sentencepiece(self) -> bool:
+    """Whether the tokenizer is a SentencePiece model."""
+    return cast(str, self.tokenizer_file).endswith(".model")
 
   @property
-  def checkpoint(self):
-    """str, path of the checkpoint; raises InputError where there is none."""
+  def checkpoint(self) -> str:
+    """Path of the checkpoint; raises an InputError if there is none."""
     return _find_checkpoint(self.path)
 
-  def create_tokenizer(self):
-    """Returns the tokenizer of tokenization.py.
+  def create_tokenizer(self) -> Tokenizer:
+    """Returns the tokenizer.
 
     Raises:
-      InputError: there is none, or it is not of the configuration's size.
+      InputError: there is none, or its size differs from the configuration's.
     """
     if not self.tokenizer_file:
       raise InputError("--vocab_file or --spm_model_file is required")
-    vocab_file, spm_model_file = self.tokenizer_file, None
-    if self.is_sentencepiece:
-      vocab_file, spm_model_file = None, self.tokenizer_file
-    tokenizer = tokenization.create_tokenizer(vocab_file, spm_model_file,
-                                              self.do_lower_case)
+    name = "spm_model_file" if self.is_sentencepiece else "vocab_file"
+    tokenizer = tokenization.create_tokenizer(
+        do_lower_case=self.do_lower_case, **{name: self.tokenizer_file})
     if tokenizer.vocab_size != self.config.vocab_size:
       raise InputError(
           "%s has %d entries, but the configuration says vocab_size %d: use "
@@ -146,71 +144,68 @@ class ModelFolder:
               self.config.vocab_size))
     return tokenizer
 
-  def length(self, max_seq_length=None):
-    """Returns the most tokens of a text, what is given or what the model has.
+  def length(self, max_seq_length: Optional[int] = None) -> int:
+    """Returns the maximum tokens of a text.
 
     Args:
-      max_seq_length: int, or None.
+      max_seq_length: maximum requested; defaults to the model's.
     """
     longest = self.config.max_position_embeddings
     return min(max_seq_length or self.max_seq_length or longest, longest)
 
-  def check_length(self, max_seq_length):
-    """Raises an InputError where the model has no such position."""
+  def check_length(self, max_seq_length: int) -> None:
+    """Raises an InputError if the model has fewer positions."""
     if max_seq_length > self.config.max_position_embeddings:
       raise InputError("--max_seq_length %d is more than the %d positions of %s"
                        % (max_seq_length, self.config.max_position_embeddings,
                           self.where))
 
-  def contents(self):
-    """Returns what describes the model: dict, name of a file -> bytes."""
+  def contents(self) -> Dict[str, bytes]:
+    """Returns the files that describe the model: name -> content."""
     task = {key: getattr(self, key) for key in _KEYS}
     task = {key: value for key, value in task.items() if value is not None}
-    files = {"config.json": self.config.to_dict(), "task.json": task}
+    values = {"config.json": self.config.to_dict(), "task.json": task}
     files = {name: filesystem.json_text(content).encode()
-             for name, content in files.items()}
+             for name, content in values.items()}
     if self.tokenizer_file:
-      name = _TOKENIZERS[self.is_sentencepiece]
+      name = "spm.model" if self.is_sentencepiece else "vocab.txt"
       files[name] = filesystem.read_bytes(self.tokenizer_file)
     return files
 
-  def for_task(self, **task):
-    """Returns the folder of a model that is trained for a different task.
+  def for_task(self, **task: Any) -> "ModelFolder":
+    """Returns a copy for another task.
 
     Args:
-      **task: attributes; what else a task has, is None.
+      **task: attributes of the task; all others become None.
     """
     return dataclasses.replace(self, **dict(dict.fromkeys(_TASK), **task))
 
-  def write(self, folder):
-    """Writes what describes the model into a folder."""
+  def write(self, folder: str) -> None:
+    """Writes the files that describe the model."""
     for name, content in self.contents().items():
       filesystem.write_bytes(os.path.join(folder, name), content)
 
 
-def load(given, path):
-  """Reads what is next to a checkpoint, such as the `best` of a fine-tuning.
+def load(given: FolderSettings, path: Optional[str]) -> ModelFolder:
+  """Reads the folder of a checkpoint, such as the `best` of a fine-tuning run.
 
   Args:
-    given: FolderSettings; a configuration that is given wins over the one that
-      is found, with a warning where the two differ.
-    path: str, checkpoint or folder with some; None for a model from scratch.
-
-  Returns:
-    ModelFolder.
+    given: settings; a given configuration overrides the one in the folder, with
+      a warning if they differ.
+    path: checkpoint or folder with checkpoints; None for a model from scratch.
 
   Raises:
-    InputError: the configuration is missing, or something does not fit.
+    InputError: the configuration is missing, or files are inconsistent.
   """
   task = read_task(path)
   config_file = find_config(path, given.bert_config_file)
   if not config_file:
     if path:
       _find_checkpoint(path)  # its error comes first
-    raise InputError("--bert_config_file is required: " + (
-        "there is no configuration next to %s" % path if path else
-        "a model from scratch needs it and --vocab_file, others "
-        "--init_checkpoint"))
+      raise InputError("--bert_config_file is required: there is no "
+                       "configuration next to %s" % path)
+    raise InputError("--bert_config_file is required: a model from scratch "
+                     "needs it and --vocab_file, others --init_checkpoint")
   config = AlbertConfig.from_json_file(config_file)
   logging.info("%s: %s", config_file, config.summary())
   do_lower_case = task.pop("do_lower_case", None)
@@ -227,42 +222,46 @@ def load(given, path):
       **dict(values, **_thresholds(path)))
 
 
-def begun_with(folder, begun, init_checkpoint):
-  """Returns the folder of a model with what its training began with.
+def begun_with(folder: ModelFolder, begun: Optional[str],
+               init_checkpoint: Optional[str]) -> ModelFolder:
+  """Returns the folder with what its training started from.
 
   Args:
-    folder: ModelFolder.
-    begun: str, checkpoint of --output_dir to go on from, or None.
-    init_checkpoint: str, what --init_checkpoint says, or None.
+    folder: folder of the model.
+    begun: checkpoint in --output_dir to resume from.
+    init_checkpoint: value of --init_checkpoint.
   """
-  return dataclasses.replace(
-      folder, init_checkpoint=read_task(begun).get("init_checkpoint") if begun
-      else init_checkpoint or "random weights")
+  first: Optional[str] = init_checkpoint or "random weights"
+  if begun:
+    first = read_task(begun).get("init_checkpoint")
+  return dataclasses.replace(folder, init_checkpoint=first)
 
 
-def for_records(folder, given, made_with, paths, max_seq_length):
+def for_records(folder: ModelFolder, given: FolderSettings,
+                made_with: Dict[str, Any], paths: List[str],
+                max_seq_length: int) -> ModelFolder:
   """Returns the folder of a model that is pretrained on records.
 
-  The vocabulary is the one that is given, or next to the checkpoint to start
-  from, or next to the records, and the one that they were made with.
+  Its vocabulary is the given one, or the one next to the checkpoint or next to
+  the records; the records must have been made with it.
 
   Args:
-    folder: ModelFolder, that of the checkpoint to start from.
-    given: FolderSettings.
-    made_with: dict, what the descriptions of the records say.
-    paths: list of str, the record files.
-    max_seq_length: int, of the records.
+    folder: folder of the checkpoint to start from.
+    given: settings.
+    made_with: contents of the records' descriptions.
+    paths: the record files.
+    max_seq_length: of the records.
 
   Raises:
-    InputError: the records were made with another vocabulary, or their text was
-      read differently.
+    InputError: the records were made with another vocabulary or do_lower_case.
   """
   name = "spm_model_file" if made_with.get("spm_model_file_sha256") else (
       "vocab_file")
   wanted = made_with.get(name + "_sha256")
-  tokenizer_file = folder.tokenizer_file or next(filter(None, (
-      filesystem.find_beside(os.path.dirname(path) or ".", _TOKENIZERS)
-      for path in paths)), None)
+  tokenizer_file = folder.tokenizer_file
+  for path in paths:
+    tokenizer_file = tokenizer_file or filesystem.find_beside(
+        os.path.dirname(path) or ".", _TOKENIZERS)
   if tokenizer_file and wanted not in (None, filesystem.sha256(tokenizer_file)):
     raise InputError("%s is not the vocabulary that %s was made with: give "
                      "that as --%s" % (tokenizer_file, paths[0], name))
@@ -281,10 +280,10 @@ def for_records(folder, given, made_with, paths, max_seq_length):
       init_checkpoint=folder.init_checkpoint)
 
 
-def read_task(path):
-  """Returns the dict of `task.json` next to a checkpoint; empty without it.
+def read_task(path: Optional[str]) -> Dict[str, Any]:
+  """Returns the contents of `task.json` next to a checkpoint, if there is one.
 
-  What folders of earlier versions leave out is filled in.
+  Fills in what earlier versions left out.
   """
   task_file = filesystem.find_beside(path, ["task.json"])
   task = filesystem.read_json(task_file) if task_file else {}
@@ -296,31 +295,35 @@ def read_task(path):
 
 
 def _thresholds(path):
-  """Returns what an evaluation next to `path` chose, for a head's own.
+  """Returns the thresholds that an evaluation next to `path` chose.
 
-  `null_threshold`: what "no answer" must exceed; `thresholds`: what the
-  probability of each label must exceed, a dict.
+  `null_threshold`: what "no answer" must exceed; `thresholds`: label -> what
+  its probability must exceed.
   """
-  report, labels = [filesystem.find_beside(path, [name]) for name in (
-      "eval_results.txt", "thresholds.json")]
+  report = filesystem.find_beside(path, ["eval_results.txt"])
+  labels = filesystem.find_beside(path, ["thresholds.json"])
+  chosen = {}
   found = re.search(r"^null_threshold = (\S+)$",
                     filesystem.read_text(report) if report else "", re.M)
-  chosen = {"null_threshold": float(found.group(1))} if found else {}
-  return dict(chosen, thresholds=filesystem.read_json(labels)) if labels else (
-      chosen)
+  if found:
+    chosen["null_threshold"] = float(found.group(1))
+  if labels:
+    chosen["thresholds"] = filesystem.read_json(labels)
+  return chosen
 
 
-def find_config(path, given=None):
+def find_config(path: Optional[str],
+                given: Optional[str] = None) -> Optional[str]:
   """Returns a model's configuration file: `given`, or one next to a checkpoint.
 
-  A warning says where the two differ.
+  Logs a warning if the two differ.
 
   Args:
-    path: str, path of a checkpoint or of a folder with some, or None.
-    given: str, path of the configuration, or None.
+    path: checkpoint or folder with checkpoints.
+    given: path of a configuration.
 
   Returns:
-    str, or None where there is none.
+    None if there is no configuration.
   """
   beside = filesystem.find_beside(path, [
       "config.json", "albert_config*.json", "bert_config*.json"])
@@ -329,20 +332,21 @@ def find_config(path, given=None):
   return given or beside
 
 
-def require_same_model(init_checkpoint, begun):
-  """Refuses to go on with a model that is not the one asked for.
+def require_same_model(init_checkpoint: str, begun: str) -> None:
+  """Refuses to resume a model other than the requested one.
 
   Args:
-    init_checkpoint: str, what --init_checkpoint says.
-    begun: str, checkpoint of --output_dir.
+    init_checkpoint: value of --init_checkpoint.
+    begun: checkpoint in --output_dir.
 
   Raises:
-    InputError: their configurations differ, in more than dropout.
+    InputError: the configurations differ, in more than dropout.
   """
   asked, there = map(find_config, (init_checkpoint, begun))
-  differences = asked and there and [
-      text for key, text in _differences(there, asked).items()
-      if not key.endswith("dropout_prob")]
+  if not (asked and there):
+    return
+  differences = [text for key, text in _differences(there, asked).items()
+                 if not key.endswith("dropout_prob")]
   if differences:
     raise InputError(
         "%s has a model that was not begun with %s: it has %s; choose a "
@@ -351,12 +355,12 @@ def require_same_model(init_checkpoint, begun):
 
 
 def _find_checkpoint(path):
-  from albert.files import checkpoints  # the only way to TensorFlow from here
+  from albert.files import checkpoints  # imports TensorFlow
   return checkpoints.find_checkpoint(path)
 
 
 def _find_tokenizer(path, given):
-  """Returns a vocabulary or a SentencePiece model, what is given first."""
+  """Returns the given vocabulary or SentencePiece model, or the one found."""
   beside = filesystem.find_beside(path, ["vocab*.txt"]) or (
       filesystem.find_beside(path, ["*.model"]))
   chosen = given.spm_model_file or given.vocab_file
@@ -369,7 +373,7 @@ def _find_tokenizer(path, given):
 
 
 def _differences(path, other):
-  """Returns in which keys configuration files differ: dict, key -> str."""
+  """Returns the keys in which configuration files differ: key -> message."""
   a, b = [AlbertConfig.from_json_file(x).to_dict() for x in (path, other)]
   return {key: "%s %s, not %s" % (key, a.get(key), b.get(key))
           for key in sorted(set(a) | set(b)) if a.get(key) != b.get(key)}

@@ -1,17 +1,18 @@
-"""Settings as small frozen classes, each field of which can be a flag.
+"""Settings: small frozen dataclasses whose fields can be flags.
 
-A class says once what there is, what it defaults to and what --help says:
+A class declares names, types, defaults and help texts once:
 
     @dataclasses.dataclass(frozen=True)
     class BatchSettings:
       train_batch_size: int = setting(32, "Examples per training step.")
 
-`define_flags` makes flags of it, `from_flags` makes it of them. Library
-functions take such objects; `dataclasses.replace` makes different ones.
+`define_flags` turns it into flags, `from_flags` turns flags into an instance.
+Library functions take instances; `dataclasses.replace` varies them.
 """
 
 import dataclasses
 import re
+from typing import Any, Dict, List
 
 from absl import flags, logging
 
@@ -21,30 +22,29 @@ from albert.errors import InputError
 NEEDED, USUAL, ADVANCED, TPU = GROUPS = ("needed", "usual", "advanced", "TPU")
 
 
-def setting(default, text, group=ADVANCED, **more):
+def setting(default: Any, text: str, group: str = ADVANCED,
+            **more: Any) -> Any:
   """Returns the field of a settings class.
 
   Args:
-    default: its default value.
-    text: str, what --help says.
-    group: str, of GROUPS.
-    **more: `choices`, list of str: the values that it can have; `alias`, str:
-      another name of the flag; `least`, `most`: limits of a number;
-      `instead_of`, str: flags that
-      cannot be given with it, "a or b"; and three
-      conditions (see `_holds`): the flag is `required`, has no effect unless it
-      `needs` them (a warning), or is refused unless it `demands` them, because
-      what was asked for would not happen.
+    default: default value.
+    text: help text.
+    group: one of GROUPS.
+    **more: `choices`: list of allowed values; `alias`: another name of the
+      flag; `least`, `most`: inclusive limits of a number; `instead_of`: flags
+      it excludes, "a or b"; and three conditions (see `_holds`): `required`,
+      the flag is required; `needs`, otherwise it has no effect and a warning is
+      logged; `demands`, otherwise it is an error.
   """
   return dataclasses.field(default=default, metadata=dict(
       more, text=text, group=group))
 
 
-def define_flags(*classes, **changes):
-  """Defines the flags of settings classes; for a script's `main` alone.
+def define_flags(*classes: type, **changes: Any) -> None:
+  """Defines the flags of settings classes; for a script's `main` only.
 
   Args:
-    *classes: the classes.
+    *classes: settings classes.
     **changes: name of a field -> its default in this script, or a dict of the
       arguments of `setting` that differ.
   """
@@ -57,6 +57,14 @@ def define_flags(*classes, **changes):
           dict(default=field.default), **change)))
 
 
+_DEFINE = {
+    bool: flags.DEFINE_bool,
+    str: flags.DEFINE_string,
+    list: flags.DEFINE_list,  # a,b
+    tuple: flags.DEFINE_multi_string,  # given several times
+}
+
+
 def _define(field, meta):
   name, default, text = field.name, meta["default"], meta["text"]
   if meta.get("choices"):
@@ -67,17 +75,14 @@ def _define(field, meta):
     define(name, default, text, lower_bound=meta.get("least"),
            upper_bound=meta.get("most"))
   else:
-    {bool: flags.DEFINE_bool, str: flags.DEFINE_string,
-     list: flags.DEFINE_list,  # a,b
-     tuple: flags.DEFINE_multi_string,  # given several times
-     }[field.type](name, default, text)
+    _DEFINE[field.type](name, default, text)
   flags.FLAGS[name].setting = meta
   if meta.get("alias"):
     flags.DEFINE_alias(meta["alias"], name)
 
 
-def own_flags():
-  """Returns the flags that are settings, in the order of their definition."""
+def own_flags() -> List[Any]:
+  """Returns the absl flags that are settings, in order of definition."""
   return [flag for module in flags.FLAGS.flags_by_module_dict().values()
           for flag in module if hasattr(flag, "setting")]
 
@@ -89,17 +94,18 @@ def _value(name):
 def _holds(condition):
   """Returns whether a condition holds, such as "a and not b or c=value"."""
   def term_holds(term):
+    negated = term.startswith("not ")
     name, _, wanted = term.replace("not ", "").partition("=")
     value = _value(name)
-    return (str(value) == wanted if wanted else bool(value)) != (
-        term.startswith("not "))
+    found = str(value) == wanted if wanted else bool(value)
+    return found != negated
 
   return any(all(map(term_holds, terms.split(" and ")))
              for terms in condition.split(" or "))
 
 
 def _as_flags(condition):
-  """Returns a condition of the flags of this script: "--a and --b"."""
+  """Returns a condition in flags of this script: "--a and --b"."""
   known = [terms for terms in condition.split(" or ") if all(
       name in flags.FLAGS
       for name in re.findall(r"(\w+)(?:=\S+)?(?: and |$)", terms))]
@@ -107,7 +113,7 @@ def _as_flags(condition):
                 " or ".join(known))
 
 
-def requirement(flag):
+def requirement(flag: Any) -> str:
   """Returns when a flag is required: " (required if --a)", or ""."""
   required = flag.setting.get("required")
   if not required:
@@ -116,11 +122,11 @@ def requirement(flag):
       " (required if %s)" % _as_flags(required))
 
 
-def check_flags():
-  """Checks the conditions of all flags that are settings; see `setting`.
+def check_flags() -> None:
+  """Checks the conditions of all settings; see `setting`.
 
   Raises:
-    InputError: a flag is missing, or contradicts others.
+    InputError: a flag is missing, or flags contradict each other.
   """
   ours = own_flags()
   given = [flag for flag in ours if flag.present and flag.value]
@@ -139,7 +145,7 @@ def check_flags():
     if demands and not _holds(demands):
       raise InputError("--%s: no effect without %s" % (
           flag.name, _as_flags(demands)))
-  idle = {}
+  idle: Dict[str, List[str]] = {}
   for flag in given:
     needs = flag.setting.get("needs")
     if needs and not _holds(needs):
@@ -149,17 +155,17 @@ def check_flags():
                     _as_flags(needs))
 
 
-def warn_if_given(name, need):
-  """Warns of a flag that was given though what it needs, a str, is missing."""
+def warn_if_given(name: str, need: str) -> None:
+  """Logs that a given flag has no effect without `need`."""
   if flags.FLAGS[name].present and flags.FLAGS[name].value:
     logging.warning("--%s: no effect without %s", name, need)
 
 
-def from_flags(cls):
-  """Returns the object of a settings class that the flags give.
+def from_flags(cls: Any) -> Any:
+  """Returns an instance of a settings class with the values of the flags.
 
-  Fields that are settings classes too are read as well; None if their flags are
-  not the script's.
+  Fields that are settings classes are read recursively; they are None if the
+  script does not define their flags.
   """
   values = {}
   for field in dataclasses.fields(cls):

@@ -3,7 +3,7 @@
     python benchmarks/bench_data.py --input_file=text.txt
 
 J: seconds of single-threaded `jieba.lcut` over the same lines.
-W: wall seconds of the tool, start-up included.
+W: wall seconds of the tool, including start-up.
 """
 
 import os
@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Dict
 
 import jieba
 from absl import app, flags
@@ -25,8 +26,8 @@ flags.DEFINE_bool("skip_jieba", False, "Measure the tool only.")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def seconds_of_jieba(path):
-  """Returns J: loading the dictionary counts, reading the file does not."""
+def seconds_of_jieba(path: str) -> float:
+  """Returns J, including loading the dictionary but not reading the file."""
   with open(path, encoding="utf-8") as reader:
     lines = reader.read().splitlines()
   jieba.setLogLevel("WARNING")
@@ -36,8 +37,8 @@ def seconds_of_jieba(path):
   return time.time() - start
 
 
-def peak_memory(process, peaks):
-  """Notes VmHWM, in MB, of a process and its children until they end."""
+def peak_memory(process: subprocess.Popen, peaks: Dict[int, float]) -> None:
+  """Records VmHWM, in MB, of a process and its children until they end."""
   while process.poll() is None:
     pids = [process.pid]
     children = "/proc/%d/task/%d/children" % (process.pid, process.pid)

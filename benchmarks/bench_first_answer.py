@@ -1,8 +1,8 @@
-r"""Seconds from the start of a process to its first answer.
+r"""Seconds from the start of a process to its first prediction.
 
     python benchmarks/bench_first_answer.py --model_dir=output/topics/best
 
-The classifier of --model_dir judges one text in a new process, again and again:
+The classifier in --model_dir predicts one text in a new process, repeatedly:
   checkpoint  predict.py
   onnx        predict.py --engine=onnx
   pipeline    transformers.pipeline, with torch and transformers installed
@@ -24,7 +24,7 @@ flags.DEFINE_string("model_dir", None, "Folder of a fine-tuned classifier.",
                     required=True)
 flags.DEFINE_list("ways", ["checkpoint", "onnx", "pipeline"],
                   "What to measure.")
-flags.DEFINE_integer("times", 7, "Processes of each.")
+flags.DEFINE_integer("times", 7, "Processes per way.")
 
 _TEXT = "高铁通到了县城，游客多了一倍"
 _PIPELINE = """
@@ -60,7 +60,7 @@ def main(_):
         start = time.time()
         run(*commands[way], stdout=subprocess.DEVNULL)
         seconds.append(time.time() - start)
-      seconds = seconds[1:]  # what the first one reads stays in memory
+      seconds = seconds[1:]  # the first run fills the page cache
       print("%s\t%.2f\t%.2f\t%.2f" % (
           way, np.median(seconds), min(seconds), max(seconds)), flush=True)
 

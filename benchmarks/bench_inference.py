@@ -1,17 +1,17 @@
-r"""Latency, rate, size and memory of each way to run a fine-tuned classifier.
+r"""Latency, throughput, size and memory of ways to run a fine-tuned classifier.
 
     python benchmarks/bench_inference.py --model_dir=output/lcqmc/best \
       --input_file=text.txt
 
-The same weights and sentences for all, without padding: texts are joined and
-cut to the length. Each measurement is a process of its own. Ways:
-  session      a warm session, as similarity.py has it
-  saved_model  export_model.py --saved_model, loaded as this TensorFlow does
-  tflite       export_model.py --tflite; tflite_int8: --int8 as well
-  onnx         export_model.py --onnx by ONNX Runtime; onnx_int8: --int8 as well
+All use the same weights and sentences, without padding: texts are joined and
+cut to length. Each measurement is a separate process. Ways:
+  session      a warm session, as in similarity.py
+  saved_model  export_model.py --saved_model, loaded by this TensorFlow
+  tflite       export_model.py --tflite; tflite_int8: also --int8
+  onnx         export_model.py --onnx in ONNX Runtime; onnx_int8: also --int8
   pytorch      convert_to_pytorch.py, with torch and transformers installed
-  onnx_pytorch the same by ONNX Runtime, exported by torch
-"cores" says how many are busy. --profile tells where a session's time goes.
+  onnx_pytorch the same in ONNX Runtime, exported by torch
+"cores" is the number of busy cores. --profile shows the time by operation.
 """
 
 import itertools
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import warnings
+from typing import Any, List, Tuple
 
 import numpy as np
 from absl import app, flags
@@ -37,18 +38,18 @@ flags.DEFINE_string("input_file", None, "Text to take sentences from.",
 flags.DEFINE_list("ways", ["session", "saved_model", "tflite", "tflite_int8",
                            "onnx", "onnx_int8", "pytorch", "onnx_pytorch"],
                   "What to measure.")
-flags.DEFINE_list("lengths", ["32", "128"], "Tokens of a sentence.")
-flags.DEFINE_list("batches", ["1", "32"], "Sentences at a time.")
-flags.DEFINE_list("threads", ["2"], "Threads; TFLite is measured with 1 too.")
-flags.DEFINE_float("seconds", 5.0, "How long to repeat each measurement.")
-flags.DEFINE_bool("profile", False, "Show which operations the time of the "
-                  "session goes to, and measure nothing.")
+flags.DEFINE_list("lengths", ["32", "128"], "Tokens per sentence.")
+flags.DEFINE_list("batches", ["1", "32"], "Sentences per batch.")
+flags.DEFINE_list("threads", ["2"], "Threads; TFLite also runs with 1.")
+flags.DEFINE_float("seconds", 5.0, "Duration of each measurement.")
+flags.DEFINE_bool("profile", False, "Only show the time of the session by "
+                  "operation.")
 flags.DEFINE_string("one", None, "Used by the script itself.")
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-def make_batch(batch, length):
+def make_batch(batch: int, length: int) -> List[np.ndarray]:
   """Returns input_ids, input_mask, segment_ids: int32 [batch, length]."""
   from albert import model_folder
   tokenizer = model_folder.load(model_folder.FolderSettings(),
@@ -64,8 +65,8 @@ def make_batch(batch, length):
   return [input_ids, np.ones_like(input_ids), np.zeros_like(input_ids)]
 
 
-def open_session(path, threads):
-  """Returns a session, the probabilities in it, and their placeholders."""
+def open_session(path: str, threads: int) -> Tuple[Any, Any, List[Any]]:
+  """Returns a session, its tensor of probabilities, and its placeholders."""
   import tensorflow.compat.v1 as tf
 
   from albert import heads, model_folder
@@ -85,8 +86,8 @@ def session(path, inputs, threads):
   return lambda: call(*inputs)
 
 
-def profile(inputs, threads):
-  """Prints where the time of a session goes."""
+def profile(inputs: List[np.ndarray], threads: int) -> None:
+  """Prints the time of a session by operation."""
   import tensorflow.compat.v1 as tf
 
   import profiling
@@ -211,7 +212,7 @@ WAYS = {"session": session, "saved_model": saved_model, "tflite": tflite,
         "pytorch": pytorch, "onnx_pytorch": onnx_pytorch}
 
 
-def measure_here(way, path, threads, batch_file):
+def measure_here(way: str, path: str, threads: int, batch_file: str) -> None:
   """Measures in this process and prints JSON."""
   with np.load(batch_file) as arrays:
     inputs = [arrays[name] for name in _INPUTS]
@@ -221,10 +222,10 @@ def measure_here(way, path, threads, batch_file):
     start = time.time()
     probabilities = call()
     seconds.append(time.time() - start)
-    if end is None and len(seconds) == 5:  # warm
+    if end is None and len(seconds) == 5:  # end of the warm-up
       end, seconds, busy = time.time() + FLAGS.seconds, [], time.process_time()
   busy = time.process_time() - busy
-  with open("/proc/self/status") as reader:  # this process alone
+  with open("/proc/self/status") as reader:  # without child processes
     peak, = [int(line.split()[1]) for line in reader
              if line.startswith("VmHWM")]
   print(json.dumps({
@@ -244,8 +245,9 @@ def run(*args):
   return done.stdout
 
 
-def prepare(way, folder, batch, length):
-  """Makes what a way runs, once; returns its path and its size in MB."""
+def prepare(way: str, folder: str, batch: int,
+            length: int) -> Tuple[str, float]:
+  """Exports the model of a way, once; returns its path and its size in MB."""
   model = "--init_checkpoint=" + os.path.abspath(FLAGS.model_dir)
   path = os.path.join(folder, way)
   if way == "session":

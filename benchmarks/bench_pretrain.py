@@ -3,7 +3,7 @@
     python benchmarks/bench_pretrain.py --max_seq_length=128 --batch_size=32
 
 Forward, backward, clipping and optimizer on random features. Every measurement
-has a process of its own. The arms:
+is a separate process. The arms:
 
   plain: the operations of BERT's TF1 script, on our variables and optimizer
   ours: what run_pretraining.py trains; also with
@@ -11,10 +11,10 @@ has a process of its own. The arms:
   accumulation: --gradient_accumulation_steps
   xla: --use_xla
 
-Our arms run with glibc's allocator set as training sets it ("own") and as it
-comes ("stock"), plain with the latter alone. Other modes, instead of that:
---check, --profile, --find_max_batch, --input_file and, to see what changes of
-the code have brought:
+Our arms run with glibc's allocator configured as in training ("own") and with
+its defaults ("stock"), plain only with the latter. Other modes instead of that:
+--check, --profile, --find_max_batch, --input_file and, to measure the effect of
+code changes:
 
     git worktree add ../before COMMIT
     python benchmarks/bench_pretrain.py --against=../before
@@ -32,6 +32,7 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import Dict
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -60,31 +61,31 @@ FLAGS = flags.FLAGS
 @dataclasses.dataclass(frozen=True)
 class BenchSettings:
   """What to measure."""
-  steps: int = setting(5, "Timed steps, after two that are not.")
+  steps: int = setting(5, "Timed steps, after two of warm-up.")
   arms: list = setting(
-      "plain,ours,recompute", "What to measure; an arm named more than once is "
-      "measured so often, and its medians make the ratios.")
+      "plain,ours,recompute", "Arms to measure; a repeated arm is measured "
+      "repeatedly, and medians give the ratios.")
   allocators: list = setting("own,stock", "Allocators of our arms.")
   check: bool = setting(
-      False, "See on a small batch that all --arms compute the same.")
+      False, "Check on a small batch that all --arms compute the same.")
   profile: bool = setting(
-      False, "Show which operations the time of a step goes to.")
+      False, "Show the time of a step by operation.")
   against: str = setting(
-      None, "Folder of a different commit of this project: its step and ours "
-      "take turns.")
-  pairs: int = setting(5, "For --against.")
+      None, "Folder of another commit of this project, to measure in "
+      "alternation.")
+  pairs: int = setting(5, "--against: number of pairs of measurements.")
   find_max_batch: bool = setting(
       False, "Find the largest batch per length; stock allocator.")
-  lengths: list = setting("128,256,512", "For --find_max_batch.")
-  memory_limit_gb: float = setting(8.0, "For --find_max_batch.")
+  lengths: list = setting("128,256,512", "--find_max_batch: lengths.")
+  memory_limit_gb: float = setting(8.0, "--find_max_batch: memory limit.")
   arm: str = setting(
-      None, "Measure this arm here, print JSON; with --profile, the arm to "
-      "profile.")
+      None, "Measure this arm in this process and print JSON; with --profile, "
+      "the arm to profile.")
 
 
 @dataclasses.dataclass(frozen=True)
 class BenchBatchSettings(train_settings.BatchSettings):
-  """As in training, with a shorter name."""
+  """As in training, with a shorter alias."""
   train_batch_size: int = setting(
       16, "Examples per training step.", least=1, alias="batch_size")
 
@@ -99,8 +100,8 @@ DEFAULTS = dict(
         sys.path[0], "albert_config/albert_config_tiny.json"))
 
 
-def make_settings(arm):
-  """Returns the TrainSettings that an arm trains with."""
+def make_settings(arm: str) -> train_settings.TrainSettings:
+  """Returns the settings of an arm."""
   if arm not in ("plain", "ours", "recompute", "accumulation", "xla"):
     raise InputError("--arms: there is no arm %r" % arm)
   settings = from_flags(train_settings.TrainSettings)
@@ -127,7 +128,7 @@ def make_step(arm, config, features):
 
 
 def make_plain_step(config, features, options, schedule):
-  """The same for BERT's graph, with our optimizer, an OptimizerSettings."""
+  """Builds the step of BERT's graph with our optimizer; see `make_step`."""
   global_step = tf.train.get_or_create_global_step()
   rate = optimization.create_learning_rate(
       options.learning_rate, schedule.num_train_steps, 0, global_step)
@@ -143,7 +144,7 @@ def make_plain_step(config, features, options, schedule):
 
 
 def make_features(config):
-  """Returns a random batch, a dict of arrays."""
+  """Returns a random batch, arrays by name."""
   batch, length = FLAGS.train_batch_size, FLAGS.max_seq_length
   predictions = min(FLAGS.max_predictions_per_seq, length)
   rng = np.random.RandomState(0)
@@ -189,15 +190,15 @@ class Step:
 
 
 def start_arm(arm):
-  """Sets this process up as training does; returns the configuration."""
+  """Sets up this process as in training; returns the configuration."""
   if FLAGS.allocators[0] == "stock" or arm == "plain":
     loop.keep_freed_memory = lambda: None
   loop.prepare_process(make_settings(arm).device)
   return AlbertConfig.from_json_file(FLAGS.bert_config_file)
 
 
-def measure_here(arm):
-  """Measures an arm in this process; returns a dict for JSON."""
+def measure_here(arm: str) -> Dict[str, float]:
+  """Measures an arm in this process."""
   training = Step(arm, start_arm(arm))
   with open("/proc/self/statm") as reader:
     before = int(reader.read().split()[1]) * resource.getpagesize() / 2**20
@@ -213,14 +214,14 @@ def measure_here(arm):
 
 
 def measure(arm, allocator, script=None, **changes):
-  """Measures an arm, with other flags, in a process of its own."""
+  """Measures an arm with other flags in a separate process."""
   changes.update(arm=arm, allocators=allocator)
   process = subprocess.run(
       [sys.executable, script or os.path.abspath(__file__)] +
       [x for x in sys.argv[1:] if not x.startswith(("--against", "--pairs"))] +
       ["--%s=%s" % change for change in changes.items()],
       capture_output=True, text=True, check=False)
-  if process.returncode == -signal.SIGKILL:  # the system's memory ran out
+  if process.returncode == -signal.SIGKILL:  # out of memory
     return {"peak": math.inf, "growth": math.inf, "rate": 0.0}
   if process.returncode:
     sys.exit("%s: %s" % (arm, process.stderr[-2000:]))
@@ -253,7 +254,7 @@ def compare():
 
 
 def compare_with_commit():
-  """Prints the rates of our step and of that of --against, pair by pair."""
+  """Prints the rates of --against and of our step, pair by pair."""
   print_setting()
   print("%12s%12s%10s" % ("before", "now", "ratio"))
   script = os.path.join(os.path.abspath(FLAGS.against), "benchmarks",
@@ -274,7 +275,7 @@ def print_setting():
 
 
 def find_max_batch():
-  """Prints the largest batches whose peak is within --memory_limit_gb."""
+  """Prints the largest batches with a peak within --memory_limit_gb."""
   print("%s, %s, at most %g GB" % (os.path.basename(
       FLAGS.bert_config_file), FLAGS.optimizer, FLAGS.memory_limit_gb))
   print("%-8s%-12s%8s%10s%15s%10s" % (
@@ -289,14 +290,14 @@ def find_max_batch():
 
 
 def largest_batch(peak_of, batch):
-  """Finds the largest batch within the limit, to a twentieth of itself.
+  """Finds the largest batch within the limit, with a precision of 1/20.
 
-  What to try next is read from a line: through the smallest and the largest
-  try, then through the two tries on either side of the limit.
+  Extrapolates linearly: through the smallest and the largest try, then through
+  the two tries on either side of the limit.
 
   Args:
-    peak_of: function of a batch size that measures its peak.
-    batch: int, first batch size to try.
+    peak_of: measures the peak of a batch size.
+    batch: first batch size to try.
 
   Returns:
     (largest that fits, smallest tried that does not, dict of all peaks)
@@ -324,14 +325,14 @@ def largest_batch(peak_of, batch):
 
 
 def check():
-  """Fails unless all arms have the losses of the first in three steps."""
+  """Fails unless all arms have the same losses in three steps."""
   FLAGS.train_batch_size, FLAGS.max_seq_length = 4, 256
   FLAGS.max_predictions_per_seq, FLAGS.learning_rate = 5, 1e-3
   expected = weights = None
   for arm in FLAGS.arms:
     config = start_arm(arm)
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
-    config.initializer_range = 0.05  # so that attention is not uniform
+    config.initializer_range = 0.05  # makes attention non-uniform
     training = Step(arm, config)
     variables = {v.op.name: v for v in tf.trainable_variables()}
     weights = weights or training.session.run(variables)
@@ -348,7 +349,7 @@ def check():
 
 
 def profile():
-  """Prints how the time of a step is shared among the kinds of operations."""
+  """Prints the time of a step by operation."""
   arm = FLAGS.arm or "ours"
   training = Step(arm, start_arm(arm))
   for _ in range(2):
@@ -359,7 +360,7 @@ def profile():
 
 
 def measure_input():
-  """Prints the rate of the input pipeline alone."""
+  """Prints the throughput of the input pipeline."""
   specs = records.pretraining_specs(FLAGS.max_seq_length,
                                     FLAGS.max_predictions_per_seq)
   files = records.check_records(

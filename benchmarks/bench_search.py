@@ -1,8 +1,8 @@
-r"""Time and memory of a search, and whether it finds what all cosines say.
+r"""Time and memory of a search, checked against all cosines.
 
     python benchmarks/bench_search.py --corpus_file=texts.txt --num_queries=1000
 
-The queries are texts of the corpus, a character of each left out.
+The queries are texts of the corpus, each with one character removed.
 """
 
 import os
@@ -20,9 +20,9 @@ from albert.predict.search import Corpus  # noqa: E402
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", "albert_tiny_starter", "Folder of the model.")
 flags.DEFINE_string("engine", "tensorflow", "See predict.py.")
-flags.DEFINE_string("corpus_file", None, "Texts, one a line.", required=True)
-flags.DEFINE_integer("num_queries", 1000, "Texts that are searched.")
-flags.DEFINE_integer("top_k", 5, "Texts to find for each.")
+flags.DEFINE_string("corpus_file", None, "Texts, one per line.", required=True)
+flags.DEFINE_integer("num_queries", 1000, "Number of queries.")
+flags.DEFINE_integer("top_k", 5, "Texts per query.")
 
 
 def timed(what, function):

@@ -1,16 +1,16 @@
-r"""Requests a second, latency and memory of serve.py under load.
+r"""Throughput, latency and memory of serve.py under load.
 
     python benchmarks/bench_serving.py --model_dir=output/topics/best \
       --input_file=data/text_train.txt
 
-Each client sends a text of 20 to 60 characters, waits for the answer and sends
-the next one; all of them are one further process on this machine. Servers, of
+Each client sends a text of 20 to 60 characters, waits for the response and
+sends the next; all clients share one more process on this machine. Servers of
 the same weights:
   batched    serve.py --engine=onnx
   unbatched  the same with --max_batch_size=1
-  int8       the same as batched, of export_model.py --int8
+  int8       like batched, from export_model.py --int8
   pipeline   FastAPI around transformers.pipeline, with torch and transformers
-Memory is that of the server, at the first and the last answer.
+Memory is the server's before the first and after the last response.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import List, Tuple
 
 import numpy as np
 import psutil
@@ -35,12 +36,12 @@ flags.DEFINE_string("input_file", None, "Text to take texts from.",
                     required=True)
 flags.DEFINE_list("servers", ["batched", "unbatched", "int8", "pipeline"],
                   "What to measure.")
-flags.DEFINE_list("clients", ["1", "8", "64"], "How many, one after the other.")
-flags.DEFINE_float("seconds", 20.0, "How long, for each.")
+flags.DEFINE_list("clients", ["1", "8", "64"], "Numbers of clients to measure.")
+flags.DEFINE_float("seconds", 20.0, "Duration of each measurement.")
 flags.DEFINE_integer("serve_pipeline", None, "Used by the script itself.")
 
 
-def read_texts(path):
+def read_texts(path: str) -> List[str]:
   """Returns texts of 20 to 60 characters."""
   with open(path, encoding="utf-8") as reader:
     text = "".join(line.strip() for line in reader)
@@ -50,9 +51,9 @@ def read_texts(path):
 
 
 class Client:
-  """Connections that stay open; a request's answer is only counted."""
+  """Keep-alive connections; responses are only counted."""
 
-  def __init__(self, port, path, texts):
+  def __init__(self, port: int, path: str, texts: List[str]):
     self._port = port
     self._requests = []
     for text in texts:
@@ -63,8 +64,8 @@ class Client:
                             body)
     self.seconds, self.errors = [], 0
 
-  async def run(self, number, end):
-    """Asks until `end`, a time."""
+  async def run(self, number: int, end: float) -> None:
+    """Sends requests until the time `end`."""
     reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
     while time.perf_counter() < end:
       start = time.perf_counter()
@@ -78,8 +79,9 @@ class Client:
     writer.close()
 
 
-def load_server(port, path, texts, clients, seconds):
-  """Returns (requests/s, their times in seconds, errors)."""
+def load_server(port: int, path: str, texts: List[str], clients: int,
+                seconds: float) -> Tuple[float, List[float], int]:
+  """Returns requests/s, the seconds of each request, and errors."""
   async def run():
     client = Client(port, path, texts)
     end = time.perf_counter() + seconds
@@ -91,8 +93,8 @@ def load_server(port, path, texts, clients, seconds):
   return len(client.seconds) / seconds, client.seconds, client.errors
 
 
-def serve_pipeline(folder, port):
-  """Serves a folder of transformers as is usual, one text after the other."""
+def serve_pipeline(folder: str, port: int) -> None:
+  """Serves a folder of transformers in the usual way, one text at a time."""
   import fastapi
   import transformers
   import uvicorn
@@ -107,8 +109,8 @@ def serve_pipeline(folder, port):
   uvicorn.run(service, port=port, log_level="warning")
 
 
-def start(server, folder):
-  """Returns (process, port, path) of a server that answers."""
+def start(server: str, folder: str) -> Tuple[subprocess.Popen, int, str]:
+  """Starts a server; returns (process, port, path) once it responds."""
   port = 8200 + FLAGS.servers.index(server)
   if server == "pipeline":
     command = [os.path.abspath(__file__), "--model_dir=" + folder,
@@ -117,7 +119,8 @@ def start(server, folder):
   else:
     command = ["serve.py", "--engine=onnx", "--model_dir=model=" + folder,
                "--port=%d" % port]
-    command += ["--max_batch_size=1"] * (server == "unbatched")
+    if server == "unbatched":
+      command.append("--max_batch_size=1")
     path = "/v1/models/model:predict"
   process = subprocess.Popen([sys.executable] + command, cwd=ROOT)
   texts = ["今天天气很好"]
@@ -136,10 +139,13 @@ def megabytes(process):
   return psutil.Process(process.pid).memory_info().rss / 1e6
 
 
-def make_folder(server, target):
-  script = ["convert_to_pytorch.py"] if server == "pipeline" else [
-      "export_model.py", "--onnx", "--signature=classify"] + ["--int8"] * (
-          server == "int8")
+def make_folder(server: str, target: str) -> None:
+  """Exports the model of a server."""
+  script = ["export_model.py", "--onnx", "--signature=classify"]
+  if server == "pipeline":
+    script = ["convert_to_pytorch.py"]
+  elif server == "int8":
+    script.append("--int8")
   subprocess.run([sys.executable] + script + [
       "--init_checkpoint=" + os.path.abspath(FLAGS.model_dir),
       "--output_dir=" + target, "--verbosity=-1"], cwd=ROOT, check=True)

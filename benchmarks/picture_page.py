@@ -1,11 +1,11 @@
-r"""Takes a picture of each view of a server's page, with its sample texts.
+r"""Takes screenshots of each view of a server's page, with its sample texts.
 
     python serve.py --model_dir=output/cluener/best &
     python benchmarks/picture_page.py --url=http://127.0.0.1:8080 \
       --output_dir=docs
 
-Writes page_KIND.png for each model, page_grid.png, and page_search.png where
-the server has a corpus. Needs selenium and Debian's chromium, chromium-driver
+Writes page_KIND.png for each model, page_grid.png, and, if the server has a
+corpus, page_search.png. Needs selenium and Debian's chromium, chromium-driver
 and fonts-noto-cjk.
 """
 
@@ -20,9 +20,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("url", "http://127.0.0.1:8080", "Of the server.")
-flags.DEFINE_string("output_dir", "docs", "Folder of the pictures.")
-flags.DEFINE_integer("width", 640, "Of the window, in pixels.")
+flags.DEFINE_string("url", "http://127.0.0.1:8080", "URL of the server.")
+flags.DEFINE_string("output_dir", "docs", "Folder for the screenshots.")
+flags.DEFINE_integer("width", 640, "Window width in pixels.")
 
 
 def open_browser():
@@ -37,7 +37,7 @@ def open_browser():
 
 
 def take(driver, name):
-  """Asks what the form says, and writes the picture of question and answer."""
+  """Submits the form and writes a screenshot of the page with the response."""
   driver.find_element(By.CSS_SELECTOR, "#form .go").click()
   WebDriverWait(driver, 60).until(
       lambda _: driver.find_element(By.ID, "raw").is_displayed())

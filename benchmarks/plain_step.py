@@ -1,7 +1,7 @@
-"""The loss of a batch by the operations of BERT's TF1 script.
+"""The loss of a batch with the operations of BERT's TF1 script: the baseline.
 
-It has nothing of modeling.py but the names of the variables, so it stays as it
-is when that becomes faster.
+It shares only variable names with modeling.py, so it stays the same when that
+becomes faster.
 """
 
 import math
@@ -117,14 +117,14 @@ def _encode(config, features, table, projection):
 
 
 def loss(config, features):
-  """Returns the loss, masked LM and sentence order, a float scalar.
+  """Returns the masked-LM and sentence-order loss, a float scalar.
 
   Args:
     config: AlbertConfig.
-    features: dict of `records.pretraining_specs`, of a batch.
+    features: batch of `records.pretraining_specs`.
 
   Raises:
-    InputError: the configuration asks for what is not written here.
+    InputError: the configuration is not supported here.
   """
   if [
     config.layout,

@@ -1,4 +1,4 @@
-r"""Draws the training curves of one or several runs, as a PNG.
+r"""Plots the training curves of one or several runs as a PNG.
 
     python benchmarks/plot_curves.py --runs=output/a,output/b --names=A,B \
       --output=curves.png
@@ -12,6 +12,7 @@ import dataclasses
 import io
 import os
 import sys
+from typing import Dict, List, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -27,26 +28,26 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 
 @dataclasses.dataclass(frozen=True)
 class CurveSettings:
-  """Which runs, and how they are drawn."""
+  """The runs, and how to plot them."""
   runs: list = setting(
       None, "Output folders of pretraining or fine-tuning.", NEEDED,
       required=True)
-  output: str = setting(None, "PNG to make.", NEEDED, required=True)
+  output: str = setting(None, "PNG to write.", NEEDED, required=True)
   names: list = setting(None, "Names of the runs; default: --runs.", USUAL)
   unigram_entropy: float = setting(
-      None, "Masked-LM loss of a model that knows how frequent each token is "
-      "and no more, for a dashed line.", USUAL)
+      None, "Masked-LM loss of a model of token frequencies, for a dashed "
+      "line; see unigram_entropy.py.", USUAL)
   smoothing: float = setting(
-      0.0, "Weight of the past in a moving average, at least 0 and less than "
-      "1; what was measured is drawn pale behind it.", USUAL)
+      0.0, "Weight of the past in a moving average, from 0 to less than 1; raw "
+      "values are drawn pale behind it.", USUAL)
   x_axis: str = setting(
-      "step", "What a run's values are drawn over; minutes are those since it "
-      "began, pauses included.", USUAL, choices=["step", "minutes"])
+      "step", "The x axis; minutes are since the start of a run, including "
+      "pauses.", USUAL, choices=["step", "minutes"])
 
 
 SETTINGS = (CurveSettings,)
 
-# A panel for each of these scalars that a run has: its title.
+# Scalar -> title of its panel, drawn if any run has it.
 PANELS = {"loss": "loss", "masked_lm_loss": "masked-LM loss",
           "masked_lm_accuracy": "masked-LM accuracy",
           "sentence_order_accuracy": "sentence-order accuracy",
@@ -56,11 +57,11 @@ PANELS = {"loss": "loss", "masked_lm_loss": "masked-LM loss",
           "learning_rate": "learning rate"}
 
 
-def read_scalars(folder):
-  """Reads the event files of a run; a later one counts where steps are equal.
+def read_scalars(folder: str) -> Dict[str, Dict[int, float]]:
+  """Reads the event files of a run; of equal steps, the later one counts.
 
   Returns:
-    dict, scalar of PANELS -> dict, step -> float.
+    scalar of PANELS -> step -> value.
 
   Raises:
     InputError: there is nothing to read.
@@ -68,7 +69,7 @@ def read_scalars(folder):
   scalars = collections.defaultdict(dict)
   for event in _events(folder):
     for value in event.summary.value:
-      if value.tag in PANELS:  # A TPU's summaries are tensors.
+      if value.tag in PANELS:  # a TPU's summaries are tensors
         scalars[value.tag][event.step] = (
             tf.make_ndarray(value.tensor).item()
             if value.HasField("tensor") else value.simple_value)
@@ -81,7 +82,7 @@ def read_scalars(folder):
 def _events(folder):
   if not tf.io.gfile.isdir(folder):
     raise InputError("--runs: there is no folder %r" % folder)
-  # Their names go on with the time they were made at.
+  # The names contain the creation time, so this sorts by time.
   names = sorted(name for name in tf.io.gfile.listdir(folder)
                  if name.startswith("events.out.tfevents."))
   if not names:
@@ -91,15 +92,15 @@ def _events(folder):
     path = os.path.join(folder, name)
     try:
       yield from tf.train.summary_iterator(path)
-    except tf.errors.DataLossError:  # The run was killed, or goes on.
+    except tf.errors.DataLossError:  # killed, or still running
       logging.warning("%s is read up to a damaged record", path)
 
 
-def read_history(folder):
+def read_history(folder: str) -> Dict[str, Dict[int, float]]:
   """Reads the evaluations of a run on held-out or dev data.
 
   Returns:
-    as read_scalars; without the "eval_" that fine-tuning's names begin with.
+    like read_scalars, without the prefix "eval_" of fine-tuning.
   """
   path = os.path.join(folder, "eval_history.tsv")
   if not tf.io.gfile.exists(path):
@@ -107,7 +108,7 @@ def read_history(folder):
   rows = list(csv.DictReader(io.StringIO(filesystem.read_text(path)),
                              delimiter="\t"))
   try:
-    # An evaluation may have had other metrics.
+    # Evaluations may have had different metrics.
     return {column.replace("eval_", ""): {
         int(row["global_step"]): float(row[column]) for row in rows
         if row[column] != ""} for column in (rows[0] if rows else ())
@@ -117,7 +118,7 @@ def read_history(folder):
         path, error)) from error
 
 
-def read_minutes(folder):
+def read_minutes(folder: str) -> Tuple[List[int], List[float]]:
   """Returns the steps of a run, sorted, and the minutes since the first."""
   times = {event.step: event.wall_time for event in _events(folder)
            if event.HasField("summary")}
@@ -125,15 +126,16 @@ def read_minutes(folder):
   return steps, [(times[step] - times[steps[0]]) / 60 for step in steps]
 
 
-def over_minutes(scalars, steps, minutes):
-  """Returns scalars, a dict as of `read_scalars`, with minutes for steps."""
+def over_minutes(scalars: Dict[str, Dict[int, float]], steps: List[int],
+                 minutes: List[float]) -> Dict[str, Dict[float, float]]:
+  """Replaces the steps of `read_scalars` by minutes."""
   return {tag: {np.interp(step, steps, minutes): value
                 for step, value in curve.items()}
           for tag, curve in scalars.items()}
 
 
-def smooth(values, weight):
-  """Returns moving averages that do not lean towards a start from 0."""
+def smooth(values: List[float], weight: float) -> List[float]:
+  """Returns exponential moving averages, with bias correction."""
   average, averages = 0.0, []
   for count, value in enumerate(values, 1):
     average = weight * average + (1 - weight) * value
@@ -142,7 +144,7 @@ def smooth(values, weight):
 
 
 def create_figure():
-  """Returns an empty figure, which draws with Agg: no display is needed."""
+  """Returns an empty figure, drawn with Agg, which needs no display."""
   try:
     from matplotlib.figure import Figure
   except ImportError as error:
@@ -153,7 +155,7 @@ def create_figure():
 
 
 def draw(figure, runs, unigram_entropy=None, smoothing=0.0, x_axis="step"):
-  """Draws runs, a dict: name -> (training's scalars, held-out ones)."""
+  """Draws runs: name -> (training scalars, held-out scalars)."""
   tags = [tag for tag in PANELS if any(
       scalars.get(tag) for pair in runs.values() for scalars in pair)]
   *panels, legend = figure.subplots(-(-(len(tags) + 1) // 3), 3).flat
@@ -187,7 +189,7 @@ def _curve(scalars, tag):
   return steps, [scalars[tag][step] for step in steps]
 
 
-def main():
+def main() -> None:
   args = from_flags(CurveSettings)
   names = args.names or args.runs
   if not len(set(names)) == len(names) == len(args.runs):

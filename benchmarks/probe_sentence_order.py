@@ -1,18 +1,18 @@
-"""What the ends of the halves alone tell about the order of the halves.
+"""How much segment boundaries alone reveal about the order of the segments.
 
     python benchmarks/probe_sentence_order.py --input_file='records/*.tfrecord'
 
-For pretraining records of any tool: the share of labels that are right, where
-0.5 is chance, by
-- punctuation at the end: in which half the last token is punctuation;
-- punctuation at the beginning: likewise, of the first token;
-- logistic regression on the first and last two tokens of both halves and on
-  their lengths, trained on one half of the records, tested on the other one;
-- boosted trees on the lengths of both halves, likewise.
+For pretraining records of any tool: accuracy, where 0.5 is chance, of
+- punctuation at the end: which segment's last token is punctuation;
+- punctuation at the beginning: likewise, the first token;
+- logistic regression on the first and last two tokens and the lengths of both
+  segments, trained on one half of the records, tested on the other;
+- boosted trees on the lengths of both segments, likewise.
 
-With --text_file the same of pairs of neighbouring lines: whole sentences. With
---cut_text, what the lengths tell of the pairs that create_pretraining_data.py
-makes of a text, of the last ones of documents apart. Needs scikit-learn.
+With --text_file, the same for pairs of neighbouring lines: whole sentences.
+With --cut_text, the accuracy from lengths of pairs that
+create_pretraining_data.py makes from a text, and separately of the last pairs
+of documents. Needs scikit-learn.
 """
 
 import collections
@@ -37,16 +37,17 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Record files: globs.")
 flags.DEFINE_string("text_file", None, "Text, instead of records.")
 flags.DEFINE_string("cut_text", None, "Text to cut into pairs.")
-flags.DEFINE_integer("max_records", 20000, "Records to read at most.")
-flags.DEFINE_integer("max_seq_length", 128, "Of --cut_text.")
-flags.DEFINE_integer("max_documents", 1000, "Of --cut_text.")
-flags.DEFINE_integer("dupe_factor", 10, "Of --cut_text.")
-flags.DEFINE_float("short_seq_prob", 0.1, "Of --cut_text.")
-flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"], "Of --cut_text.")
+flags.DEFINE_integer("max_records", 20000, "Maximum records to read.")
+flags.DEFINE_integer("max_seq_length", 128, "--cut_text: tokens per pair.")
+flags.DEFINE_integer("max_documents", 1000, "--cut_text: maximum documents.")
+flags.DEFINE_integer("dupe_factor", 10, "--cut_text: passes over the text.")
+flags.DEFINE_float("short_seq_prob", 0.1, "--cut_text: share of short pairs.")
+flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"],
+                  "--cut_text: see create_pretraining_data.py.")
 
 
 def read_pairs(paths, limit):
-  """Yields (ids of the first half, of the second one, label) of records."""
+  """Yields (ids of the first segment, of the second, label) of records."""
   for path in paths:
     for record in tf.io.tf_record_iterator(path):
       if not limit:
@@ -58,7 +59,7 @@ def read_pairs(paths, limit):
               "input_ids", "segment_ids", "input_mask", "masked_lm_positions",
               "masked_lm_ids", "next_sentence_labels"))
       used = np.array(features["masked_lm_weights"].float_list.value) > 0
-      ids[positions[used]] = labels[used]  # without masks
+      ids[positions[used]] = labels[used]  # undoes masking
       first = np.flatnonzero((mask == 1) & (segments == 0))
       second = np.flatnonzero((mask == 1) & (segments == 1))
       # Without [CLS], [SEP] and [SEP].
@@ -80,10 +81,10 @@ def read_lines(path, tokenizer, limit):
 
 
 def best_rule(first, second, labels):
-  """Returns the accuracy of the best rule on one bool of each half.
+  """Returns the accuracy of the best rule on one feature of each segment.
 
   Args:
-    first, second: bool [N], of the first and of the second half.
+    first, second: bool [N], feature of the first and the second segment.
     labels: int [N].
   """
   right = 0
@@ -94,8 +95,8 @@ def best_rule(first, second, labels):
 
 
 def logistic_regression(pairs, labels):
-  """Returns the accuracy on the second half, trained on the first one."""
-  # Not needed by the rules.
+  """Trains on the first half, returns the accuracy on the second half."""
+  # Imported here, as the rules do not need scikit-learn.
   from sklearn.feature_extraction import DictVectorizer
   from sklearn.linear_model import LogisticRegression
 
@@ -115,13 +116,13 @@ def logistic_regression(pairs, labels):
 
 
 def lengths_of_pairs(tokenizer):
-  """Returns lengths and label of pairs of a text, and which are last ones.
+  """Returns lengths and labels of the pairs of a text, and which are last.
 
   Args:
-    tokenizer: of tokenization.py.
+    tokenizer: tokenizer.
 
   Returns:
-    (int [N, 2], int [N], bool [N]), those of a document one after the other.
+    int [N, 2], int [N] and bool [N], with a document's pairs in a row.
   """
   texts = create_pretraining_data.TextSettings()
   segmenter = create_pretraining_data.create_segmenter(texts, tokenizer)
@@ -147,7 +148,7 @@ def lengths_of_pairs(tokenizer):
 
 
 def boosted_trees(lengths, labels):
-  """Returns which labels of each half trees tell that the other one trained.
+  """Returns which labels trees trained on the other half predict correctly.
 
   Args:
     lengths: int [N, 2].

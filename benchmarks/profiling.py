@@ -1,16 +1,17 @@
-"""Which operations the time of a TensorFlow session goes to."""
+"""Time of a TensorFlow session by operation."""
 
 import collections
 import re
+from typing import Any, List
 
 
-def print_shares(title, runs, most=12):
-  """Prints how the time of a run is shared among the kinds of operations.
+def print_shares(title: str, runs: List[Any], most: int = 12) -> None:
+  """Prints the time of a run by kind of operation.
 
   Args:
-    title: str.
-    runs: list of tf.RunMetadata of runs with FULL_TRACE, to take the mean of.
-    most: int, kinds to print.
+    title: heading.
+    runs: tf.RunMetadata of runs with FULL_TRACE, which are averaged.
+    most: maximum number of kinds.
   """
   times = collections.Counter()
   for metadata in runs:

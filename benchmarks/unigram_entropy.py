@@ -1,9 +1,9 @@
-r"""Prints the masked-LM loss of a model that knows no more than frequencies.
+r"""Prints the masked-LM loss of a model of token frequencies.
 
     python benchmarks/unigram_entropy.py --input_file=train.tfrecord \
       --eval_input_file=held.tfrecord
 
-Pretraining has left its first plateau when it does better than this: the cross
+Pretraining has left its first plateau once its loss is lower: this is the cross
 entropy of the held-out labels under the frequencies of the training labels.
 """
 
@@ -25,9 +25,9 @@ from albert.settings import NEEDED, setting
 
 @dataclasses.dataclass(frozen=True)
 class EntropySettings:
-  """Which records."""
+  """The record files."""
   input_file: str = setting(
-      None, "Record files that give frequencies.", NEEDED, required=True)
+      None, "Record files for the frequencies.", NEEDED, required=True)
   eval_input_file: str = setting(None, "Record files to predict.", NEEDED,
       required=True)
 
@@ -35,8 +35,8 @@ class EntropySettings:
 SETTINGS = (EntropySettings,)
 
 
-def count_labels(flag):
-  """Returns how often each id is a label in the record files of a flag, [V]."""
+def count_labels(flag: str) -> np.ndarray:
+  """Returns the count of each id as label in the files of a flag, [V]."""
   paths = records.expand_patterns(flags.FLAGS[flag].value, flag)
   description = records.read_description(paths[0])
   if not description:
@@ -52,9 +52,9 @@ def count_labels(flag):
   return counts
 
 
-def main():
+def main() -> None:
   known, asked = count_labels("input_file"), count_labels("eval_input_file")
-  frequencies = (known + 0.1) / (known + 0.1).sum()  # no label is impossible
+  frequencies = (known + 0.1) / (known + 0.1).sum()  # smoothed
   share = asked[known.argmax()] / asked.sum()
   print("loss %.4f, accuracy %.4f, over %d labels" % (
       -(asked * np.log(frequencies)).sum() / asked.sum(), share, asked.sum()))

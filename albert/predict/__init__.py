@@ -1,3 +1,3 @@
-"""Inference with models kept in memory; `load` returns one of any kind."""
+"""Inference with models kept in memory; `load` handles every task."""
 
 from albert.predict.predictors import load as load

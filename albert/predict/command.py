@@ -1,4 +1,4 @@
-"""Predicts with any model; its folder says the task.
+"""Predicts with a model; its folder determines the task.
 
     python predict.py --model_dir=output/my_task/best 这部电影真好看
     python predict.py --model_dir=output/cluener/best --input_file=texts.txt \\
@@ -7,16 +7,17 @@
       --input_file=passage.txt
     python predict.py 我[MASK]知道他在哪里。
 
-A classifier gives labels with probabilities, a regression a number, a model of
-entities their places, one of answers a part of the passage, one of choices the
-choice, a pretrained one the tokens for [MASK]. Prints a line for each text:
-what was found and the text, separated by tabs; or JSON, see --format. A file
-has a text a line, the texts of a pair (question and passage; passage, question
-and choices) separated by tabs; .tsv columns with a header, .jsonl objects.
+A classifier returns labels with probabilities, a regression model a number, an
+NER model entities with their offsets, a QA model a span of the passage, a
+multiple-choice model a choice, a pretrained model the tokens for [MASK]. Prints
+one line per text: result and text, separated by tabs, or JSON (see --format). A
+file has one text per line, or a pair (question and passage; passage, question
+and choices) separated by tabs; .tsv files have a header, .jsonl files objects.
 """
 
 import dataclasses
 import json
+from typing import Any, List, Sequence, Tuple
 
 from albert import cli
 from albert.errors import InputError
@@ -28,24 +29,24 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 
 @dataclasses.dataclass(frozen=True)
 class TextSettings:
-  """Which model, which texts, how answers are written."""
+  """The model, the texts and the output format."""
   model_dir: str = setting(
-      "albert_tiny_starter", "Folder with a model, such as the `best` of a "
-      "fine-tuning.", NEEDED)
+      "albert_tiny_starter", "Model folder, such as the `best` of a "
+      "fine-tuning run.", NEEDED)
   question: str = setting(
-      None, "Question about the passages: the texts that are given, or the "
-      "whole of --input_file.", USUAL)
+      None, "Question about the passages: the texts given as arguments, or all "
+      "of --input_file.", USUAL)
   choices: list = setting(
-      None, "Choices among answers to --question, or of idioms for #idiom# in "
+      None, "Answer choices for --question, or candidate idioms for #idiom# in "
       "the texts.", USUAL)
   input_file: str = setting(
-      None, "Texts; default, if none are given as arguments: standard input.",
+      None, "Texts; default, without texts as arguments: standard input.",
       USUAL)
   output_file: str = setting(
-      None, "What to write; default: standard output.", USUAL)
+      None, "Output file; default: standard output.", USUAL)
   format: str = setting(
-      None, "Lines for people, or JSON lines; default: as the name of "
-      "--output_file ends.", USUAL, choices=["table", "jsonl"])
+      None, "Readable table or JSON lines; default: by the extension of "
+      "--output_file.", USUAL, choices=["table", "jsonl"])
   top_k: int = setting(
       5, "Maximum number of candidates.", USUAL, least=1)
 
@@ -54,7 +55,8 @@ SETTINGS = (TextSettings, engines.EngineSettings, predictors.PredictSettings,
             FolderSettings)
 
 
-def find_inputs(args, arguments, fields):
+def find_inputs(args: TextSettings, arguments: List[str],
+                fields: Tuple[str, ...]) -> List[Any]:
   """Returns the inputs of a model; see `predictors.Predictor.fields`."""
   if arguments and args.input_file:
     raise InputError("give texts or --input_file, not both")
@@ -68,33 +70,35 @@ def find_inputs(args, arguments, fields):
   return inputs.read(args.input_file, fields)
 
 
-def table_line(parts, found):
-  """Returns a line of a table: cells of the result, then those of the input."""
+def table_line(parts: Sequence[Any], found: Any) -> str:
+  """Returns a table row: cells of the result, then those of the input."""
   cells = found.cells() + [
       " | ".join(part) if isinstance(part, list) else part for part in parts]
   return "\t".join(" ".join(cell.split()) for cell in cells)
 
 
-def json_line(fields, parts, found):
-  """Returns a JSON object of the input and the result."""
+def json_line(fields: Tuple[str, ...], parts: Sequence[Any],
+              found: Any) -> str:
+  """Returns the input and the result as one JSON object."""
   return json.dumps(dict(zip(fields, parts), **results.to_json(found)),
                     ensure_ascii=False)
 
 
-def main(arguments):
+def main(arguments: List[str]) -> None:
   args = from_flags(TextSettings)
   model = predictors.load(
       args.model_dir, from_flags(engines.EngineSettings),
       from_flags(FolderSettings),
       from_flags(predictors.PredictSettings))
   rows = find_inputs(args, arguments, model.fields)
-  as_json = args.format == "jsonl" or not args.format and (
-      (args.output_file or "").endswith((".json", ".jsonl")))
+  as_json = args.format == "jsonl"
+  if not args.format and args.output_file:
+    as_json = args.output_file.endswith((".json", ".jsonl"))
   lines = []
   for row, found in zip(rows, model.predict(rows, args.top_k)):
     parts = (row,) if isinstance(row, str) else row
-    lines.append(json_line(model.fields, parts, found) if as_json else
-                 table_line(parts, found))
+    lines.append(json_line(model.fields, parts, found) if as_json
+                 else table_line(parts, found))
   text = "".join(line + "\n" for line in lines)
   if args.output_file:
     filesystem.write_text(args.output_file, text)
@@ -102,6 +106,6 @@ def main(arguments):
     print(text, end="")
 
 
-def run():
-  """Runs `predict.py`, which is `albert-predict` where it is installed."""
+def run() -> None:
+  """Runs `predict.py`, installed as `albert-predict`."""
   cli.run(main, SETTINGS, takes_arguments=True, description=__doc__)

@@ -1,20 +1,8 @@
-"""Inference backends: TensorFlow, or ONNX Runtime where there is no TensorFlow.
-
-An engine is a model that is loaded once and kept in memory. It has attributes
-  folder: model_folder.ModelFolder;
-  tokenizer: of tokenization.py;
-and the methods
-  predictor(signature, *outputs, max_seq_length=None, batch_size=64), which
-    returns a TextPredictor of these outputs of an exported signature; see
-    export_model.py. Texts have at most `max_seq_length` tokens, by default as
-    many as the folder says;
-  constant(signature, output), which returns an output that is the same whatever
-    the text, an array.
-They raise an InputError where the model has no such weights.
-"""
+"""Inference backends: TensorFlow, or ONNX Runtime without TensorFlow."""
 
 import dataclasses
 import os
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -25,32 +13,67 @@ from albert.predict.text_predictor import TextPredictor, missing
 from albert.settings import USUAL, setting
 
 NAMES = ("tensorflow", "onnx")
-_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 @dataclasses.dataclass(frozen=True)
 class EngineSettings:
   """The inference backend."""
   engine: str = setting(
-      "tensorflow", "Backend. With onnx, which needs no TensorFlow, the "
-      "model is a folder that export_model.py --onnx made.", USUAL,
+      "tensorflow", "Backend. onnx needs no TensorFlow; its model folder comes "
+      "from export_model.py --onnx.", USUAL,
       choices=NAMES)
   provider: str = setting(
-      None, "--engine=onnx: what computes, such as CUDAExecutionProvider, for "
-      "which onnxruntime-gpu has to be installed. Default: the CPU.")
+      None, "--engine=onnx: execution provider, such as CUDAExecutionProvider, "
+      "which requires onnxruntime-gpu. Default: the CPU.")
 
 
-def load(engine, path, given=None):
+class Engine:
+  """A model kept in memory.
+
+  Attributes:
+    folder: the folder that describes the model.
+    tokenizer: its tokenizer.
+  """
+  folder: model_folder.ModelFolder
+  tokenizer: model_folder.Tokenizer
+
+  def predictor(self, signature: str, *outputs: str,
+                max_seq_length: Optional[int] = None,
+                batch_size: int = 64) -> TextPredictor:
+    """Returns the predictor of outputs of a signature; see export_model.py.
+
+    Args:
+      signature: name of the signature.
+      *outputs: names of its outputs.
+      max_seq_length: maximum tokens of a text; None for that of the folder.
+      batch_size: texts per call of the model.
+
+    Raises:
+      InputError: the model lacks the weights.
+    """
+    raise NotImplementedError
+
+  def constant(self, signature: str, output: str) -> np.ndarray:
+    """Returns an output that does not depend on the text.
+
+    Raises:
+      InputError: the model lacks the weights.
+    """
+    raise NotImplementedError
+
+
+def load(engine: Union[EngineSettings, str], path: str,
+         given: Optional[model_folder.FolderSettings] = None) -> Engine:
   """Loads a model.
 
   Args:
-    engine: EngineSettings, or str of NAMES.
-    path: str, folder with a checkpoint, or path of one; for "onnx", folder that
-      export_model.py --onnx made.
-    given: FolderSettings, what is not in the folder, or None.
+    engine: backend, or its name, one of NAMES.
+    path: checkpoint or its folder; for "onnx", a folder from
+      export_model.py --onnx.
+    given: settings that the folder lacks.
 
   Raises:
-    InputError: something is missing, or does not fit the rest.
+    InputError: a file is missing or inconsistent with the others.
   """
   if path == filesystem.STARTER and not filesystem.exists(path):
     raise InputError("give --model_dir: %s, the default, is in the folder of "
@@ -61,21 +84,23 @@ def load(engine, path, given=None):
     return OnnxEngine(path, given, asked.provider)
   if asked.provider:
     raise InputError("--provider has no effect without --engine=onnx")
-  from albert.predict import tensorflow_engine  # the way to TensorFlow
+  from albert.predict import tensorflow_engine  # imports TensorFlow
   return tensorflow_engine.TensorFlowEngine(path, given)
 
 
-def sentence_vectors(engine, pooling=None, layer=None, **kwargs):
-  """Returns the TextPredictor of one vector for each text, float [H].
+def sentence_vectors(engine: Engine, pooling: Optional[str] = None,
+                     layer: Optional[int] = None,
+                     **kwargs: Any) -> TextPredictor:
+  """Returns the predictor of one vector per text, float [H].
 
   Args:
-    engine: see the module.
-    pooling: "mean" of the tokens' vectors, [CLS] and [SEP] included; "cls", the
-      vector of [CLS]; "pooled", the pooled output, whatever the layer. None for
-      what the model was trained to give, or else the mean.
-    layer: int, 1 for the first, 0 for the embeddings, -1 for the last. None for
-      the one that the model was trained with, or else the last.
-    **kwargs: see `predictor` of the module.
+    engine: the model.
+    pooling: "mean" over the tokens, including [CLS] and [SEP]; "cls", the
+      vector of [CLS]; "pooled", the pooled output, whatever the layer. Defaults
+      to the pooling the model was trained with, otherwise the mean.
+    layer: 1 for the first, 0 for the embeddings, -1 for the last. Defaults to
+      the layer the model was trained with, otherwise the last.
+    **kwargs: see `Engine.predictor`.
 
   Raises:
     InputError: the model has no such layer.
@@ -87,8 +112,8 @@ def sentence_vectors(engine, pooling=None, layer=None, **kwargs):
   return engine.predictor("sentence_vector", output, **kwargs)
 
 
-def number_of_layer(engine, layer):
-  """Returns the number of a layer, from 0, which may be counted from the last.
+def number_of_layer(engine: Engine, layer: int) -> int:
+  """Returns the index of a layer, from 0; negative ones count from the last.
 
   Raises:
     InputError: the model has no such layer.
@@ -99,10 +124,11 @@ def number_of_layer(engine, layer):
   return range(last + 1)[layer]
 
 
-class OnnxEngine:
-  """Files of export_model.py --onnx in ONNX Runtime."""
+class OnnxEngine(Engine):
+  """ONNX files from export_model.py --onnx, in ONNX Runtime."""
 
-  def __init__(self, path, given, provider=None):
+  def __init__(self, path: str, given: model_folder.FolderSettings,
+               provider: Optional[str] = None):
     for name in ("bert_config_file", "vocab_file", "spm_model_file",
                  "do_lower_case"):
       if getattr(given, name) is not None:
@@ -117,8 +143,10 @@ class OnnxEngine:
     self.folder = model_folder.load(given, path)
     self.tokenizer = self.folder.create_tokenizer()
 
-  def predictor(self, signature, *outputs, max_seq_length=None, batch_size=64):
-    """See the module."""
+  def predictor(self, signature: str, *outputs: str,
+                max_seq_length: Optional[int] = None,
+                batch_size: int = 64) -> TextPredictor:
+    """See Engine."""
     session = self._session(signature)
     names = [tensor.name for tensor in session.get_inputs()]
     self._check_outputs(session, outputs)
@@ -126,8 +154,8 @@ class OnnxEngine:
         lambda *inputs: session.run(list(outputs), dict(zip(names, inputs))),
         self.tokenizer, self.folder.length(max_seq_length), batch_size)
 
-  def constant(self, signature, output):
-    """See the module."""
+  def constant(self, signature: str, output: str) -> np.ndarray:
+    """See Engine."""
     session = self._session(signature)
     inputs = {tensor.name: np.ones([1, 2], np.int32)
               for tensor in session.get_inputs()}
@@ -146,12 +174,12 @@ class OnnxEngine:
       raise InputError("--provider=%s: this onnxruntime has only %s" % (
           self._provider, ", ".join(available)))
     options = onnxruntime.SessionOptions()
-    # Threads that spin for work take the time of those that have some.
+    # Spinning threads would take CPU time from those that have work.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
       return onnxruntime.InferenceSession(
           filesystem.read_bytes(path), options, providers=[self._provider])
-    except Exception as error:  # it has many of its own
+    except Exception as error:  # ONNX Runtime's errors share no base class
       raise InputError("%s cannot be read: %s" % (path, error)) from error
 
   def _check_outputs(self, session, outputs):

@@ -1,12 +1,13 @@
-"""Reads what is to be predicted, from a command line, files and pipes.
+"""Reads the inputs from a command line, files and pipes.
 
-    .jsonl, .json  an object a line, with a key for each field of an input
+    .jsonl, .json  one object per line, with a key for each field of an input
     .tsv           columns with a header that names the fields
-    others         a text a line; several fields are separated by tabs
-Standard input is JSON lines where it begins with "{", else texts.
+    others         one text per line; several fields are separated by tabs
+Standard input that starts with "{" is read as JSON lines, otherwise as texts.
 """
 
 import json
+from typing import Any, Dict, List, Optional, Tuple
 
 from albert.errors import InputError
 from albert.files import filesystem
@@ -14,36 +15,39 @@ from albert.files import filesystem
 _ALIASES = {"text": "text_a", "text_a": "text"}
 
 
-def from_arguments(arguments, fields):
-  """Returns the inputs that words of a command line are.
+def from_arguments(arguments: List[str], fields: Tuple[str, ...]) -> List[Any]:
+  """Returns the inputs given on a command line.
 
   Args:
-    arguments: list of str, at least one.
-    fields: tuple of str; see predictors.Predictor.
+    arguments: at least one.
+    fields: see predictors.Predictor.
 
   Raises:
-    InputError: they are none.
+    InputError: the arguments are not inputs of this model.
   """
   if len(fields) == 1:
     return arguments
   if "choices" not in fields and len(arguments) == len(fields):
     return [tuple(arguments)]
-  raise InputError("the model takes %s: %s" % (
-      ", ".join(fields), "give --question, or a file" if "question" in fields
-      else "give --choices, or a file" if "choices" in fields else
-      "give one of each, or a file"))
+  advice = "give one of each, or a file"
+  if "question" in fields:
+    advice = "give --question, or a file"
+  elif "choices" in fields:
+    advice = "give --choices, or a file"
+  raise InputError("the model takes %s: %s" % (", ".join(fields), advice))
 
 
-def with_given(texts, given, fields):
-  """Returns inputs that have a question or choices in common.
+def with_given(texts: List[str], given: Dict[str, Any],
+               fields: Tuple[str, ...]) -> List[Any]:
+  """Returns inputs that share a question or choices.
 
   Args:
-    texts: list of str, one of each input.
-    given: dict, name -> str, or list of str, of the others.
-    fields: tuple of str; see predictors.Predictor.
+    texts: the field that differs between inputs.
+    given: name of each other field -> its str, or list of str.
+    fields: see predictors.Predictor.
 
   Raises:
-    InputError: what is given does not leave one field, or the model has none.
+    InputError: not exactly one field is left, or the model lacks a given one.
   """
   idle = sorted(set(given) - set(fields))
   if idle:
@@ -56,18 +60,18 @@ def with_given(texts, given, fields):
   return [tuple(given.get(field, text) for field in fields) for text in texts]
 
 
-def read(path, fields):
+def read(path: Optional[str], fields: Tuple[str, ...]) -> List[Any]:
   """Reads a file.
 
   Args:
-    path: str, or None for standard input.
-    fields: tuple of str; see predictors.Predictor.
+    path: None for standard input.
+    fields: see predictors.Predictor.
 
   Returns:
-    list of inputs, at least one.
+    at least one input.
 
   Raises:
-    InputError: a line is no input; the message names it.
+    InputError: a line is not an input; the message names it.
   """
   name = path or "standard input"
   lines = filesystem.read_lines(path)
@@ -93,7 +97,7 @@ def read(path, fields):
 
 
 def _pick(row, fields):
-  """Returns the input in a dict; a ValueError where it is not."""
+  """Returns the input in a dict; raises a ValueError if a field is missing."""
   values = []
   for field in fields:
     key = field if field in row else _ALIASES.get(field, field)
@@ -133,16 +137,19 @@ def _row_parser(header, fields, name):
 
 def _line_parser(fields):
   if len(fields) == 1:
-    return str  # blank lines are texts too: answers stay in line
+    return str  # keeps blank lines, so that answers stay aligned with lines
+
+  has_choices = "choices" in fields  # the remaining cells
+  least = len(fields) + 1 if has_choices else len(fields)
 
   def parse(line):
     cells = line.split("\t")
-    several = "choices" in fields  # all that follow
-    if len(cells) < len(fields) + several or (
-        not several and len(cells) > len(fields)):
+    if len(cells) < least or (len(cells) > least and not has_choices):
       raise ValueError("expected %s separated by tabs, found %d" % (
           ", ".join(fields), len(cells)))
-    last = len(fields) - several
-    return tuple(cells[:last]) + ((cells[last:],) if several else ())
+    if not has_choices:
+      return tuple(cells)
+    last = len(fields) - 1
+    return tuple(cells[:last]) + (cells[last:],)
 
   return parse

@@ -1,4 +1,4 @@
-"""Predicts with any model; its folder says the task.
+"""Predicts with a model; its folder determines the task.
 
     from albert.predict import load
 
@@ -8,11 +8,13 @@
 """
 
 import dataclasses
+from typing import Any, Iterable, List, Optional, Tuple, Type
 
 import numpy as np
 
 import tokenization
 from albert.errors import InputError
+from albert.model_folder import FolderSettings, ModelFolder
 from albert.predict import engines, results
 from albert.predict.tagger import Tagger
 from albert.settings import setting
@@ -21,8 +23,8 @@ from albert.tasks import chid, label_sets, race, squad, windows
 
 @dataclasses.dataclass(frozen=True)
 class PredictSettings:
-  """How a model predicts."""
-  batch_size: int = setting(64, "Texts for each call of the model.", least=1)
+  """Batch size and limits of prediction."""
+  batch_size: int = setting(64, "Texts per call of the model.", least=1)
   max_query_length: int = setting(
       None, "Maximum tokens of a question; default: that of run_squad.py and "
       "run_race.py.", least=1)
@@ -33,18 +35,20 @@ class PredictSettings:
       "next.", least=1)
 
 
-def load(model_dir, engine="tensorflow", given=None, settings=None):
+def load(model_dir: str, engine: str = "tensorflow",
+         given: Optional[FolderSettings] = None,
+         settings: Optional[PredictSettings] = None) -> "Predictor":
   """Loads a model once, to predict any number of times.
 
   Args:
-    model_dir: str, folder with a checkpoint and what describes it, such as the
-      `best` of a fine-tuning; for "onnx", one that export_model.py --onnx made.
-    engine: str, "tensorflow" or "onnx".
-    given: model_folder.FolderSettings, what is not in the folder, or None.
-    settings: PredictSettings, or None.
+    model_dir: model folder, such as the `best` of a fine-tuning run; for
+      "onnx", a folder from export_model.py --onnx.
+    engine: "tensorflow" or "onnx".
+    given: settings that the folder lacks.
+    settings: None for the defaults.
 
   Returns:
-    the Predictor of the model's task; Masks if it has none.
+    the predictor of the model's task; Masks if it has none.
 
   Raises:
     InputError: the folder has no model.
@@ -52,15 +56,16 @@ def load(model_dir, engine="tensorflow", given=None, settings=None):
   return of_engine(engines.load(engine, model_dir, given), settings)
 
 
-def of_engine(model, settings=None):
-  """The same for an engine that is loaded already; see engines.py."""
+def of_engine(model: engines.Engine,
+              settings: Optional[PredictSettings] = None) -> "Predictor":
+  """Returns the predictor of a loaded engine; see `load`."""
   return class_for(model.folder)(model, settings or PredictSettings())
 
 
-def class_for(folder):
-  """Returns the class of Predictor for a model_folder.ModelFolder."""
-  head = folder.head
-  if head is None and folder.labels is not None:  # of an earlier version
+def class_for(folder: ModelFolder) -> Type["Predictor"]:
+  """Returns the class of Predictor for a model."""
+  head = folder.head or ""
+  if not head and folder.labels is not None:  # from an earlier version
     head = "classifier" if folder.labels else "regression"
   if head == "choices" and folder.task_name == "chid":
     return Idioms
@@ -73,50 +78,56 @@ def class_for(folder):
 class Predictor:
   """A model kept in memory.
 
-  Attributes:
-    fields: tuple of str, what an input consists of. An input of one field is a
-      str, of several a tuple; all are str, but `choices` is a list of them.
-    kind: str, what it finds.
-    labels: list of str, what it chooses among; None where that is not fixed.
-  """
-  fields = ("text",)
-  kind = None
+  Args:
+    model: the loaded model.
+    settings: batch size and limits.
 
-  def __init__(self, model, settings):
-    """Args: model, an engine, see engines.py; settings, PredictSettings."""
+  Attributes:
+    fields: the fields of an input. An input of one field is a str, of several a
+      tuple; each field is a str, except that `choices` is a list of str.
+    kind: kind of result, as the HTTP API names it.
+    labels: the possible labels; None if they are not fixed.
+  """
+  fields: Tuple[str, ...] = ("text",)
+  kind: Optional[str] = None
+
+  def __init__(self, model: engines.Engine, settings: PredictSettings):
     self._folder = model.folder
     self._tokenizer = model.tokenizer
     self._settings = settings
     self._length = model.folder.length()
-    self.labels = model.folder.labels or None
+    self.labels: Optional[List[str]] = model.folder.labels or None
 
-  def is_cut(self, row):
-    """Returns whether an input is too long for the model to read all of it."""
+  def is_cut(self, row: Any) -> bool:
+    """Returns whether an input will be truncated."""
     return False
 
-  def predict(self, inputs, top_k=5):
+  def predict(self, inputs: Iterable[Any], top_k: int = 5) -> List[Any]:
     """Predicts texts.
 
     Args:
-      inputs: iterable of inputs; see `fields`.
-      top_k: int, maximum number of candidates.
+      inputs: see `fields`.
+      top_k: maximum number of candidates.
 
     Returns:
-      list of an object of results.py for each input, in their order.
+      for each input, an object of results.py.
 
     Raises:
-      InputError: an input is of a different kind; the message has its number,
-        from 1.
+      InputError: an input does not have these fields; the message has its
+        number, from 1.
     """
     inputs = list(inputs)
     for number, row in enumerate(inputs, 1):
-      parts = self._parts(row)
-      if not isinstance(parts, (tuple, list)) or len(parts) != len(
-          self.fields) or not all(map(_fits, self.fields, parts)):
+      if not self._takes(self._parts(row)):
+        exception = (" but for the list of choices"
+                     if "choices" in self.fields else "")
         raise InputError("input %d: expected %s, all of them text%s" % (
-            number, ", ".join(self.fields), " but for the list of choices" * (
-                "choices" in self.fields)))
+            number, ", ".join(self.fields), exception))
     return self._predict(inputs, top_k) if inputs else []
+
+  def _takes(self, parts):
+    return isinstance(parts, (tuple, list)) and (
+        len(parts) == len(self.fields)) and all(map(_fits, self.fields, parts))
 
   def _predict(self, inputs, top_k):
     raise NotImplementedError
@@ -136,8 +147,8 @@ def _fits(field, value):
 
 
 class _Rated(Predictor):
-  """What a model says of texts, or of pairs where it was trained on these."""
-  output = None
+  """Labels or scores texts, or pairs if the model was trained on pairs."""
+  output: Optional[str] = None
 
   def __init__(self, model, settings):
     super().__init__(model, settings)
@@ -152,21 +163,21 @@ class _Rated(Predictor):
     self._predictor = model.predictor("classify", self.output,
                                       batch_size=settings.batch_size)
 
-  def is_cut(self, row):
+  def is_cut(self, row: Any) -> bool:
     """See Predictor."""
     return sum(map(self._count, self._parts(row))) > self._room
 
-  def logits(self, inputs):
-    """Returns what the model says of each input, the mean of its sequences.
+  def logits(self, inputs: List[Any]) -> np.ndarray:
+    """Returns the output of each input, the mean of its sequences.
 
     Args:
-      inputs: list of inputs; see `fields`.
+      inputs: see `fields`.
 
     Returns:
-      float64 [N, L], logits of the labels; of numbers, float64 [N], themselves.
+      float64 [N, L], logits of the labels; for regression float64 [N], scores.
     """
     rows = [self._sequences(*self._parts(row)) for row in inputs]
-    found = [[] for _ in rows]
+    found: List[List[np.ndarray]] = [[] for _ in rows]
     numbers = [number for number, row in enumerate(rows) for _ in row]
     for i, (output,) in self._predictor.run([x for row in rows for x in row]):
       found[numbers[i]].append(output)
@@ -174,12 +185,12 @@ class _Rated(Predictor):
 
 
 class Labels(_Rated):
-  """Classifies texts or pairs: LabelResult."""
+  """Classifies texts or pairs into one label: LabelResult."""
   kind = "label"
   output = "logits"
 
   def _predict(self, inputs, top_k):
-    found = []
+    found: List[Any] = []
     for row in map(self._probabilities, self.logits(inputs)):
       labels = self._folder.labels or list(map(str, range(len(row))))
       order = np.argsort(-row, kind="stable")[:top_k]
@@ -196,7 +207,7 @@ class Labels(_Rated):
 
 
 class SeveralLabels(Labels):
-  """Finds all labels of texts or pairs: LabelsResult."""
+  """Classifies texts or pairs into any number of labels: LabelsResult."""
   kind = "labels"
 
   def _probabilities(self, logits):
@@ -208,7 +219,7 @@ class SeveralLabels(Labels):
 
 
 class Scores(_Rated):
-  """Rates texts or pairs: ScoreResult."""
+  """Scores texts or pairs: ScoreResult."""
   kind = "score"
   output = "score"
 
@@ -217,16 +228,17 @@ class Scores(_Rated):
 
 
 class Cosines(Predictor):
-  """How alike two texts are by their vectors, from -1 to 1: ScoreResult."""
+  """Cosine of the vectors of two texts, between -1 and 1: ScoreResult."""
   kind = "score"
   fields = ("text_a", "text_b")
 
-  def __init__(self, model, settings):
+  def __init__(self, model: engines.Engine, settings: PredictSettings):
     super().__init__(model, settings)
     self._vectors = engines.sentence_vectors(
         model, batch_size=settings.batch_size)
 
-  def is_cut(self, row):
+  def is_cut(self, row: Any) -> bool:
+    """See Predictor."""
     return any(self._count(text) > self._length - 2 for text in row)
 
   def _predict(self, inputs, top_k):
@@ -240,15 +252,16 @@ class Entities(Predictor):
   """Finds entities in texts of any length: EntityResult."""
   kind = "entities"
 
-  def __init__(self, model, settings):
+  def __init__(self, model: engines.Engine, settings: PredictSettings):
     super().__init__(model, settings)
     self._tagger = Tagger(model, settings.batch_size)
 
   def _predict(self, inputs, top_k):
-    return [results.EntityResult([
-        results.FoundEntity(text[start:end], start, end, kind)
-        for start, end, kind in entities])
-            for text, entities in zip(inputs, self._tagger.predict(inputs))]
+    return [
+        results.EntityResult([
+            results.FoundEntity(text[start:end], start, end, kind)
+            for start, end, kind in entities])
+        for text, entities in zip(inputs, self._tagger.predict(inputs))]
 
 
 class Answers(Predictor):
@@ -256,19 +269,19 @@ class Answers(Predictor):
   kind = "answer"
   fields = ("question", "passage")
 
-  def __init__(self, model, settings):
+  def __init__(self, model: engines.Engine, settings: PredictSettings):
     super().__init__(model, settings)
-    self._outputs = ("starts", "start_scores", "ends", "end_scores", "null")
-    if self._folder.head == "independent":
-      self._outputs = ("start", "end")
+    self._outputs = ("start", "end") if (
+        self._folder.head == "independent") else (
+            "starts", "start_scores", "ends", "end_scores", "null")
     self._predictor = model.predictor("spans", *self._outputs,
                                       batch_size=settings.batch_size)
     self._limits = squad.Limits(
         settings.max_query_length or squad.Limits.max_query_length,
         settings.max_answer_length, settings.doc_stride)
 
-  def is_cut(self, row):
-    """See Predictor; a passage never is."""
+  def is_cut(self, row: Any) -> bool:
+    """See Predictor; a passage is never truncated."""
     return self._count(row[0]) > self._limits.max_query_length
 
   def _predict(self, inputs, top_k):
@@ -302,18 +315,18 @@ class Answers(Predictor):
 
 
 class Choices(Predictor):
-  """Chooses among answers to a question about a passage: ChoiceResult."""
+  """Chooses an answer to a question about a passage: ChoiceResult."""
   kind = "choice"
-  fields = ("passage", "question", "choices")
+  fields: Tuple[str, ...] = ("passage", "question", "choices")
   _sequence_maker = staticmethod(race.sequence_maker)
 
-  def __init__(self, model, settings):
+  def __init__(self, model: engines.Engine, settings: PredictSettings):
     super().__init__(model, settings)
     self._max_query_length = settings.max_query_length or race.MAX_QUERY_LENGTH
     self._predictor = model.predictor("classify", "score",
                                       batch_size=settings.batch_size)
 
-  def is_cut(self, row):
+  def is_cut(self, row: Any) -> bool:
     """See Predictor."""
     passage, question, choices = row
     query = max(self._count(race.fill_in(question, x)) for x in choices)
@@ -327,7 +340,7 @@ class Choices(Predictor):
 
   def _choose(self, examples):
     """Returns a ChoiceResult for each race.Example."""
-    # A maker of its own, as it keeps the passages.
+    # A new maker for each call, as it caches the passages.
     sequences = self._sequence_maker(self._tokenizer, self._length,
                                      self._max_query_length)
     rows = list(map(sequences, examples))
@@ -338,23 +351,24 @@ class Choices(Predictor):
       scores[places[number]] = score
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     rows = weights / weights.sum(-1, keepdims=True)
-    return [results.ChoiceResult(
-        int(choice), example.choices[choice],
-        list(map(results.Candidate, example.choices, row.tolist())))
-            for example, row, choice in zip(
-                examples, rows, race.choose(examples, np.log(rows + 1e-38)))]
+    chosen = race.choose(examples, np.log(rows + 1e-38))
+    return [
+        results.ChoiceResult(
+            int(choice), example.choices[choice],
+            list(map(results.Candidate, example.choices, row.tolist())))
+        for example, row, choice in zip(examples, rows, chosen)]
 
 
 class Idioms(Choices):
   """Chooses idioms for the blanks of texts, `#idiom1#`: IdiomResult.
 
-  Each candidate fills one blank of a text at most.
+  Each candidate fills at most one blank of a text.
   """
   kind = "idioms"
   fields = ("text", "choices")
   _sequence_maker = staticmethod(chid.sequence_maker)
 
-  def is_cut(self, row):
+  def is_cut(self, row: Any) -> bool:
     """See Predictor."""
     text, choices = row
     filled = chid.fill_blanks(text, max(choices, key=len))
@@ -375,10 +389,10 @@ class Idioms(Choices):
 
 
 class Masks(Predictor):
-  """Fills in [MASK], each given that the others are masked: MaskResult."""
+  """Fills in [MASK] tokens, each independently of the others: MaskResult."""
   kind = "masks"
 
-  def __init__(self, model, settings):
+  def __init__(self, model: engines.Engine, settings: PredictSettings):
     super().__init__(model, settings)
     self._length = self._folder.config.max_position_embeddings
     self._predictor = model.predictor(
@@ -394,13 +408,15 @@ class Masks(Predictor):
                 for number, text in enumerate(inputs, 1)]
     found = [None] * len(inputs)
     for i, (logits,) in self._predictor.run(features):
+      # Zipping with the positions leaves out the padding.
       found[i] = results.MaskResult([
-          self._likeliest(row, top_k) for row, _ in zip(
-              logits, features[i][2])])  # without the padding
+          self._likeliest(row, top_k)
+          for row, _ in zip(logits, features[i][2])])
     return found
 
   def _encode(self, number, text):
-    """Returns input_ids, segment_ids and the positions of the masks."""
+    """Returns input_ids, segment_ids and the positions of [MASK]."""
+
     input_ids, segment_ids = tokenization.encode_texts(
         self._tokenizer, text, None, self._length + 1)
     positions = np.flatnonzero(np.equal(input_ids, self._tokenizer.mask_id))

@@ -1,17 +1,17 @@
-"""What is predicted, one object for each text.
+"""Predictions, one object per text.
 
-All are named tuples of plain values: `to_json` makes JSON of them. `cells` are
-what people read in a line of a table. Probabilities are between 0 and 1; starts
-and ends are characters of the text, the end exclusive.
+All are named tuples of plain values; `to_json` turns them into JSON, `cells`
+into the cells of a table row. Probabilities are between 0 and 1; start and end
+are offsets in characters, the end exclusive.
 
 Tests: tests/predict/test_command_predict.py.
 """
 
-from typing import List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 
 class Candidate(NamedTuple):
-  """A label, a token or an answer to choose, and how likely it is."""
+  """A label, token or answer and its probability."""
   text: str
   probability: float
 
@@ -20,34 +20,34 @@ class Candidate(NamedTuple):
 
 
 class LabelResult(NamedTuple):
-  """The label of a text or pair; `candidates`: the likeliest, best first."""
+  """The label of a text or pair; `candidates`: most likely first."""
   label: str
   probability: float
   candidates: List[Candidate]
 
-  def cells(self):
+  def cells(self) -> List[str]:
     return list(map(str, self.candidates))
 
 
 class LabelsResult(NamedTuple):
-  """All labels of a text or pair; `candidates`: the likeliest, best first."""
+  """All labels of a text or pair; `candidates`: most likely first."""
   labels: List[str]
   candidates: List[Candidate]
 
-  def cells(self):
+  def cells(self) -> List[str]:
     return ["|".join(self.labels)] + list(map(str, self.candidates))
 
 
 class ScoreResult(NamedTuple):
-  """The number that a text or pair is rated with."""
+  """The score of a text or pair."""
   score: float
 
-  def cells(self):
+  def cells(self) -> List[str]:
     return ["%.4f" % self.score]
 
 
 class FoundEntity(NamedTuple):
-  """An entity of a text: what it says, where, and of which kind."""
+  """An entity: its text, its offsets and its type."""
   text: str
   start: int
   end: int
@@ -55,16 +55,16 @@ class FoundEntity(NamedTuple):
 
 
 class EntityResult(NamedTuple):
-  """The entities of a text, in its order."""
+  """The entities of a text, in order of position."""
   entities: List[FoundEntity]
 
-  def cells(self):
+  def cells(self) -> List[str]:
     return [", ".join("%s %s %d-%d" % (x.text, x.kind, x.start, x.end)
                       for x in self.entities)]
 
 
 class AnswerCandidate(NamedTuple):
-  """A part of a passage, `passage[start:end]`, and how likely it is."""
+  """A span of a passage, `passage[start:end]`, and its probability."""
   text: str
   probability: float
   start: int
@@ -75,13 +75,12 @@ class AnswerResult(NamedTuple):
   """The answer to a question.
 
   Attributes:
-    text: str, the answer; empty where the model says that there is none.
-    start, end: int, where it is in the passage.
-    probability: float, among the candidates.
-    candidates: list of AnswerCandidate, the likeliest, the best first.
-    null_odds: float, how much more speaks for "no answer" than for the best
-      candidate; None where the model was trained on questions that all have an
-      answer.
+    text: empty if the model predicts that there is none.
+    start, end: its place in the passage.
+    probability: among the candidates.
+    candidates: most likely first.
+    null_odds: score of "no answer" minus that of the best candidate; None if
+      the model was trained without unanswerable questions.
   """
   text: str
   start: int
@@ -90,45 +89,45 @@ class AnswerResult(NamedTuple):
   candidates: List[AnswerCandidate]
   null_odds: Optional[float]
 
-  def cells(self):
+  def cells(self) -> List[str]:
     return [self.text and "%s %.4f %d-%d" % (
         self.text, self.probability, self.start, self.end)]
 
 
 class ChoiceResult(NamedTuple):
-  """Which choice is the answer.
+  """The choice that answers a question.
 
   Attributes:
-    choice: int, its number from 0.
-    text: str, the choice.
-    candidates: list of Candidate, all choices in their order.
+    choice: its index, from 0.
+    text: its text.
+    candidates: all choices, in the order given.
   """
   choice: int
   text: str
   candidates: List[Candidate]
 
-  def cells(self):
+  def cells(self) -> List[str]:
     return [str(self.candidates[self.choice])]
 
 
 class IdiomResult(NamedTuple):
-  """Which idiom belongs in each blank of a text, in its order."""
+  """The idiom for each blank of a text, in order of position."""
   blanks: List[ChoiceResult]
 
-  def cells(self):
+  def cells(self) -> List[str]:
     return [cell for blank in self.blanks for cell in blank.cells()]
 
 
 class MaskResult(NamedTuple):
-  """The likeliest tokens for each mask of a text, the best first."""
+  """The tokens for each mask of a text, most likely first."""
   masks: List[List[Candidate]]
 
-  def cells(self):
+  def cells(self) -> List[str]:
     return [" ".join(map(str, candidates)) for candidates in self.masks]
 
 
-def to_json(value):
-  """Returns a result as dicts, lists and plain values."""
+def to_json(value: Any) -> Any:
+  """Converts a result to dicts, lists and plain values."""
   if hasattr(value, "_asdict"):
     return {key: to_json(part) for key, part in value._asdict().items()}
   return [to_json(part) for part in value] if isinstance(value, list) else value

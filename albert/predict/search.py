@@ -1,8 +1,8 @@
-"""Finds the texts of a corpus that are most like others, by their vectors."""
+"""Finds the texts of a corpus that are most similar to a query, by vectors."""
 
 import io
 import zipfile
-from typing import NamedTuple
+from typing import Any, List, NamedTuple, Optional
 
 import numpy as np
 from absl import logging
@@ -11,43 +11,43 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.predict.similarity import VectorSim
 
-_PROBE = "今天天气很好。"  # its vector tells one model from another
-_BLOCK = 1 << 16  # vectors of a corpus that are compared at a time
-_QUERIES = 64  # that are compared at a time
-_AT_ONCE = 4096  # texts whose vectors are computed at a time
-_REFERENCE = 2000  # texts, at most, whose mean is subtracted
-_LARGE = 1000000  # texts from which on faiss searches, where it is installed
+_PROBE = "今天天气很好。"  # its vector identifies the model
+_BLOCK = 1 << 16  # vectors of the corpus compared at once
+_QUERIES = 64  # compared at once
+_AT_ONCE = 4096  # texts encoded at once
+_REFERENCE = 2000  # maximum texts whose mean is subtracted
+_LARGE = 1000000  # texts from which on faiss is used, if installed
 
 
 class Found(NamedTuple):
-  """A text of a corpus, its line, and the cosine with what was searched."""
+  """A text of a corpus, its line number, and its cosine with the query."""
   text: str
   line: int
   score: float
 
 
 class Corpus:
-  """Texts that are searched. Their vectors are computed once.
+  """A corpus to search; its vectors are computed once.
 
-  They are kept next to the corpus, in PATH.vectors.npz: `vectors`, float32
-  [N, K], and `sha256` and `probe`, by which they are computed again where the
-  corpus or the model is not the same: the text by its checksum, the model, with
-  all that belongs to it, by its vector of a sentence.
+  They are cached next to the corpus, in PATH.vectors.npz: `vectors`, float32
+  [N, K], with `sha256` of the corpus and `probe`, a sentence vector that
+  identifies the model and its settings. A change in either invalidates them.
 
   Args:
-    path: str, file of texts, one a line; blank lines are none.
-    reference: list of str, whose mean is subtracted; None for up to 2,000 of
-      the corpus, or nothing from trained vectors.
+    path: file with one text per line; blank lines are skipped.
+    reference: texts whose mean is subtracted. By default up to 2,000 of the
+      corpus, or none if the model was trained to give vectors.
     **kwargs: of the model; see VectorSim.
 
   Attributes:
-    similarity: VectorSim, what compares them.
+    similarity: compares the texts.
 
   Raises:
-    InputError: there are no texts, or no such model.
+    InputError: the file has no texts, or the folder no model.
   """
 
-  def __init__(self, path, reference=None, **kwargs):
+  def __init__(self, path: str, reference: Optional[List[str]] = None,
+               **kwargs: Any):
     lines = filesystem.read_lines(path)
     self._lines = [i for i, line in enumerate(lines) if line.strip()]
     self._texts = [lines[i] for i in self._lines]
@@ -57,20 +57,20 @@ class Corpus:
     self.similarity = VectorSim(
         reference=reference, untrained_reference=self._texts[::step], **kwargs)
     self._vectors = self._read_or_make(path)
-    self._index = None  # of faiss; False where it is not installed
+    self._index = None  # faiss index; False if faiss is not installed
 
   def __len__(self):
     return len(self._texts)
 
-  def search(self, queries, top_k=5):
-    """Finds the texts that are most like each query, exactly.
+  def search(self, queries: List[str], top_k: int = 5) -> List[List[Found]]:
+    """Finds the texts that are most similar to each query, exactly.
 
     Args:
-      queries: list of str.
-      top_k: int, texts to find for each; all, where there are fewer.
+      queries: texts.
+      top_k: maximum number of texts per query.
 
     Returns:
-      list of lists of Found, most similar first; ties in order of the file.
+      for each query, most similar first; ties in the order of the file.
     """
     if not queries:
       return []
@@ -82,11 +82,11 @@ class Corpus:
                 vectors[start:start + _QUERIES], top_k))]
 
   def _nearest(self, vectors, top_k):
-    """Returns the greatest cosines with each of `vectors`, and whose they are.
+    """Returns the greatest cosines with each of `vectors`, and their texts.
 
     Args:
       vectors: float32 [Q, K].
-      top_k: int.
+      top_k: maximum number of texts.
 
     Returns:
       (float32 [Q, T], int [Q, T]), where T is `top_k` or the number of texts.
@@ -131,7 +131,7 @@ class Corpus:
 
 
 def _read_arrays(path):
-  """Returns the arrays of a .npz file, dict."""
+  """Returns the arrays of a .npz file by name."""
   try:
     return dict(np.load(io.BytesIO(filesystem.read_bytes(path))))
   except (EOFError, ValueError, zipfile.BadZipFile) as error:
@@ -139,7 +139,11 @@ def _read_arrays(path):
 
 
 def _faiss_index(vectors):
-  """Returns faiss's exact index of float32 [N, K]; False without faiss."""
+  """Returns a faiss index for exact search; False without faiss.
+
+  Args:
+    vectors: float32 [N, K].
+  """
   try:
     import faiss
   except ImportError:
@@ -152,11 +156,11 @@ def _faiss_index(vectors):
 
 
 def _greatest(scores, count):
-  """Returns places of the greatest of each row, the first of equal ones first.
+  """Returns the indices of the greatest of each row; the first of ties wins.
 
   Args:
     scores: float [Q, N].
-    count: int.
+    count: maximum number per row.
 
   Returns:
     int [Q, min(count, N)].

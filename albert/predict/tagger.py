@@ -1,83 +1,87 @@
-"""Finds entities with a model kept in memory.
+"""Finds entities in texts with a model kept in memory.
 
 Tests: tests/predict/test_predictors.py.
 """
 
+from typing import Iterable, List, Tuple, cast
+
 import numpy as np
 
+from albert.predict.engines import Engine
 from albert.predict.text_predictor import missing
 from albert.tasks import bio, entity_files, ner
 
 
 class Tagger:
-  """Marks entities in texts.
+  """Finds entities in texts.
 
   Args:
-    model: an engine; see engines.py.
-    batch_size: int, windows of texts per call of the model.
+    model: a loaded NER model.
+    batch_size: windows of text per call of the model.
 
   Attributes:
-    labels: list of str, L, of tokens.
+    labels: the L labels of tokens.
 
   Raises:
-    InputError: the model finds no entities.
+    InputError: the model was not trained for entities.
   """
 
-  def __init__(self, model, batch_size=64):
+  def __init__(self, model: Engine, batch_size: int = 64):
     if model.folder.head != "token_labels":
       raise missing(model.folder.where, "label_tokens")
     self._tokenizer = model.tokenizer
     self._folder = model.folder
-    self.labels = model.folder.labels
+    self.labels = cast(List[str], model.folder.labels)
     self._transitions = model.constant("label_tokens", "transitions")
     self._predictor = model.predictor("label_tokens", "scores",
                                       batch_size=batch_size)
 
-  def predict(self, texts):
+  def predict(self, texts: Iterable[str]) -> List[List[entity_files.Entity]]:
     """Finds entities.
 
     Args:
-      texts: iterable of str, of any length.
+      texts: of any length.
 
     Returns:
-      list of lists of entity_files.Entity (start, end, kind), for each text, in
-      their order: text[start:end] is an entity of that kind.
+      for each text, its entities (start, end, kind), text[start:end].
     """
-    texts, scores = self.scores(texts)
-    return texts.entities(decode(scores, self._transitions, self.labels))
+    windowed, scores = self.scores(texts)
+    return windowed.entities(decode(scores, self._transitions, self.labels))
 
-  def scores(self, texts):
+  def scores(
+      self, texts: Iterable[str]) -> Tuple[ner.Texts, List[np.ndarray]]:
     """Scores the labels of tokens.
 
     Args:
-      texts: iterable of str, of any length.
+      texts: of any length.
 
     Returns:
-      (ner.Texts, list of float [tokens, L] for each text)
+      the windowed texts, and float [tokens, L] for each text.
     """
-    texts = ner.Texts(
+    windowed = ner.Texts(
         [entity_files.Example(number, text, None)
          for number, text in enumerate(texts)],
         self._tokenizer, self.labels, self._folder.length(),
         self._folder.by_character)
-    features = map(texts.make_features, texts.windows)
-    scores = [None] * len(texts.windows)
+    features = map(windowed.make_features, windowed.windows)
+    scores = [None] * len(windowed.windows)
     for number, (values,) in self._predictor.run(
         [(row["input_ids"], row["segment_ids"]) for row in features]):
       scores[number] = values
-    return texts, texts.join(scores)
+    return windowed, windowed.join(scores)
 
 
-def decode(scores, transitions, labels):
+def decode(scores: List[np.ndarray], transitions: np.ndarray,
+           labels: List[str]) -> List[np.ndarray]:
   """Labels the tokens of whole texts.
 
   Args:
-    scores: list of float [tokens, L], one for each text.
+    scores: float [tokens, L] for each text.
     transitions: float [L, L]; see crf.load_transitions.
-    labels: list of str, L.
+    labels: L labels.
 
   Returns:
-    list of int arrays [tokens], numbers of labels.
+    int [tokens] for each text, indices of labels.
   """
   _, starts = bio.forbidden(labels)
   return [bio.best_sequence(np.asarray(rows), transitions, starts)

@@ -1,7 +1,9 @@
-"""A checkpoint in a TensorFlow session kept in memory; see engines.py.
+"""TensorFlow backend: a checkpoint in a session; see engines.py.
 
 Tests: tests/scripts/test_similarity.py.
 """
+
+from typing import Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -10,13 +12,14 @@ from albert import heads, model_folder
 from albert.errors import InputError
 from albert.files import checkpoints
 from albert.heads.signatures import build_signature
+from albert.predict.engines import Engine
 from albert.predict.text_predictor import TextPredictor, missing
 
 
-class TensorFlowEngine:
-  """A checkpoint and what can be predicted with it."""
+class TensorFlowEngine(Engine):
+  """A checkpoint with its heads."""
 
-  def __init__(self, path, given):
+  def __init__(self, path: str, given: model_folder.FolderSettings):
     self.folder = model_folder.load(given, path)
     self.tokenizer = self.folder.create_tokenizer()
     self._path = path
@@ -24,14 +27,16 @@ class TensorFlowEngine:
     self._heads = heads.restore(
         checkpoints.saved_shapes(self._checkpoint), self.folder)
 
-  def predictor(self, signature, *outputs, max_seq_length=None, batch_size=64):
-    """See engines.py."""
+  def predictor(self, signature: str, *outputs: str,
+                max_seq_length: Optional[int] = None,
+                batch_size: int = 64) -> TextPredictor:
+    """See Engine."""
     return TextPredictor(
         self._call(signature, outputs), self.tokenizer,
         self.folder.length(max_seq_length), batch_size)
 
-  def constant(self, signature, output):
-    """See engines.py."""
+  def constant(self, signature: str, output: str) -> np.ndarray:
+    """See Engine."""
     call = self._call(signature, [output])
     return call(*[np.ones([1, 2], np.int32)] * 3)[0]
 

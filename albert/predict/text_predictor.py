@@ -1,11 +1,14 @@
-"""Predicts texts of any number and length; without TensorFlow."""
+"""Predicts any number of texts of any length; without TensorFlow."""
+
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
 import tokenization
 from albert.errors import InputError
+from albert.model_folder import Tokenizer
 
-# What to say where a model lacks a signature.
+# What to say if a model lacks a signature.
 _MISSING = {
     "classify": "no classifier: fine-tune one with run_classifier.py",
     "label_tokens": "no model that finds entities: fine-tune one with "
@@ -15,8 +18,8 @@ _MISSING = {
                  "pretrained model"}
 
 
-def missing(path, signature):
-  """Returns the InputError of a model that lacks a signature."""
+def missing(path: str, signature: str) -> InputError:
+  """Returns the error of a model that lacks a signature."""
   return InputError("%s has %s" % (path, _MISSING.get(
       signature, "no weights for %s" % signature)))
 
@@ -26,28 +29,27 @@ class TextPredictor:
 
   Args:
     call: function of int32 [B, S] input_ids, input_mask, segment_ids, and of
-      int32 [B, ...] for each further feature, that returns a list of arrays
-      [B, ...].
-    tokenizer: of tokenization.py.
-    max_seq_length: int, maximum tokens of a text or pair; longer ones are
-      truncated.
-    batch_size: int, texts per call of the model.
+      int32 [B, ...] for each further feature, that returns arrays [B, ...].
+    tokenizer: encodes the texts.
+    max_seq_length: maximum tokens of a text or pair; longer ones are truncated.
+    batch_size: texts per call of the model.
   """
 
-  def __init__(self, call, tokenizer, max_seq_length, batch_size):
+  def __init__(self, call: Callable[..., Sequence[np.ndarray]],
+               tokenizer: Tokenizer, max_seq_length: int, batch_size: int):
     self._call = call
     self._tokenizer = tokenizer
     self._max_seq_length = max_seq_length
     self._batch_size = batch_size
 
-  def predict(self, texts):
+  def predict(self, texts: Sequence[Tuple[str, Optional[str]]]) -> np.ndarray:
     """Predicts texts.
 
     Args:
-      texts: list of (str, str or None), single texts or pairs.
+      texts: pairs; None in place of the second for a single text.
 
     Returns:
-      float32 array [number of texts, ...], in their order, the first output.
+      float32 [number of texts, ...], the first output.
     """
     rows = [None] * len(texts)
     for i, values in self.run([tokenization.encode_texts(
@@ -55,24 +57,26 @@ class TextPredictor:
       rows[i] = values[0]
     return np.array(rows, np.float32)
 
-  def run(self, features):
-    """Predicts texts that are encoded already.
+  def run(self, features: Sequence[Sequence[Sequence[int]]]
+          ) -> Iterator[Tuple[int, Tuple[Any, ...]]]:
+    """Predicts encoded texts.
 
     Args:
-      features: list with, for each text, lists of int: input_ids, segment_ids
-        and further features. Each is padded with 0 to the longest of a batch.
+      features: for each text, input_ids, segment_ids and further features, each
+        padded with 0 to the longest of its batch.
 
     Yields:
-      (int, tuple of arrays [...]), in any order: index of a text and outputs.
+      in any order, the index of a text and its outputs, arrays [...].
     """
-    # Texts of similar length go together, so that there is little padding.
+    # Batching texts of similar length minimizes padding.
     order = sorted(range(len(features)), key=lambda i: len(features[i][0]))
     for start in range(0, len(order), self._batch_size):
       batch = order[start:start + self._batch_size]
       input_ids, segment_ids, *more = zip(*[features[i] for i in batch])
       input_mask = [[1] * len(ids) for ids in input_ids]
-      yield from zip(batch, zip(*self._call(*map(
-          _padded, [input_ids, input_mask, segment_ids] + more))))
+      outputs = self._call(*map(
+          _padded, [input_ids, input_mask, segment_ids, *more]))
+      yield from zip(batch, zip(*outputs))
 
 
 def _padded(rows):

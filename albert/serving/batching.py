@@ -1,67 +1,70 @@
-"""Predicts what requests ask for together, in batches."""
+"""Batches the predictions of concurrent requests."""
 
 import collections
 import concurrent.futures
 import threading
 import time
+from typing import Any, Callable, Deque, List, Optional
 
 
 class Full(Exception):
-  """More inputs are waiting than may wait."""
+  """The queue is full."""
 
 
 _Request = collections.namedtuple("_Request", "inputs top_k future deadline")
 
 
 class Batcher:
-  """A thread that predicts for all others.
+  """A thread that batches the requests of all others.
 
-  While it predicts, requests wait; those that have come by then are predicted
-  together. When it was idle, the first one waits a little for others.
+  Requests that arrive during a prediction form the next batch. When the thread
+  was idle, the first request waits briefly for others.
 
   Args:
-    predict: function of (list of inputs, top_k) that returns a list with a
-      result for each; called in one thread only.
-    max_batch_size: int, inputs to predict together. A request is not divided,
-      so that one of more inputs than this is a batch of its own.
-    max_wait: float, seconds that the first request waits for others.
-    max_queue_size: int, inputs that may wait.
-    on_batch: function of the number of inputs of each batch, or None.
+    predict: maps (inputs, top_k) to one result per input; called in one thread
+      only.
+    max_batch_size: maximum inputs per batch. A request is never split, so one
+      with more inputs is a batch by itself.
+    max_wait: seconds that the first request waits for others.
+    max_queue_size: maximum inputs in the queue.
+    on_batch: called with the number of inputs of each batch.
   """
 
-  def __init__(self, predict, max_batch_size, max_wait, max_queue_size,
-               on_batch=None):
+  def __init__(self, predict: Callable[[List[Any], Any], List[Any]],
+               max_batch_size: int, max_wait: float, max_queue_size: int,
+               on_batch: Optional[Callable[[int], Any]] = None):
     self._predict = predict
     self._max_batch_size = max_batch_size
     self._max_wait = max_wait
     self._max_queue_size = max_queue_size
     self._on_batch = on_batch or (lambda size: None)
-    self._requests = collections.deque()
-    self._waiting = 0  # inputs in the queue
+    self._requests: Deque[_Request] = collections.deque()
+    self._waiting = 0  # inputs, not requests
     self._changed = threading.Condition()
     self._closed = False
     self._thread = threading.Thread(target=self._run, daemon=True)
     self._thread.start()
 
   @property
-  def waiting(self):
-    """int, inputs in the queue."""
+  def waiting(self) -> int:
+    """Inputs in the queue."""
     return self._waiting
 
-  def submit(self, inputs, top_k):
-    """Asks for predictions.
+  def submit(self, inputs: List[Any],
+             top_k: Optional[int]) -> concurrent.futures.Future:
+    """Queues a request.
 
     Args:
-      inputs: list of inputs, at least one.
-      top_k: int; see predictors.Predictor.
+      inputs: at least one.
+      top_k: see predictors.Predictor.
 
     Returns:
-      concurrent.futures.Future of a list of results.
+      future of the list of results.
 
     Raises:
       Full: too many inputs are waiting.
     """
-    future = concurrent.futures.Future()
+    future: concurrent.futures.Future = concurrent.futures.Future()
     with self._changed:
       if self._closed or (
           self._waiting and self._waiting + len(inputs) > self._max_queue_size):
@@ -72,8 +75,8 @@ class Batcher:
       self._changed.notify()
     return future
 
-  def close(self):
-    """Predicts what is waiting, and ends the thread."""
+  def close(self) -> None:
+    """Finishes the queued requests and ends the thread."""
     with self._changed:
       self._closed = True
       self._changed.notify()
@@ -84,7 +87,7 @@ class Batcher:
       batch = self._next_batch()
       if not batch:
         return
-      # Without those whose client is gone.
+      # Drops requests whose client has disconnected.
       batch = [request for request in batch
                if request.future.set_running_or_notify_cancel()]
       if batch:
@@ -92,7 +95,7 @@ class Batcher:
         self._answer(batch)
 
   def _next_batch(self):
-    """Returns the next requests, at least one; none once it is closed."""
+    """Returns the next requests, at least one; none once closed."""
     with self._changed:
       self._changed.wait_for(lambda: self._requests or self._closed)
       if self._requests:
@@ -107,17 +110,17 @@ class Batcher:
       return batch
 
   def _joins(self, first, size):
-    """Returns whether the next request goes with a batch of `size` inputs."""
+    """Returns whether the next request fits a batch of `size` inputs."""
     following = self._requests[0]
     return following.top_k == first.top_k and (
         size + len(following.inputs) <= self._max_batch_size)
 
   def _answer(self, batch):
-    """Gives each request its results, or its own error."""
+    """Sets the results of each request, or its error."""
     try:
       results = self._predict(
           [row for request in batch for row in request.inputs], batch[0].top_k)
-    except Exception as error:  # of a single request, which others do not share
+    except Exception as error:  # retried alone: others may still succeed
       if len(batch) == 1:
         batch[0].future.set_exception(error)
       else:

@@ -1,4 +1,4 @@
-"""Serves models over HTTP, with a page to try them.
+"""Serves models over HTTP, with a demo page.
 
     python serve.py --model_dir=output/my_task/best
     python serve.py --model_dir=topics=output/one --model_dir=output/two/best
@@ -7,15 +7,16 @@
     curl -H "Content-Type: application/json" -d '{"instances": ["真好看"]}' \\
       http://127.0.0.1:8080/v1/models/my_task:predict
 
-The page is at /, the API's description at /docs. Concurrent requests are
-batched. On SIGTERM or Ctrl-C, the server finishes the requests that it has
-received. Needs: pip install '.[serve]'.
+The page is at /, the API documentation at /docs. Concurrent requests are
+batched. On SIGTERM or Ctrl-C, the server finishes the requests it has received.
+Needs: pip install '.[serve]'.
 """
 
 import dataclasses
 import os
 import re
 import socket
+from typing import Any, Dict, List
 
 from absl import logging
 
@@ -39,33 +40,33 @@ except ImportError as problem:
 
 @dataclasses.dataclass(frozen=True)
 class ServerSettings:
-  """Which models, and to whom."""
+  """The models, and who may use them."""
   model_dir: tuple = setting(
-      None, "Folder with a model, or NAME=folder; once for each model. Default "
-      "of NAME: the folder's own, or that of what `best` is in. Default: "
+      None, "Model folder, or NAME=folder; repeat it for more models. NAME "
+      "defaults to the folder's, for a `best` folder to its parent's. Default: "
       "albert_tiny_starter.", NEEDED)
   host: str = setting(
-      "127.0.0.1", "Address to listen at; 0.0.0.0 for all, which takes "
+      "127.0.0.1", "Address to listen on; 0.0.0.0 for all, which requires "
       "--api_key_file.", USUAL)
   port: int = setting(8080, "Port; 0 for a free one.", USUAL, least=0,
                       most=65535)
   api_key_file: str = setting(
-      None, "Keys, one a line; requests need one of them.", USUAL)
+      None, "API keys, one per line; requests need one of them.", USUAL)
   reference_file: str = setting(
-      None, "Sentences, one a line, whose mean vector is subtracted before "
-      "others are compared, which pretrained models do with it; default: some "
-      "of --corpus_file.", USUAL)
+      None, "Sentences, one per line, whose mean vector is subtracted, so that "
+      "pretrained models can compare others; default: some of --corpus_file.",
+      USUAL)
   corpus_file: str = setting(
-      None, "Texts, one a line, that pretrained models find like ones among; "
-      "their vectors are kept next to it.", USUAL)
+      None, "Texts, one per line, that pretrained models search for similar "
+      "ones; their vectors are cached next to it.", USUAL)
 
 
 SETTINGS = (ServerSettings, service.ServiceSettings, engines.EngineSettings,
             predictors.PredictSettings, FolderSettings)
 
 
-def named(args):
-  """Returns the folders to serve: dict, name -> path."""
+def named(args: ServerSettings) -> Dict[str, str]:
+  """Returns the folders to serve by name."""
   folders = {}
   for given in args.model_dir or ["albert_tiny_starter"]:
     name, equals, path = given.partition("=")
@@ -82,7 +83,7 @@ def named(args):
   return folders
 
 
-def read_keys(path):
+def read_keys(path: str) -> List[str]:
   """Returns the keys in a file, at least one."""
   keys = [line.strip() for line in filesystem.read_lines(path) if line.strip()]
   if not keys:
@@ -90,28 +91,29 @@ def read_keys(path):
   return keys
 
 
-def listen(host, port):
-  """Returns a socket that listens."""
+def listen(host: str, port: int) -> socket.socket:
+  """Returns a listening socket."""
   try:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    args = socket.socket(family)
-    args.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    args.bind((host, port))
-    args.listen(1024)
-    return args
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    listening.listen(1024)
+    return listening
   except OSError as error:
     raise InputError("--host=%s --port=%d: %s" % (
         host, port, error.strerror or error)) from error
 
 
-def create_app(args):
-  """Loads the models; returns the ASGI application that serves them."""
+def create_app(args: ServerSettings) -> Any:
+  """Loads the models and returns the ASGI application that serves them."""
   keys = read_keys(args.api_key_file) if args.api_key_file else []
   if args.host not in ("127.0.0.1", "localhost", "::1") and not keys:
     raise InputError("--host=%s: refusing to listen publicly without a key: "
                      "give --api_key_file" % args.host)
   reference = read_reference(args.reference_file)
-  models, compare, search = {}, {}, {}
+  models: Dict[str, predictors.Predictor] = {}
+  compare, search = {}, {}
   for name, path in named(args).items():
     engine = engines.load(from_flags(engines.EngineSettings), path,
                           from_flags(FolderSettings))
@@ -134,7 +136,7 @@ def create_app(args):
       search)
 
 
-def main():
+def main() -> None:
   args = from_flags(ServerSettings)
   listening = listen(args.host, args.port)
   app = create_app(args)
@@ -145,7 +147,7 @@ def main():
   server.run(sockets=[listening])
 
 
-def run():
-  """Runs `serve.py`, which is `albert-serve` where it is installed."""
-  # Short texts are padded less in smaller batches.
+def run() -> None:
+  """Runs `serve.py`, installed as `albert-serve`."""
+  # Smaller batches pad short texts less.
   cli.run(main, SETTINGS, description=__doc__, batch_size=16)

@@ -1,11 +1,11 @@
-"""An HTTP service of models: what can be asked, and what is refused.
+"""The HTTP API: routes, batching, limits and errors.
 
-    GET   /                           the page
+    GET   /                           demo page
     GET   /health, /metrics, /docs    for operators
-    GET   /v1/models                  what there is
+    GET   /v1/models                  list of models
     POST  /v1/models/NAME:predict     predictions, as JSON
-    POST  /v1/models/NAME:similarity  how alike sentences are
-    POST  /v1/models/NAME:search      texts of a corpus that are like others
+    POST  /v1/models/NAME:similarity  similarity of sentences
+    POST  /v1/models/NAME:search      most similar texts of a corpus
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import hmac
 import json
 import pathlib
 import time
-from typing import Any, Dict, List, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import fastapi
 import numpy as np
@@ -27,40 +27,38 @@ from fastapi.openapi import docs
 from starlette.exceptions import HTTPException
 
 from albert.errors import InputError
-from albert.predict import results
+from albert.predict import predictors, results
 from albert.serving.batching import Batcher, Full
 from albert.settings import USUAL, setting
 
 _PAGE = pathlib.Path(__file__).with_name("page.html")
-# The page is self-contained, and may load nothing.
+# The page is self-contained and may load nothing else.
 _POLICY = ("default-src 'none'; connect-src 'self'; img-src data:; "
            "style-src 'unsafe-inline'; script-src 'unsafe-inline'")
 _OPEN = ("/", "/health", "/docs", "/openapi.json")  # without a key
-_MOST_SENTENCES = 32  # of a grid
-_PATIENCE = 100  # times the bytes of a request, that are read and forgotten
+_MOST_SENTENCES = 32  # per request
+_PATIENCE = 100  # times the limit: a body up to this size is read and discarded
 
 
 @dataclasses.dataclass(frozen=True)
 class ServiceSettings:
-  """How requests are batched, and what is too much."""
+  """Batching and limits."""
   max_batch_size: int = setting(
-      32, "Maximum inputs per batch; 1 to predict each request by "
-      "itself.", USUAL, least=1)
+      32, "Maximum inputs per batch; 1 disables batching.", USUAL, least=1)
   max_wait_ms: float = setting(
-      2.0, "Milliseconds that the first of them waits for others.", USUAL,
+      2.0, "Milliseconds that the first request waits for others.", USUAL,
       least=0)
   max_queue_size: int = setting(
-      1024, "Inputs that may wait; further requests are refused with status "
-      "503.", least=1)
-  max_instances: int = setting(
-      256, "Inputs of a request; more are refused with status 422.", least=1)
-  max_body_bytes: int = setting(
-      1 << 20, "Bytes of a request; longer ones are refused with status 413.",
+      1024, "Maximum inputs in the queue; further requests get status 503.",
       least=1)
+  max_instances: int = setting(
+      256, "Maximum inputs per request; more get status 422.", least=1)
+  max_body_bytes: int = setting(
+      1 << 20, "Maximum bytes per request; more get status 413.", least=1)
 
 
 class PredictRequest(pydantic.BaseModel, extra="forbid"):
-  """What to predict: texts, or objects with a key for each field."""
+  """Texts, or objects with a key for each field."""
   instances: List[Union[str, Dict[str, Any]]] = pydantic.Field(
       min_length=1, examples=[["这部电影真好看"]])
   top_k: int = pydantic.Field(5, ge=1, le=1000)
@@ -73,7 +71,7 @@ class SimilarityRequest(pydantic.BaseModel, extra="forbid"):
 
 
 class SearchRequest(pydantic.BaseModel, extra="forbid"):
-  """Texts whose like are to be found in the corpus."""
+  """Texts to find similar ones for in the corpus."""
   queries: List[str] = pydantic.Field(min_length=1,
                                       max_length=_MOST_SENTENCES)
   top_k: int = pydantic.Field(5, ge=1, le=1000)
@@ -83,48 +81,56 @@ class Served:
   """A model of the service.
 
   Args:
-    name: str.
-    model: predictors.Predictor.
-    settings: ServiceSettings.
-    compare: function of a list of sentences, N, that returns float [N, N], how
-      alike each is to each; or None.
-    search: function of (list of queries, top_k) that returns a list of
-      search.Found for each; or None.
+    name: name in the URLs.
+    model: predicts.
+    settings: batching and limits.
+    compare: maps N sentences to their similarity with each other, float [N, N];
+      None if the model does not compare sentences.
+    search: maps (queries, top_k) to a list of search.Found per query; None if
+      there is no corpus.
     on_batch: see Batcher.
   """
 
-  def __init__(self, name, model, settings, compare, search, on_batch):
+  def __init__(self, name: str, model: predictors.Predictor,
+               settings: ServiceSettings,
+               compare: Optional[Callable[[List[str]], np.ndarray]],
+               search: Optional[Callable[[List[str], int], List[Any]]],
+               on_batch: Callable[[int], Any]):
     self.name = name
     self._model = model
     self._settings = settings
     self.predictions = Batcher(
         self._predict, settings.max_batch_size, settings.max_wait_ms / 1e3,
         settings.max_queue_size, on_batch)
-    self.scores = compare and Batcher(
-        lambda inputs, _: [np.asarray(compare(sentences)).tolist()
-                           for sentences in inputs],
-        1, 0, settings.max_queue_size)
-    self.found = search and Batcher(
-        search, settings.max_batch_size, 0, settings.max_queue_size)
+    self.scores: Optional[Batcher] = None
+    if compare:
+      self.scores = Batcher(
+          lambda inputs, _: [np.asarray(compare(sentences)).tolist()
+                             for sentences in inputs],
+          1, 0, settings.max_queue_size)
+    self.found: Optional[Batcher] = None
+    if search:
+      self.found = Batcher(
+          search, settings.max_batch_size, 0, settings.max_queue_size)
 
-  def describe(self):
-    """Returns what the page and clients need to know, a dict."""
+  def describe(self) -> Dict[str, Any]:
+    """Returns what the page and clients need to know."""
     return {"name": self.name, "kind": self._model.kind,
             "fields": self._model.fields, "labels": self._model.labels,
             "compares_sentences": bool(self.scores),
             "searches": bool(self.found),
             "max_instances": self._settings.max_instances}
 
-  def close(self):
-    """Answers what is waiting."""
+  def close(self) -> None:
+    """Finishes the queued requests."""
     for batcher in filter(None, (self.predictions, self.scores, self.found)):
       batcher.close()
 
-  def parse(self, instances):
-    """Returns the inputs that the instances of a request are.
+  def parse(self, instances: List[Any]) -> List[Any]:
+    """Converts the instances of a request to inputs of the model.
 
     Raises:
-      HTTPException: one is of a different kind; status 422.
+      HTTPException: an instance does not fit the model; status 422.
     """
     if len(instances) > self._settings.max_instances:
       raise _unfit(["instances"], "more than %d" % self._settings.max_instances)
@@ -151,14 +157,13 @@ class Served:
     return values if len(fields) > 1 else values[0]
 
   def _predict(self, inputs, top_k):
-    """Returns what the service answers to each input; in the batcher's thread.
-    """
+    """Returns the JSON of each input; runs in the batcher's thread."""
     return [dict(results.to_json(result), truncated=self._model.is_cut(row))
             for row, result in zip(inputs, self._model.predict(inputs, top_k))]
 
 
 def _problem_of(text):
-  """Returns what is wrong with a text, or None."""
+  """Returns an error message for a text, or None."""
   if not isinstance(text, str):
     return "expected text"
   if "\0" in text:
@@ -176,20 +181,20 @@ def _unfit(where, message):
 
 
 def _respond(content, status=200, headers=None):
-  """Returns JSON; half of a surrogate pair, which has no UTF-8, is escaped."""
+  """Returns a JSON response; escapes lone surrogates, invalid in UTF-8."""
   text = json.dumps(content, ensure_ascii=False)
   return responses.Response(text.encode("utf-8", "backslashreplace"), status,
                             headers, "application/json")
 
 
 class _Gate:
-  """What each request passes first: its key, and the size of its body.
+  """ASGI middleware that checks the key and the body size of each request.
 
   Args:
-    app: the ASGI application behind it.
-    keys: list of str; with none, everybody passes.
-    max_body_bytes: int.
-    on_status: function of the status of each answer.
+    app: ASGI application behind it.
+    keys: without any, every request passes.
+    max_body_bytes: larger bodies get status 413.
+    on_status: called with the status of each response.
   """
 
   def __init__(self, app, keys, max_body_bytes, on_status):
@@ -223,7 +228,7 @@ class _Gate:
         body += message.get("body", b"")
       elif size > _PATIENCE * self._most:
         break
-    # What is too much was read too: most clients send all before they listen.
+    # The body was read even if too large: most clients send it all first.
     if size > self._most:
       app = _respond({"detail": "more than %d bytes" % self._most}, 413,
                      {"Connection": "close"})
@@ -234,7 +239,7 @@ class _Gate:
 
     try:
       await app(scope, given, counted_send)
-    except Exception:  # answered, and logged, by what is around this
+    except Exception:  # the server around this responds and logs
       self._on_status(500)
       raise
 
@@ -247,7 +252,7 @@ class _Gate:
 
 
 class _Metrics:
-  """What Prometheus reads at /metrics."""
+  """Metrics for Prometheus."""
 
   def __init__(self):
     self.registry = prometheus_client.CollectorRegistry()
@@ -266,14 +271,14 @@ class _Metrics:
 
 
 class Api:
-  """What can be asked of the models; each public method is a route.
+  """The routes, one per public method.
 
   Args:
-    served: dict, name -> Served.
-    metrics: _Metrics.
+    served: models by name.
+    metrics: updated with each request.
   """
 
-  def __init__(self, served, metrics):
+  def __init__(self, served: Dict[str, Served], metrics: _Metrics):
     self._served = served
     self._metrics = metrics
 
@@ -284,7 +289,7 @@ class Api:
     return self._served[name]
 
   async def _answer(self, one, batcher, inputs, top_k=None):
-    """Returns the results of a batcher, when they are there."""
+    """Returns the results from a batcher."""
     start = time.perf_counter()
     try:
       found = await asyncio.wrap_future(batcher.submit(inputs, top_k))
@@ -296,41 +301,43 @@ class Api:
     self._metrics.seconds.labels(one.name).observe(time.perf_counter() - start)
     return found
 
-  def page(self):
+  def page(self) -> responses.Response:
     return responses.HTMLResponse(_PAGE.read_bytes(), headers={
         "Content-Security-Policy": _POLICY})
 
-  def openapi_page(self):
+  def openapi_page(self) -> responses.Response:
     return docs.get_swagger_ui_html(
         openapi_url="openapi.json", title="Models",
         swagger_favicon_url="data:,",
         swagger_js_url="static/swagger-ui-bundle.js",
         swagger_css_url="static/swagger-ui.css")
 
-  def health(self):
+  def health(self) -> Dict[str, str]:
     return {"status": "ok"}
 
-  def prometheus(self):
+  def prometheus(self) -> responses.Response:
     return responses.PlainTextResponse(
         prometheus_client.generate_latest(self._metrics.registry),
         media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
-  def list_models(self):
-    """The models that are served."""
+  def list_models(self) -> Dict[str, Any]:
+    """All models."""
     return {"models": [one.describe() for one in self._served.values()]}
 
-  def describe_model(self, name: str):
-    """What a model takes and returns."""
+  def describe_model(self, name: str) -> Dict[str, Any]:
+    """The inputs and outputs of a model."""
     return self._find(name).describe()
 
-  async def predict(self, name: str, request: PredictRequest):
-    """A prediction for each instance, and whether it was truncated."""
+  async def predict(
+      self, name: str, request: PredictRequest) -> responses.Response:
+    """A prediction per instance, and whether it was truncated."""
     one = self._find(name)
     return _respond({"predictions": await self._answer(
         one, one.predictions, one.parse(request.instances), request.top_k)})
 
-  async def similarity(self, name: str, request: SimilarityRequest):
-    """The cosine of each sentence with each: a row per sentence."""
+  async def similarity(
+      self, name: str, request: SimilarityRequest) -> responses.Response:
+    """The cosines of the sentences with each other: one row per sentence."""
     one = self._find(name)
     if not one.scores:
       raise HTTPException(404, "%s compares no sentences" % name)
@@ -338,8 +345,9 @@ class Api:
     scores, = await self._answer(one, one.scores, [request.sentences])
     return _respond({"scores": scores})
 
-  async def search(self, name: str, request: SearchRequest):
-    """The texts of the corpus that are most similar to each query."""
+  async def search(
+      self, name: str, request: SearchRequest) -> responses.Response:
+    """The texts of the corpus most similar to each query."""
     one = self._find(name)
     if not one.found:
       raise HTTPException(404, "%s searches no corpus" % name)
@@ -364,14 +372,18 @@ def _refuse_unfit(request, error):
       for problem in error.errors()]}, 422)
 
 
-def create_app(models, settings=None, keys=(), compare=None, search=None):
+def create_app(models: Dict[str, predictors.Predictor],
+               settings: Optional[ServiceSettings] = None,
+               keys: Sequence[str] = (),
+               compare: Optional[Dict[str, Callable]] = None,
+               search: Optional[Dict[str, Callable]] = None) -> fastapi.FastAPI:
   """Returns the service, an ASGI application.
 
   Args:
-    models: dict, name -> predictors.Predictor.
-    settings: ServiceSettings, or None.
-    keys: list of str; with some, requests need one, but not the page.
-    compare, search: dict, name -> function of those that have one; see Served.
+    models: models by name.
+    settings: None for the defaults.
+    keys: API keys; if there are any, all but the page requires one.
+    compare, search: functions by name of the model; see Served.
   """
   settings = settings or ServiceSettings()
   metrics = _Metrics()
@@ -402,10 +414,11 @@ def create_app(models, settings=None, keys=(), compare=None, search=None):
   api = Api(served, metrics)
   app.get("/", include_in_schema=False)(api.page)
   app.get("/docs", include_in_schema=False)(api.openapi_page)
-  app.get("/health")(api.health)
+  # response_model=None: plain dicts, with no schema derived from annotations.
+  app.get("/health", response_model=None)(api.health)
   app.get("/metrics")(api.prometheus)
-  app.get("/v1/models")(api.list_models)
-  app.get("/v1/models/{name}")(api.describe_model)
+  app.get("/v1/models", response_model=None)(api.list_models)
+  app.get("/v1/models/{name}", response_model=None)(api.describe_model)
   app.post("/v1/models/{name}:predict")(api.predict)
   app.post("/v1/models/{name}:similarity")(api.similarity)
   app.post("/v1/models/{name}:search")(api.search)

@@ -1,7 +1,8 @@
-"""The scheme BIO of labels of tokens: what may follow what, the best sequence.
+"""The BIO scheme: allowed transitions, and the best sequence of labels.
 
 Dimensions in comments: S tokens of a text, L labels.
 """
+from typing import List, Tuple
 
 import numpy as np
 
@@ -10,18 +11,18 @@ from albert.errors import InputError
 _FORBIDDEN = -1e4  # fits half precision
 
 
-def forbidden(labels):
-  """Returns what the scheme adds to scores of transitions.
+def forbidden(labels: List[str]) -> Tuple[np.ndarray, np.ndarray]:
+  """Returns penalties that enforce the scheme.
 
   Args:
-    labels: list of str, L: "O", and "B-" and "I-" with a kind.
+    labels: L labels: "O", and "B-" and "I-" with an entity type.
 
   Returns:
-    (float32 [L, L], float32 [L]): -1e4 where the label of the column must not
-    follow that of the row, and where it must not be the first; else 0.
+    (float32 [L, L], float32 [L]): -1e4 if the label of the column must not
+    follow that of the row, and if it must not be the first; otherwise 0.
 
   Raises:
-    InputError: the labels are of a different scheme.
+    InputError: the labels do not follow the scheme.
   """
   for label in labels:
     if label != "O" and label[:2] not in ("B-", "I-"):
@@ -30,12 +31,13 @@ def forbidden(labels):
   follows = [[label[:2] != "I-" or before[1:] == label[1:] for label in labels]
              for before in labels]
   starts = [label[:2] != "I-" for label in labels]
-  return tuple(np.where(allowed, 0, _FORBIDDEN).astype(np.float32)
-               for allowed in (follows, starts))
+  return (np.where(follows, 0, _FORBIDDEN).astype(np.float32),
+          np.where(starts, 0, _FORBIDDEN).astype(np.float32))
 
 
-def best_sequence(scores, transitions, starts):
-  """Finds the sequence of labels of the greatest score, by Viterbi's algorithm.
+def best_sequence(scores: np.ndarray, transitions: np.ndarray,
+                  starts: np.ndarray) -> np.ndarray:
+  """Finds the label sequence with the highest score (Viterbi algorithm).
 
   Args:
     scores: float [S, L], of each label at each token.
@@ -43,12 +45,11 @@ def best_sequence(scores, transitions, starts):
     starts: float [L], of the first label.
 
   Returns:
-    int [S], numbers of labels; of equal sequences, that of the lesser numbers
-    at the end.
+    int [S], indices of labels; ties go to the lower indices at the end.
   """
   if not len(scores):
     return np.zeros([0], np.int32)
-  best = scores[0] + starts  # [L], of the sequences that end in a label
+  best = scores[0] + starts  # [L], best score of sequences that end in a label
   origins = []
   for row in scores[1:]:
     moved = best[:, np.newaxis] + transitions

@@ -1,44 +1,49 @@
-"""ChID: which idiom belongs in a blank; files, and features."""
+"""ChID: the idiom for each blank; files and features."""
 
 import os
 import re
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import tokenization
 from albert.errors import InputError
 from albert.files import filesystem
-from albert.tasks import classification, race
+from albert.model_folder import Tokenizer
+from albert.tasks import classification, race, windows
 
 _BLANK = re.compile(r"#idiom\d*#")
-_IDIOM_LENGTH = 4  # characters, of almost all idioms
+_IDIOM_LENGTH = 4  # characters of almost all idioms
 
-# In the order of preference: ChID's own names, then FewCLUE's.
+# By preference: ChID's own names, then FewCLUE's.
 _NAMES = {"train": ["train.json", "train_few_all.json", "train_0.json"],
           "dev": ["dev.json", "dev_few_all.json", "dev_0.json"],
           "test": ["test.json", "test1.1.json", "test_public.json"],
           "test1.0": ["test1.0.json"]}
 
 
-def find_files(data_dir, split):
-  """Returns [(path, None)] of a split's file, or [] if there is none."""
+def find_files(data_dir: str,
+               split: str) -> List[Tuple[str, Optional[str]]]:
+  """Returns [(path, None)] of a split's file, or []."""
   paths = [os.path.join(data_dir, name) for name in _NAMES[split]]
-  return [(path, None) for path in paths if filesystem.exists(path)][:1]
+  found: List[Tuple[str, Optional[str]]] = [
+      (path, None) for path in paths if filesystem.exists(path)]
+  return found[:1]
 
 
-def answer_file(path):
-  """Returns the path of the answers that go with a file, or None."""
+def answer_file(path: str) -> Optional[str]:
+  """Returns the path of the answers to a file, if there is one."""
   path = path[:-len(".json")] + "_answer.json"
   return path if filesystem.exists(path) else None
 
 
-def read(path, part):
-  """Yields the race.Example of each blank; its `question` is the blank's tag.
+def read(path: str, part: Optional[str]) -> Iterator[race.Example]:
+  """Yields the Example of each blank; its `question` is the blank's tag.
 
   A row is a JSON object with `candidates` and `content`: texts with tags such
-  as #idiom000378#, whose answers are in PATH_answer.json (ChID), or one text
-  with #idiom# and, where it is known, `answer` (FewCLUE).
+  as #idiom000378#, answered in PATH_answer.json (ChID), or one text with
+  #idiom# and, if known, `answer` (FewCLUE).
 
   Raises:
-    InputError: a row cannot be read; the message names the line.
+    InputError: a row is malformed; the message names the line.
   """
   answers, answer_path = {}, answer_file(path)
   if answer_path:
@@ -46,9 +51,9 @@ def read(path, part):
     if not isinstance(answers, dict):
       raise InputError("%s: not one JSON object, tag -> number" % answer_path)
   for number, row in classification.read_json_lines(path):
+    if isinstance(row, ValueError):
+      raise InputError("%s:%d: %s" % (path, number, row)) from row
     try:
-      if isinstance(row, ValueError):
-        raise row
       yield from blanks(row, number, part, answers)
     except KeyError as error:
       raise InputError("%s:%d: no field %s, only %s" % (
@@ -57,17 +62,18 @@ def read(path, part):
       raise InputError("%s:%d: %s" % (path, number, error)) from error
 
 
-def blanks(row, number, part, answers):
-  """Yields the race.Example of each blank of a row; see `read`.
+def blanks(row: Dict[str, Any], number: int, part: Optional[str],
+           answers: Dict[str, int]) -> Iterator[race.Example]:
+  """Yields the Example of each blank of a row; see `read`.
 
   Args:
-    row: dict.
-    number: int, of the row; candidates are used once in it.
+    row: JSON object.
+    number: number of the row, within which each candidate is used once.
     part: see race.Example.
-    answers: dict, tag -> number of the candidate, where it is known.
+    answers: tag -> index of the candidate, if known.
 
   Raises:
-    KeyError, ValueError: the row is none.
+    KeyError, ValueError: the row is malformed.
   """
   content, choices = row["content"], row["candidates"]
   if not isinstance(choices, list) or not all(
@@ -95,17 +101,18 @@ def blanks(row, number, part, answers):
     yield race.Example(name, part, text, tag, choices, answer, group=number)
 
 
-def fill_blanks(text, idiom):
-  """Returns a text with an idiom in each of its blanks."""
+def fill_blanks(text: str, idiom: str) -> str:
+  """Puts an idiom into all blanks of a text."""
   return _BLANK.sub(lambda found: idiom, text)
 
 
-def sequence_maker(tokenizer, max_seq_length, max_query_length):
-  """Returns the function that makes the sequences of an Example.
+def sequence_maker(
+    tokenizer: Tokenizer, max_seq_length: int, max_query_length: int
+) -> Callable[[race.Example], List[windows.Encoded]]:
+  """Returns the function that encodes an Example; see race.sequence_maker.
 
-  A choice is put into its blank: then the other blanks can all be masked alike,
-  with nothing else to tell them from the one that is asked for. Of a long text,
-  what is around the blank is kept. See race.sequence_maker.
+  A choice is put into its blank, so all other blanks can be masked alike and
+  need no marker. Of a long text, the part around the blank is kept.
   """
   mask = [tokenizer.mask_id] * _IDIOM_LENGTH
 

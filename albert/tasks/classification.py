@@ -1,4 +1,4 @@
-"""The table of classification tasks and the reader of their files.
+"""The table of classification tasks, and the reader of their files.
 
 A new task is one row of TASKS; docs/fine_tuning.md has an example.
 """
@@ -6,7 +6,18 @@ A new task is one row of TASKS; docs/fine_tuning.md has an example.
 import json
 import math
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import (
+  Any,
+  Callable,
+  Dict,
+  Iterator,
+  List,
+  NamedTuple,
+  Optional,
+  Sequence,
+  Tuple,
+  Union,
+)
 
 from absl import logging
 
@@ -14,17 +25,21 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.tasks import label_sets, metrics
 
+Row = Dict[str, Any]
+# How to find a value in a row; see Task.
+Where = Union[None, str, Tuple[str, ...], Callable[[Row], Any]]
+
 
 class InputExample(NamedTuple):
   """A text or a pair of texts.
 
   Attributes:
-    id: what the file calls it, by default its number from 0.
-    text_a, text_b: str; `text_b` is None for a single text.
-    label: str, None where a test set has none; of a task of several labels, a
-      tuple of them.
-    where: str, file and line, for messages.
-    negative: str, a text that is unlike `text_a`, where a task has one.
+    id: that of the file, by default the example's number from 0.
+    text_a, text_b: `text_b` is None for a single text.
+    label: str, or a tuple of them for a multi-label task; None in a test set
+      without labels.
+    where: file and line, for messages.
+    negative: a text dissimilar to `text_a`, if the task has one.
   """
   id: Any
   text_a: str
@@ -38,41 +53,40 @@ class Task(NamedTuple):
   """How the files of a task are read.
 
   Attributes:
-    text_a, text_b, label: where in a row they are: the name of a field, a
-      tuple of names of which the first that is there counts, or a function of
-      the row (a dict, field -> value). `text_b` None for single texts.
-    labels: list of str; None to take those of the training file; empty for
-      numbers (regression).
-    files: dict, "train" / "dev" / each split to predict -> file names to look
-      for, in order. `.json` and `.jsonl` hold one JSON object a line, all
-      others columns separated by tabs.
-    submissions: dict, split to predict -> name of the file to submit, where {}
-      is the name of the task: `.json` for CLUE's format, `.tsv` for GLUE's.
-    columns: names of the columns of a tab-separated file without a header,
-      None where there always is one.
-    keep: function of a row, False for those that are no examples.
-    rename: dict, label in the file -> label in `labels`, or None if an example
-      with it is one to predict, but not to learn from.
-    metric: of metrics.METRICS; the best checkpoint is the best by it.
-    is_multi_label: bool, whether an example has several labels, or none.
-    negative: where a text is that is unlike `text_a`; None for nowhere.
+    text_a, text_b, label: how to find them in a row: a field, a tuple of
+      fields of which the first present one counts, or a function of the row.
+      `text_b` is None for single texts.
+    labels: None to take those of the training file; empty for regression.
+    files: "train" / "dev" / each split to predict -> file names, by preference.
+      `.json` and `.jsonl` have one JSON object per line, all others columns
+      separated by tabs.
+    submissions: split to predict -> name of the file to submit, where {} is the
+      name of the task: `.json` for CLUE's format, `.tsv` for GLUE's.
+    columns: column names of a tab-separated file without a header; None if
+      there always is one.
+    keep: returns False for rows to skip.
+    rename: label in the file -> label in `labels`, or None if examples with it
+      are not for training.
+    metric: one of metrics.METRICS, by which the best checkpoint is chosen.
+    is_multi_label: whether an example has any number of labels.
+    negative: how to find a text dissimilar to `text_a`; None if there is none.
   """
-  text_a: Any
-  text_b: Any
-  label: Any
+  text_a: Where
+  text_b: Where
+  label: Where
   labels: Optional[List[str]]
   files: Dict[str, List[str]]
   submissions: Dict[str, str]
-  columns: Optional[List[str]]
-  keep: Callable
+  columns: Optional[Sequence[str]]
+  keep: Optional[Callable[[Row], bool]]
   rename: Dict[str, Optional[str]]
   metric: str
   is_multi_label: bool = False
-  negative: Any = None
+  negative: Where = None
 
   @property
-  def is_regression(self):
-    """bool, whether labels are numbers."""
+  def is_regression(self) -> bool:
+    """Whether labels are numbers."""
     return self.labels == []
 
 
@@ -93,11 +107,10 @@ def _files(*patterns, **others):
 
 
 def _two_versions(name):
-  """The files and submissions of a task whose test set CLUE 1.1 renewed."""
-  return {"files": dict(
-      _files("{}.json", "{}.tsv", "{}.txt",
-             test=["test.json", "test1.1.json", "test.tsv", "test.txt"]),
-      **{"test1.0": ["test1.0.json"]}),
+  """The files and submissions of a task with a new test set in CLUE 1.1."""
+  files = _files("{}.json", "{}.tsv", "{}.txt",
+                 test=["test.json", "test1.1.json", "test.tsv", "test.txt"])
+  return {"files": dict(files, **{"test1.0": ["test1.0.json"]}),
           "submissions": {"test": name + "11_predict.json",
                           "test1.0": name + "10_predict.json"}}
 
@@ -139,7 +152,7 @@ def _clue_nli(submission):
                                 "../diagnostics/test.json"]),
       submissions={"test": submission,
                    "diagnostics": "diagnostics_predict.json"},
-      rename={"-": None})  # people do not agree
+      rename={"-": None})  # annotators disagree
 
 
 def _glue(name, *args, **kwargs):
@@ -200,7 +213,7 @@ TASKS = {
     "qnli": _glue("QNLI", "question", "sentence", _RTE),
     "rte": _glue("RTE", *_PAIR, _RTE),
     "wnli": _glue("WNLI", *_PAIR, _YES_NO),
-    # one's own
+    # your own data
     "tsv": _task("text_a", lambda row: row.get("text_b"),
                  label=("label", "score"), files=_files("{}.tsv", "{}.txt")),
     "jsonl": _task("text_a", lambda row: row.get("text_b"),
@@ -209,13 +222,16 @@ TASKS = {
 }
 
 
-def get_task(name, text_a_field=None, text_b_field=None, label_field=None,
-             labels=None, regression=False, several=False):
-  """Returns the Task of a name, in whatever case; other arguments override.
+def get_task(name: str, text_a_field: Optional[str] = None,
+             text_b_field: Optional[str] = None,
+             label_field: Optional[str] = None,
+             labels: Optional[List[str]] = None, regression: bool = False,
+             several: bool = False) -> Task:
+  """Returns a task by its case-insensitive name; other arguments override it.
 
   Raises:
-    InputError: there is no such task; the message lists those there are. Or
-      there are `labels` for a regression, or several for numbers.
+    InputError: there is no such task (the message lists all), or `labels` or
+      `several` contradict regression.
   """
   if not name or name.lower() not in TASKS:
     raise InputError("--task_name: unknown task %r; known are %s" % (
@@ -235,11 +251,11 @@ def get_task(name, text_a_field=None, text_b_field=None, label_field=None,
   return task._replace(labels=[], metric="pearson")
 
 
-def find_file(task, data_dir, split):
+def find_file(task: Task, data_dir: str, split: str) -> str:
   """Returns the path of a split's file.
 
   Raises:
-    InputError: there is none.
+    InputError: there is no file.
   """
   for path in _existing(task, data_dir, split):
     return path
@@ -253,32 +269,36 @@ def _existing(task, data_dir, split):
   return [path for path in paths if filesystem.exists(path)]
 
 
-def splits_to_predict(task, data_dir):
-  """Returns the names of the splits to predict that have a file."""
+def splits_to_predict(task: Task, data_dir: str) -> List[str]:
+  """Returns the splits to predict that have a file."""
   return [split for split in task.submissions
           if _existing(task, data_dir, split)]
 
 
-def read_examples(task, path, is_test=False, skip_bad_rows=False):
+def read_examples(task: Task, path: str, is_test: bool = False,
+                  skip_bad_rows: bool = False) -> List[InputExample]:
   """Reads a file of a task.
 
   Args:
-    task: Task.
-    path: str.
-    is_test: bool, whether it is a file to predict, where labels may be missing.
-    skip_bad_rows: bool, whether to leave out and count bad rows instead of
-      raising an error; a file to predict must have an answer for every row.
+    task: describes the file.
+    path: file to read.
+    is_test: whether the file is to be predicted and may lack labels.
+    skip_bad_rows: whether to skip and count bad rows instead of raising an
+      error; not in a file to predict, which needs an answer for every row.
 
   Returns:
-    list of InputExample, at least one. Of a file to predict whose labels are
-    all the same, without them.
+    at least one example. If all labels of a file to predict are the same, they
+    are placeholders and removed.
 
   Raises:
     InputError: the file is empty or malformed; the message names the line.
   """
-  read = read_json_lines(path) if path.endswith((".json", ".jsonl")) else (
-      _read_columns(task, path, is_test))
-  examples, bad, last = [], [], None
+  if path.endswith((".json", ".jsonl")):
+    read = read_json_lines(path)
+  else:
+    read = _read_columns(task, path, is_test)
+  examples: List[InputExample] = []
+  bad, last = [], None
   for number, row in read:
     try:
       if isinstance(row, ValueError):
@@ -320,19 +340,20 @@ def _without_placeholders(task, examples, path):
 
 
 def _make_example(task, row, number, is_test):
-  texts = text_a, text_b, negative = [
-      _find(where, row) for where in (task.text_a, task.text_b, task.negative)]
+  texts = [_find(where, row)
+           for where in (task.text_a, task.text_b, task.negative)]
   for text in texts:
     if text is not None and not (isinstance(text, str) and text.strip()):
       raise ValueError("a text is empty or not a string")
-  # GLUE calls it index; what CLUEWSC2020's labelled files call idx is no id.
+  text_a, text_b, negative = texts
+  # GLUE's id is `index`; `idx` in CLUEWSC2020's labelled files is not an id.
   return InputExample(row.get("id", row.get("index", number)), text_a, text_b,
                       _find_label(task, row, is_test),
                       negative=negative)
 
 
 def _find_label(task, row, is_test):
-  """Returns None where nobody says, or people do not agree."""
+  """Returns None if the label is unknown or annotators disagree."""
   try:
     label = _find(task.label, row)
   except ValueError:
@@ -360,7 +381,7 @@ def _check_label(task, label):
 
 
 def _number(text):
-  """Returns a finite float; a ValueError where it is none."""
+  """Returns a finite float, or raises a ValueError."""
   try:
     number = float(text)
   except ValueError:
@@ -371,7 +392,7 @@ def _number(text):
 
 
 def _find(where, row):
-  """Returns what a Task's field points to; a ValueError where it is not."""
+  """Returns the value a Task's field points to, or raises a ValueError."""
   if where is None:
     return None
   try:
@@ -385,35 +406,36 @@ def _find(where, row):
 
 
 def _read_lines(path):
-  """Yields (line number, text or ValueError) of lines that are not blank."""
+  """Yields (line number, text or ValueError) of all lines but blank ones."""
   with filesystem.open_binary(path) as reader:
     for number, line in enumerate(reader, 1):
       try:
-        line = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
       except UnicodeDecodeError as error:
-        line = ValueError("not UTF-8 (%s); %s" % (error, filesystem.CONVERT))
-      else:
-        line = line.rstrip("\r\n")
-        if not line.strip():
-          continue
-      yield number, line
+        yield number, ValueError("not UTF-8 (%s); %s" % (
+            error, filesystem.CONVERT))
+        continue
+      if text.strip():
+        yield number, text.rstrip("\r\n")
 
 
-def read_json_lines(path):
-  """Yields (line number, dict or ValueError) of lines that are not blank."""
+def read_json_lines(path: str) -> Iterator[Tuple[int, Union[Row, ValueError]]]:
+  """Yields (line number, object or ValueError) of all lines but blank ones."""
   for number, line in _read_lines(path):
-    if isinstance(line, str):
-      try:
-        line = json.loads(line)
-        if not isinstance(line, dict):
-          line = ValueError("not a JSON object")
-      except ValueError as error:
-        line = ValueError("not JSON (%s)" % error)
-    yield number, line
+    if isinstance(line, ValueError):
+      yield number, line
+      continue
+    try:
+      row = json.loads(line)
+    except ValueError as error:
+      yield number, ValueError("not JSON (%s)" % error)
+      continue
+    yield number, row if isinstance(row, dict) else (
+        ValueError("not a JSON object"))
 
 
 def _read_columns(task, path, is_test):
-  """Yields (line number, row or ValueError), without quoting."""
+  """Yields (line number, row or ValueError); quotes have no meaning."""
   names = None
   for number, line in _read_lines(path):
     if isinstance(line, ValueError):
@@ -437,11 +459,10 @@ def _read_columns(task, path, is_test):
               path, number, ", ".join(cells)))
         names = cells
         continue
-    # A test file may lack the label, which is the last column where it has no
-    # header.
-    expected = names[:-1] if (
-        is_test and names is task.columns and len(cells) < len(names)) else (
-            names)
+    expected = names
+    # A test file without a header may lack the label, its last column.
+    if is_test and names is task.columns and len(cells) < len(names):
+      expected = names[:-1]
     if len(cells) == len(expected):
       yield number, dict(zip(expected, cells))
     else:

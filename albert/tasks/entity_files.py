@@ -1,9 +1,9 @@
-"""Named entities in files: CLUENER's layout and columns, read and written."""
+"""Reads and writes files of named entities: CLUENER's layout, and columns."""
 
 import json
 import os
 import re
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from absl import logging
 
@@ -13,7 +13,7 @@ from albert.files import filesystem
 
 
 class Entity(NamedTuple):
-  """A name: `text[start:end]` is of the kind `kind`, a str."""
+  """An entity, `text[start:end]`, of the type `kind`."""
   start: int
   end: int
   kind: str
@@ -23,10 +23,9 @@ class Example(NamedTuple):
   """A text.
 
   Attributes:
-    id: what the file calls it, by default its number from 0.
-    text: str.
-    entities: list of Entity, sorted, none of which overlap; None if the file
-      does not say.
+    id: that of the file, by default the text's number from 0.
+    text: not empty.
+    entities: sorted, without overlaps; None if unknown.
   """
   id: Any
   text: str
@@ -37,25 +36,25 @@ class Task(NamedTuple):
   """The files of a task.
 
   Attributes:
-    files: names, {} for train, dev or test, of which the first that is there
-      counts. `.json` and `.jsonl` are in CLUENER's layout, all others columns.
-    by_character: bool, whether each character is a token, by default.
+    files: file names by preference, where {} is train, dev or test. `.json` and
+      `.jsonl` have CLUENER's layout, all others columns.
+    by_character: whether each character is a token, by default.
   """
   files: List[str]
   by_character: bool
 
 TASKS = {
-    # Some of its entities begin or end inside a piece of a word.
+    # Some of its entities begin or end inside a word piece.
     "cluener": Task(["{}.json"], True),
     "file": Task(["{}.json", "{}.jsonl", "{}.txt", "{}.tsv", "{}.bio"], False),
 }
 
 
-def find_file(task, data_dir, split):
+def find_file(task: Task, data_dir: str, split: str) -> str:
   """Returns the path of a split's file.
 
   Raises:
-    InputError: there is none.
+    InputError: there is no file.
   """
   paths = [os.path.join(data_dir, name.format(split)) for name in task.files]
   for path in paths:
@@ -65,45 +64,45 @@ def find_file(task, data_dir, split):
       split, " or ".join(paths)))
 
 
-def read_examples(path, is_test=False, skip_bad_rows=False):
+def read_examples(path: str, is_test: bool = False,
+                  skip_bad_rows: bool = False) -> List[Example]:
   """Reads a file, in CLUENER's layout or in columns.
 
-  CLUENER's: a line is a JSON object with `text` and `label`, a dict, kind ->
-  entity -> list of [first, last], places of characters. Columns: a line is a
-  character or a word and, last, its tag, separated by white space; an empty
-  line ends a sentence. The scheme of the tags, BIO, BIOES (also spelt BILOU),
-  BMES or BMEO, follows from the tags of the file.
+  CLUENER: a line is a JSON object with `text` and `label`, an object: type ->
+  entity -> list of [first, last], character offsets. Columns: a line is a
+  character or word and, last, its tag, separated by white space; an empty line
+  ends a sentence. The tag scheme, BIO, BIOES (also spelt BILOU), BMES or BMEO,
+  is inferred from the tags.
 
   Args:
-    path: str.
-    is_test: bool, whether it is a file to predict, where labels may be missing.
-    skip_bad_rows: bool, whether to leave out and count bad rows, or sentences,
-      instead of raising an error; a file to predict must have an answer for
+    path: file to read.
+    is_test: whether the file is to be predicted and may lack labels.
+    skip_bad_rows: whether to skip and count bad rows or sentences instead of
+      raising an error; not in a file to predict, which needs an answer for
       each.
 
   Returns:
-    list of Example, at least one. Of a file to predict without any entity, as
-    boards publish them, without labels.
+    at least one example. If a file to predict has no entity at all, as boards
+    publish them, without labels.
 
   Raises:
     InputError: the file is empty or malformed; the message names the line.
   """
   read = _read_json if path.endswith((".json", ".jsonl")) else _read_columns
-  examples, bad = [], []
-  for number, example in read(path, filesystem.read_text(path).split("\n")):
-    if isinstance(example, Example) and not example.text.strip():
-      example = ValueError("the text is empty")
-    elif isinstance(example, Example) and not (is_test or example.entities
-                                             is not None):
-      example = ValueError("the labels are missing")
-    if isinstance(example, Example):
-      examples.append(example._replace(
-          id=len(examples) if example.id is None else example.id))
+  examples: List[Example] = []
+  bad = []
+  for number, found in read(path, filesystem.read_text(path).split("\n")):
+    problem = _problem_of(found, is_test)
+    if problem is None:
+      examples.append(found._replace(
+          id=len(examples) if found.id is None else found.id))
       continue
-    message = "%s:%d: %s; correct it" % (path, number, example)
-    if is_test or not skip_bad_rows:
-      raise InputError(message + (
-          "" if is_test else ", or leave such rows out with --skip_bad_rows"))
+    message = "%s:%d: %s; correct it" % (path, number, problem)
+    if is_test:
+      raise InputError(message)
+    if not skip_bad_rows:
+      raise InputError(
+          message + ", or leave such rows out with --skip_bad_rows")
     bad.append(message)
   if bad:
     logging.warning("%s: skipped %d bad row(s), the first: %s", path, len(bad),
@@ -119,6 +118,16 @@ def read_examples(path, is_test=False, skip_bad_rows=False):
                  "scored", path)
     return [example._replace(entities=None) for example in examples]
   return examples
+
+def _problem_of(found, is_test):
+  """Returns what is wrong with an Example or ValueError, or None."""
+  if isinstance(found, ValueError):
+    return str(found)
+  if not found.text.strip():
+    return "the text is empty"
+  if found.entities is None and not is_test:
+    return "the labels are missing"
+  return None
 
 
 def _read_json(path, lines):
@@ -137,7 +146,7 @@ def _json_example(row):
   if not (isinstance(row, dict) and isinstance(row.get("text"), str)):
     raise ValueError('not a JSON object with a "text"')
   text = row["text"]
-  text.encode("utf-8")  # raises where there is half of a surrogate pair
+  text.encode("utf-8")  # raises a ValueError for a lone surrogate
   if "label" not in row:
     return Example(row.get("id"), text, None)
   entities = []
@@ -161,7 +170,7 @@ def _json_example(row):
   return Example(row.get("id"), text, entities)
 
 
-# What the first letter of a tag stands for, in all spellings.
+# The canonical first letter of a tag, for all spellings.
 _LETTERS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S",
             "U": "S"}
 _TAG = re.compile("(O)$|([%s])[-_](.+)$" % "".join(_LETTERS))
@@ -176,7 +185,7 @@ def _read_columns(path, lines):
       sentences.append([])
     elif cells[0] != "-DOCSTART-":
       tag = cells[-1] if len(cells) > 1 else ""
-      # A line begins with white space where that is the character.
+      # A line starts with white space if that is the character.
       sentences[-1].append((number, cells[0] or " ", tag))
       letters.setdefault(tag[:1], number)
   for one, other in ("IM", "EL", "SU"):
@@ -188,11 +197,11 @@ def _read_columns(path, lines):
 
 
 def _column_example(sentence, letters):
-  """Reads a sentence of a column file.
+  """Parses a sentence of a column file.
 
   Args:
     sentence: list of (line number, word, tag or "").
-    letters: set of str, those that the tags of the file begin with.
+    letters: first letters of all tags in the file.
 
   Returns:
     (line number, Example or ValueError).
@@ -201,8 +210,8 @@ def _column_example(sentence, letters):
   if not any(tag for _, _, tag in sentence):
     return sentence[0][0], Example(None, text, None)
   has_ends = bool(letters & set("ELSU"))
-  has_singles = bool(letters & set("SU"))  # else, B can be an entity by itself
-  entities, length = [], 0  # rows of the entity that has not ended yet
+  has_singles = bool(letters & set("SU"))  # otherwise B alone can be an entity
+  entities, length = [], 0  # rows of the open entity
   rows = list(zip(sentence, places))
   end = (sentence[-1][0], "", "O"), None
   for (number, _, tag), place in rows + [end]:
@@ -228,10 +237,10 @@ def _column_example(sentence, letters):
 
 
 def _put_together(words):
-  """Returns (text, list of (start, end)) of words.
+  """Joins words: returns (text, list of (start, end)).
 
-  There are spaces between words that would be read as one, but not between
-  characters: a file of these has no words.
+  Puts spaces between words that would merge otherwise, but not between
+  characters: a file of characters has no words.
   """
   text, places, previous = "", [], ""
   for word in words:
@@ -245,17 +254,17 @@ def _put_together(words):
   return text, places
 
 
-def submission(example, entities):
-  """Returns a dict as CLUENER's submissions have it."""
-  label = {}
+def submission(example: Example, entities: List[Entity]) -> Dict[str, Any]:
+  """Returns a row of CLUENER's submission format."""
+  label: Dict[str, Dict[str, List[List[int]]]] = {}
   for start, end, kind in entities:
     label.setdefault(kind, {}).setdefault(example.text[start:end], []).append(
         [start, end - 1])
   return {"id": example.id, "label": label}
 
 
-def with_offsets(example, entities):
-  """Returns a dict of a text and its entities; ends are exclusive."""
+def with_offsets(example: Example, entities: List[Entity]) -> Dict[str, Any]:
+  """Returns a text and its entities as JSON; ends are exclusive."""
   return {"id": example.id, "text": example.text, "entities": [
       {"kind": kind, "start": start, "end": end,
        "text": example.text[start:end]} for start, end, kind in entities]}

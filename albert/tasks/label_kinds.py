@@ -1,76 +1,105 @@
-"""What labels are: one to a text, several, or numbers.
-
-Each kind has
-  labels         list of str, all that there are; empty for numbers
-  positive       str, the one of two labels that F1 is of, or None
-  result         str, `kind` of what predicts them; see predictors.Predictor
-  feature        ("int" or "float", length) of `label_ids`; see FeatureSpec
-  targets(examples), what is learnt from them: a list
-  label_ids(target), the feature `label_ids` of one
-  values(logits), what is said of each text: float [N, ...], written
-  answers(values), the same in a word or number: a list
-  score(logits, targets), (dict of results, report or None)
-"""
+"""Kinds of labels: one per text, any number, or numbers (regression)."""
 
 import re
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from albert.errors import InputError
 from albert.tasks import label_sets, metrics
+from albert.tasks.classification import InputExample
 
 _YES = ("1", "true", "yes", "是")
 
 
-class Numbers:
-  """Labels are numbers to predict."""
-  labels = []
-  positive = None
+class LabelKind:
+  """The labels of a task; N examples in comments.
+
+  Attributes:
+    labels: all labels; empty for regression.
+    positive: of two labels, the one that F1 is computed for.
+    result: `kind` of the predictions; see predictors.Predictor.
+    feature: ("int" or "float", length) of `label_ids`; see FeatureSpec.
+  """
+  labels: List[str]
+  positive: Optional[str] = None
+  result: str
+  feature: Tuple[str, int]
+
+  def targets(self, examples: List[InputExample]) -> List[Any]:
+    """Returns the training target of each example."""
+    raise NotImplementedError
+
+  def label_ids(self, target: Any) -> Any:
+    """Returns the feature `label_ids` of a target."""
+    return target
+
+  def values(self, logits: np.ndarray) -> np.ndarray:
+    """Converts logits [N, ...] to probabilities or numbers, float [N, ...]."""
+    raise NotImplementedError
+
+  def answers(self, values: np.ndarray) -> List[Any]:
+    """Converts `values` to one label, text of labels, or number per example."""
+    raise NotImplementedError
+
+  def score(self, logits: np.ndarray, targets: List[Any]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """Returns results by name, and a report or None."""
+    raise NotImplementedError
+
+
+class Numbers(LabelKind):
+  """Labels are numbers (regression)."""
+  labels: List[str] = []
   result = "score"
   feature = ("float", 0)
 
-  def targets(self, examples):
+  def targets(self, examples: List[InputExample]) -> List[float]:
+    """See LabelKind."""
     return label_ids(examples, [])
 
-  def label_ids(self, target):
-    return target
-
-  def values(self, logits):
+  def values(self, logits: np.ndarray) -> np.ndarray:
+    """See LabelKind."""
     return logits
 
-  def answers(self, values):
+  def answers(self, values: np.ndarray) -> List[float]:
+    """See LabelKind."""
     return [float(row[0]) for row in values]
 
-  def score(self, logits, targets):
+  def score(self, logits: np.ndarray, targets: List[float]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See LabelKind."""
     loss = float(np.mean((logits[:, 0] - np.array(targets))**2))
     return dict(metrics.regression(targets, logits[:, 0]), loss=loss), None
 
 
-class OneLabel:
+class OneLabel(LabelKind):
   """Each text has one label."""
   result = "label"
   feature = ("int", 0)
 
-  def __init__(self, labels, positive=None):
+  def __init__(self, labels: List[str], positive: Optional[str] = None):
     self.labels = labels
     self.positive = positive
 
-  def targets(self, examples):
+  def targets(self, examples: List[InputExample]) -> List[int]:
+    """See LabelKind."""
     return label_ids(examples, self.labels)
 
-  def label_ids(self, target):
-    return target
-
-  def values(self, logits):
+  def values(self, logits: np.ndarray) -> np.ndarray:
+    """See LabelKind."""
     return np.exp(log_softmax(logits))
 
-  def answers(self, values):
+  def answers(self, values: np.ndarray) -> List[str]:
+    """See LabelKind."""
     return [self.labels[np.argmax(row)] for row in values]
 
-  def score(self, logits, targets):
+  def score(self, logits: np.ndarray, targets: List[int]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See LabelKind."""
     results, confusion = metrics.classification(
         targets, logits.argmax(-1), len(self.labels),
-        self.positive and self.labels.index(self.positive))
+        self.labels.index(self.positive) if self.positive else None)
     loss = -np.mean(log_softmax(logits)[np.arange(len(targets)), targets])
     report = metrics.report(confusion, self.labels)
     if self.positive:
@@ -78,40 +107,47 @@ class OneLabel:
     return dict(results, loss=float(loss)), report
 
 
-class SeveralLabels:
+class SeveralLabels(LabelKind):
   """Each text has any number of labels.
 
   Attributes:
-    thresholds: dict, label -> what its probability must exceed.
+    thresholds: label -> what its probability must exceed.
   """
-  positive = None
   result = "labels"
 
-  def __init__(self, labels, thresholds=None):
+  def __init__(self, labels: List[str],
+               thresholds: Optional[Dict[str, float]] = None):
     self.labels = labels
     self.feature = ("int", len(labels))
     self.thresholds = thresholds or dict.fromkeys(labels, 0.5)
 
-  def targets(self, examples):
+  def targets(self, examples: List[InputExample]) -> List[Tuple[int, ...]]:
+    """See LabelKind."""
     return label_sets.targets(examples, self.labels)
 
-  def label_ids(self, target):
+  def label_ids(self, target: Tuple[int, ...]) -> List[int]:
+    """See LabelKind."""
     return label_sets.dense([target], len(self.labels))[0].tolist()
 
-  def values(self, logits):
+  def values(self, logits: np.ndarray) -> np.ndarray:
+    """See LabelKind."""
     return 0.5 + 0.5 * np.tanh(0.5 * logits.astype(np.float64))  # sigmoid
 
-  def answers(self, values):
+  def answers(self, values: np.ndarray) -> List[str]:
+    """See LabelKind."""
     return [label_sets.join(label_sets.above(
         row, self.labels, self.thresholds)) for row in values]
 
-  def choose_thresholds(self, logits, targets, way):
+  def choose_thresholds(self, logits: np.ndarray,
+                        targets: List[Tuple[int, ...]], way: str) -> None:
     """Sets the thresholds; see `label_sets.choose_thresholds`."""
     self.thresholds = dict(zip(self.labels, label_sets.choose_thresholds(
         self.values(logits), label_sets.dense(targets, len(self.labels)),
         way)))
 
-  def score(self, logits, targets):
+  def score(self, logits: np.ndarray, targets: List[Tuple[int, ...]]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """See LabelKind."""
     logits = logits.astype(np.float64)
     truth = label_sets.dense(targets, len(self.labels))
     results, report = label_sets.score(
@@ -122,45 +158,49 @@ class SeveralLabels:
     return dict(results, loss=float(losses.mean())), report
 
 
-def positive_label(labels, counts, chosen=None):
-  """Returns which of two labels F1 is of.
+def positive_label(labels: List[str], counts: Dict[str, int],
+                   chosen: Optional[str] = None) -> str:
+  """Returns which of two labels F1 is computed for.
 
   Args:
-    labels: list of str.
-    counts: dict, label -> how many examples have it.
-    chosen: str, what the user or the model names, or None.
+    labels: all labels.
+    counts: label -> number of examples.
+    chosen: the label that the user or the model names.
 
   Returns:
-    str: what is chosen; or what says yes; or the rarer label, the second one of
-    two that are equally frequent.
+    `chosen`; by default the one label that means yes, otherwise the rarer one,
+    the second in case of a tie.
 
   Raises:
-    InputError: it is not one of two labels.
+    InputError: `chosen` is not one of two labels.
   """
   if chosen is not None and (chosen not in labels or len(labels) != 2):
     raise InputError("--positive_label=%s is to be one of two labels: there "
                      "are %s" % (chosen, ", ".join(labels)))
+  if chosen:
+    return chosen
   yes = [label for label in labels if label.lower() in _YES]
-  return chosen or (yes[0] if len(yes) == 1 else min(
-      reversed(labels), key=lambda label: counts.get(label, 0)))
+  if len(yes) == 1:
+    return yes[0]
+  return min(reversed(labels), key=lambda label: counts.get(label, 0))
 
 
-def log_softmax(logits):
+def log_softmax(logits: np.ndarray) -> np.ndarray:
   """Returns log-probabilities, float64 [N, L]."""
   logits = logits.astype(np.float64)
   logits -= logits.max(-1, keepdims=True)
   return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def label_ids(examples, labels):
-  """Turns labels into numbers.
+def label_ids(examples: List[InputExample], labels: List[str]) -> List[Any]:
+  """Converts labels to indices.
 
   Args:
-    examples: list of classification.InputExample.
-    labels: list of str, all labels there are; empty if labels are numbers.
+    examples: labelled or not.
+    labels: all labels; empty for regression.
 
   Returns:
-    list of int, or of float for numbers; 0 for an example without a label.
+    int, or float for regression; 0 for an example without a label.
 
   Raises:
     InputError: a label is not among `labels`.
@@ -175,21 +215,22 @@ def label_ids(examples, labels):
   return [numbers.get(example.label, 0) for example in examples]
 
 
-def class_weights(text, labels, targets):
-  """Weighs labels, so that the mean over the examples is 1.
+def class_weights(text: str, labels: List[str],
+                  targets: Sequence[int]) -> List[float]:
+  """Returns weights of labels, with a mean of 1 over the examples.
 
   Args:
-    text: str, "balanced" to give all labels the same share of the loss, or
+    text: "balanced" to give all labels the same share of the loss, or
       `label:weight,...`, where others weigh 1.
-    labels: list of str, C, all labels there are.
-    targets: list of int, the labels of the training examples.
+    labels: all C labels.
+    targets: labels of the training examples.
 
   Returns:
-    list of float, [C].
+    C weights.
 
   Raises:
-    InputError: labels are numbers, there is no such label, or a weight is not a
-      positive number.
+    InputError: the task is a regression, there is no such label, or a weight is
+      not a positive number.
   """
   if not labels:
     raise InputError("--class_weights: the labels of this task are numbers")

@@ -1,23 +1,24 @@
-"""Several labels to a text, or none: reading, thresholds, scores."""
+"""Multi-label classification: reading labels, thresholds, scores."""
 
 import json
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
 from albert.errors import InputError
 from albert.tasks import metrics
 
-WAYS = ("one", "each")  # of choosing thresholds: for all labels, for each
+WAYS = ("one", "each")  # one threshold for all labels, or one for each
 
 
-def split(value):
-  """Returns the labels of a row, a tuple of str.
+def split(value: Any) -> Tuple[str, ...]:
+  """Returns the labels of a row.
 
   Args:
-    value: list of str, the JSON of one, or str such as "a|b"; "" for none.
+    value: list of labels, its JSON, or text such as "a|b"; "" for no label.
 
   Raises:
-    ValueError: it is none of these.
+    ValueError: it has none of these forms.
   """
   if isinstance(value, str):
     value = value.strip()
@@ -37,33 +38,34 @@ def split(value):
   return tuple(dict.fromkeys(names))
 
 
-def join(labels):
-  """Returns labels as the text that `split` reads."""
+def join(labels: Sequence[str]) -> str:
+  """Returns the text that `split` reads."""
   return "|".join(labels)
 
 
-def above(probabilities, labels, thresholds):
-  """Returns those labels whose probability exceeds their threshold, a list.
+def above(probabilities: np.ndarray, labels: List[str],
+          thresholds: Dict[str, float]) -> List[str]:
+  """Returns the labels whose probability exceeds their threshold.
 
   Args:
     probabilities: float [L].
-    labels: list of str, L.
-    thresholds: dict, label -> float; 0.5 for those it lacks.
+    labels: L labels.
+    thresholds: by label, 0.5 by default.
   """
   return [label for label, probability in zip(labels, probabilities)
           if probability > thresholds.get(label, 0.5)]
 
 
-def targets(examples, labels):
-  """Returns which labels each example has, a list of tuples of their numbers.
+def targets(examples: Sequence[Any],
+            labels: List[str]) -> List[Tuple[int, ...]]:
+  """Returns the indices of each example's labels.
 
   Args:
-    examples: list of classification.InputExample; those without labels have
-      none.
-    labels: list of str, all that there are.
+    examples: classification.InputExample; no indices for those without labels.
+    labels: all labels.
 
   Raises:
-    InputError: an example has a label that is not among them.
+    InputError: a label of an example is not among `labels`.
   """
   numbers = {label: number for number, label in enumerate(labels)}
   for example in examples:
@@ -77,7 +79,7 @@ def targets(examples, labels):
           for example in examples]
 
 
-def dense(targets, num_labels):
+def dense(targets: List[Tuple[int, ...]], num_labels: int) -> np.ndarray:
   """Returns int [N, L], 1 where an example has a label; see `targets`."""
   rows = np.zeros([len(targets), num_labels], np.int64)
   for row, numbers in zip(rows, targets):
@@ -85,17 +87,18 @@ def dense(targets, num_labels):
   return rows
 
 
-def choose_thresholds(probabilities, truth, way):
-  """Chooses what a probability must exceed, so that F1 is greatest.
+def choose_thresholds(probabilities: np.ndarray, truth: np.ndarray,
+                      way: str) -> List[float]:
+  """Chooses the thresholds of probabilities that maximize F1.
 
   Args:
     probabilities: float [N, L].
     truth: int [N, L].
-    way: str, of WAYS: one threshold by micro F1, or for each label by its own.
+    way: one of WAYS: by micro F1, or by each label's own F1.
 
   Returns:
-    list of float, L, half-way between two probabilities; 0.5 where there is
-    nothing to find.
+    L thresholds, each half-way between two probabilities; 0.5 for a label
+    without examples.
   """
   if way == "one":
     return [_best_threshold(probabilities.ravel(), truth.ravel())] * (
@@ -111,30 +114,32 @@ def _best_threshold(probabilities, truth):
   hits = np.cumsum(truth[order])
   f1 = 2.0 * hits / (np.arange(1, len(hits) + 1) + truth.sum())
   below = np.append(sorted_[1:], 0.0)
-  f1[sorted_ == below] = -1.0  # equal ones are not told apart
+  f1[sorted_ == below] = -1.0  # no threshold separates equal probabilities
   best = int(np.argmax(f1))
   return float(sorted_[best] + below[best]) / 2.0
 
 
-def score(probabilities, truth, thresholds, labels):
-  """Scores predictions: (dict of results, report of each label).
+def score(probabilities: np.ndarray, truth: np.ndarray,
+          thresholds: Sequence[float],
+          labels: List[str]) -> Tuple[Dict[str, float], str]:
+  """Scores predictions.
 
   Args:
     probabilities: float [N, L].
     truth: int [N, L].
-    thresholds: list of float, L.
-    labels: list of str, L.
+    thresholds: L thresholds.
+    labels: L labels.
 
   Returns:
-    (dict, str): micro F1, of all labels together; macro F1, the mean over all
-    labels; exact, the share of examples all of whose labels are right. What
-    divides by 0 is 0.
+    results by name: micro F1, over all labels together; macro F1, the mean over
+    the labels; exact, the share of examples with exactly the right labels, 0/0
+    counting as 0; and the report of each label.
   """
   claimed = (probabilities > thresholds).astype(np.int64)
   counts = np.stack([(claimed * truth).sum(0), claimed.sum(0), truth.sum(0)])
   hits, guessed, true = counts.sum(1)
   f1 = 2.0 * counts[0] / np.maximum(counts[1] + counts[2], 1)
-  return {"micro_f1": float(2.0 * hits / max(guessed + true, 1)),
-          "macro_f1": float(f1.mean()),
-          "exact": float((claimed == truth).all(1).mean())}, (
-              metrics.table("label", "examples", labels, *counts))
+  results = {"micro_f1": float(2.0 * hits / max(guessed + true, 1)),
+             "macro_f1": float(f1.mean()),
+             "exact": float((claimed == truth).all(1).mean())}
+  return results, metrics.table("label", "examples", labels, *counts)

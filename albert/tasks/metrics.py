@@ -1,33 +1,38 @@
-"""Metrics of classification and regression, and the report of a confusion."""
+"""Metrics of classification, regression and NER, and their reports."""
+
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from absl import logging
 
-# Those a best checkpoint can be chosen by; more is better.
+# Metrics for choosing the best checkpoint; higher is better.
 METRICS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman",
            "micro_f1", "exact")
-
+Floats = Union[Sequence[float], np.ndarray]  # [N]
 
 _MOST_NAMES, _MOST_PAIRS = 100, 50  # see report
 
 
-def classification(labels, predicted, num_labels, positive=None):
+def classification(labels: Floats, predicted: Floats, num_labels: int,
+                   positive: Optional[int] = None
+                   ) -> Tuple[Dict[str, float], np.ndarray]:
   """Computes the metrics of a classifier.
 
   Args:
-    labels: int [N], the truth.
-    predicted: int [N].
-    num_labels: int, C.
-    positive: int, the class that "f1" is of; None for no such metric.
+    labels: [N], the truth.
+    predicted: [N].
+    num_labels: C.
+    positive: class that "f1" is computed for; None omits "f1".
 
   Returns:
-    (dict, int [C, C]): accuracy, Matthews' correlation (its generalization to C
-    classes: Gorodkin, Comput. Biol. Chem. 28, 2004), F1 averaged over the
-    classes that are there (macro), F1 of the positive class; the confusion
-    matrix, the truth down and the prediction across.
+    metrics: accuracy, Matthews correlation (generalized to C classes: Gorodkin,
+    Comput. Biol. Chem. 28, 2004), macro F1 over the classes that occur, F1 of
+    the positive class; and the confusion matrix, int [C, C], with a row per
+    true class.
   """
   confusion = np.zeros([num_labels, num_labels], np.int64)
-  np.add.at(confusion, (labels, predicted), 1)
+  np.add.at(confusion, (np.asarray(labels, np.int64),
+                        np.asarray(predicted, np.int64)), 1)
   true, claimed = confusion.sum(1), confusion.sum(0)
   right, total = np.trace(confusion), confusion.sum()
   f1 = f1_scores(confusion)
@@ -42,18 +47,16 @@ def classification(labels, predicted, num_labels, positive=None):
   return {name: float(value) for name, value in values.items()}, confusion
 
 
-def without_placeholders(examples, field, where):
-  """Takes away the labels of a file to predict where they say nothing.
+def without_placeholders(examples: List[Any], field: str,
+                         where: str) -> List[Any]:
+  """Removes the labels of a file to predict if they are placeholders.
 
-  Boards publish test sets with one and the same label, or answer, in all rows.
+  Boards publish test sets with the same label, or answer, in all rows.
 
   Args:
-    examples: list of namedtuple.
-    field: str, name of the label, which is None where there is none.
-    where: str, what to call the file in the log.
-
-  Returns:
-    list of namedtuple.
+    examples: named tuples.
+    field: name of the label, which is None if unknown.
+    where: name of the file in the log.
   """
   labels = {repr(getattr(example, field)) for example in examples}
   if len(labels) > 1:
@@ -64,18 +67,18 @@ def without_placeholders(examples, field, where):
   return [example._replace(**{field: None}) for example in examples]
 
 
-def f1_scores(confusion):
-  """Returns the F1 of each class, float [C]; 0 where a class is not there."""
+def f1_scores(confusion: np.ndarray) -> np.ndarray:
+  """Returns the F1 of each class, float [C]; 0 if a class does not occur."""
   ends = confusion.sum(0) + confusion.sum(1)
   return 2.0 * np.diag(confusion) / np.maximum(ends, 1)
 
 
-def regression(labels, predicted):
-  """Compares two float [N].
+def regression(labels: Floats, predicted: Floats) -> Dict[str, float]:
+  """Compares predictions [N] with the truth.
 
   Returns:
-    dict: Pearson's and Spearman's correlation, 0 with what does not vary, and
-    the mean squared error.
+    Pearson's and Spearman's correlation, 0 if either side is constant, and the
+    mean squared error.
   """
   return {"pearson": _correlation(labels, predicted),
           "spearman": _correlation(_ranks(labels), _ranks(predicted)),
@@ -83,61 +86,58 @@ def regression(labels, predicted):
                                            dtype=np.float64)**2))}
 
 
-def separation(labels, scores):
-  """Tells how well scores separate two classes.
+def separation(labels: Floats, scores: Floats) -> Dict[str, float]:
+  """Measures how well scores separate two classes.
 
   Args:
-    labels: [N], 1 for what should score high, 0 for what should not; both are
-      there.
-    scores: float [N].
+    labels: [N], 1 for examples that should score high, 0 for others; both
+      occur.
+    scores: [N].
 
   Returns:
-    dict: auc, the share of pairs of one of each class that are in order, ties
-    counting half; accuracy, the best that a threshold has, and threshold: what
-    scores at least so much is taken for class 1.
+    auc, the share of pairs of one of each class in the right order, ties
+    counting half; accuracy, of the best threshold; threshold: scores of at
+    least this are predicted as 1.
   """
-  labels, scores = np.asarray(labels, np.int64), np.asarray(scores, np.float64)
-  positives = labels.sum()
-  negatives = len(labels) - positives
-  pairs = _ranks(scores)[labels == 1].sum() - positives * (positives - 1) / 2.0
-  thresholds = np.append(np.unique(scores), np.inf)
-  order = np.argsort(scores, kind="stable")
-  first = np.searchsorted(scores[order], thresholds)  # how many are below it
-  ones_below = np.append(0, np.cumsum(labels[order]))[first]
+  truth, x = np.asarray(labels, np.int64), np.asarray(scores, np.float64)
+  positives = truth.sum()
+  negatives = len(truth) - positives
+  pairs = _ranks(x)[truth == 1].sum() - positives * (positives - 1) / 2.0
+  thresholds = np.append(np.unique(x), np.inf)
+  order = np.argsort(x, kind="stable")
+  first = np.searchsorted(x[order], thresholds)  # scores below each
+  ones_below = np.append(0, np.cumsum(truth[order]))[first]
   right = first - ones_below + positives - ones_below
   best = np.argmax(right)
   return {"auc": float(pairs / (positives * negatives)),
-          "accuracy": float(right[best] / len(labels)),
+          "accuracy": float(right[best] / len(truth)),
           "threshold": float(min(thresholds[best], 1e9))}
 
 
 def _correlation(x, y):
   if np.ptp(x) == 0 or np.ptp(y) == 0:
-    return 0.0  # what rounding leaves of their deviations says nothing
+    return 0.0  # deviations would be rounding errors only
   x, y = [np.asarray(z, np.float64) - np.mean(z, dtype=np.float64)
           for z in (x, y)]
   return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
 
 
 def _ranks(x):
-  """Ranks from 0; ties get their mean. All are NaN with one that is NaN."""
+  """Ranks from 0; ties get their mean rank. A NaN makes all ranks NaN."""
   if np.isnan(x).any():
     return np.full(len(x), np.nan)
   _, which, counts = np.unique(x, return_inverse=True, return_counts=True)
   return (np.cumsum(counts) - (counts + 1) / 2.0)[which]
 
 
-def report(confusion, names):
-  """Formats a confusion matrix: scores of each class, then the matrix.
+def report(confusion: np.ndarray, names: List[str]) -> str:
+  """Formats scores per class and a confusion matrix as lines of text.
 
-  Of more than 100 classes, the 50 most frequent mistakes instead of the matrix.
+  With more than 100 classes, the 50 most frequent mistakes replace the matrix.
 
   Args:
     confusion: int [C, C], see `classification`.
-    names: list of str, the classes.
-
-  Returns:
-    str of lines.
+    names: C classes.
   """
   lines, width = _score_lines("label", "examples", names, np.diag(confusion),
                               confusion.sum(0), confusion.sum(1))
@@ -157,13 +157,13 @@ def report(confusion, names):
 
 
 def _score_lines(first, last, names, hits, claimed, true):
-  """Returns a table of precision, recall and F1: (lines, width of a column).
+  """Returns a table of precision, recall and F1: (lines, column width).
 
   Args:
-    first, last: str, titles of the first and of the last column.
-    names: list of str, of the rows.
-    hits, claimed, true: int, for each row: how many were claimed rightly, were
-      claimed, and are there.
+    first, last: titles of the first and last column.
+    names: row titles.
+    hits, claimed, true: per row, the numbers of correct predictions, of
+      predictions and of true instances.
   """
   width = max(map(len, names + ["precision"])) + 2
   lines = ["".join(title.rjust(width) for title in (
@@ -175,8 +175,8 @@ def _score_lines(first, last, names, hits, claimed, true):
   return lines, width
 
 
-def table(*args):
-  """Returns the same as a str of lines; see `_score_lines`."""
+def table(*args: Any) -> str:
+  """Returns the table of `_score_lines` as text."""
   return "\n".join(_score_lines(*args)[0]) + "\n"
 
 
@@ -185,19 +185,20 @@ def _precision_recall_f1(hits, claimed, true):
           2.0 * hits / max(claimed + true, 1))
 
 
-def entities(true, claimed):
-  """Scores entities; right are those of the same place and kind.
+def entities(true: Iterable[Iterable[Tuple[int, int, str]]],
+             claimed: Iterable[Iterable[Tuple[int, int, str]]]
+             ) -> Tuple[Dict[str, float], str]:
+  """Scores entities, which must match exactly in offsets and type.
 
   Args:
-    true: list of lists of hashable (start, end, kind), for each text.
-    claimed: list of the same kind and order.
+    true: the (start, end, type) of each text's entities.
+    claimed: predicted entities of the same texts.
 
   Returns:
-    (dict of precision, recall and F1 of all entities together, and the mean F1
-    of the kinds (macro), which CLUENER is judged by; report of each kind, a str
-    of lines). What divides by 0 is 0.
+    precision, recall and F1 over all entities, and the mean F1 of the types
+    (macro), CLUENER's metric, 0/0 counting as 0; and the report of each type.
   """
-  counts = {}  # kind -> [hits, claimed, true]
+  counts: Dict[str, List[int]] = {}  # type -> [hits, claimed, true]
   for ours, theirs in zip(claimed, true):
     for column, counted in enumerate((set(ours) & set(theirs), ours, theirs)):
       for entity in counted:

@@ -1,36 +1,35 @@
-"""Named entities: from characters to labelled tokens and back."""
+"""Named entity recognition: from characters to labelled tokens and back."""
 
 import functools
 import unicodedata
-from typing import NamedTuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from albert.errors import InputError
+from albert.model_folder import Tokenizer
 from albert.tasks import windows
-from albert.tasks.entity_files import Entity
+from albert.tasks.entity_files import Entity, Example
 
 
-def labels_of(kinds):
-  """Returns the labels of tokens, in the scheme BIO; "O" is the first.
+def labels_of(kinds: Iterable[str]) -> List[str]:
+  """Returns the BIO labels of entity types; "O" is the first.
 
-  BIO has half as many labels as BIOES, a quarter of a CRF's transitions, and is
-  what other programs that mark entities read.
-
-  Args:
-    kinds: iterable of str.
+  BIO has half as many labels as BIOES, a quarter of the CRF transitions, and is
+  the scheme other NER programs read.
   """
   return ["O"] + ["%s-%s" % (letter, kind) for kind in sorted(set(kinds))
                   for letter in "BI"]
 
 
-def tokenize(tokenizer, text, by_character):
-  """Cuts a text into tokens; see `tokenize_with_offsets` of tokenization.py.
+def tokenize(tokenizer: Tokenizer, text: str, by_character: bool
+             ) -> Tuple[List[str], List[Tuple[int, int]]]:
+  """Tokenizes a text; see `tokenize_with_offsets` of tokenization.py.
 
   Args:
-    tokenizer: of tokenization.py.
-    text: str.
-    by_character: bool, whether each character is a token.
+    tokenizer: tokenizer.
+    text: text.
+    by_character: whether each character is a token.
   """
   if not by_character:
     return tokenizer.tokenize_with_offsets(text)
@@ -40,7 +39,7 @@ def tokenize(tokenizer, text, by_character):
     tokens += pieces
     spans += [(place, place + 1)] * len(pieces)
     if spans and not pieces and unicodedata.combining(char):
-      spans[-1] = (spans[-1][0], place + 1)  # an accent that is dropped
+      spans[-1] = (spans[-1][0], place + 1)  # a dropped accent
   return tokens, spans
 
 
@@ -49,16 +48,17 @@ def _tokens_of_character(tokenizer, char):
   return tokenizer.tokenize_plain(char)
 
 
-def label_tokens(entities, spans, labels):
-  """Labels tokens; one that an entity begins or ends inside of belongs to it.
+def label_tokens(entities: List[Entity], spans: np.ndarray,
+                 labels: List[str]) -> np.ndarray:
+  """Labels tokens; an entity includes tokens it overlaps only in part.
 
   Args:
-    entities: list of Entity, sorted.
-    spans: int array [tokens, 2], start and end of each token.
-    labels: list of str, see labels_of.
+    entities: sorted.
+    spans: int [tokens, 2], start and end of each token.
+    labels: see labels_of.
 
   Returns:
-    int array [tokens], numbers of labels.
+    int [tokens], indices of labels.
   """
   numbers = {label: number for number, label in enumerate(labels)}
   label_ids = np.full([len(spans)], numbers["O"], np.int32)
@@ -71,15 +71,16 @@ def label_tokens(entities, spans, labels):
   return label_ids
 
 
-def find_entities(numbers, spans, labels):
-  """Returns the entities that labels of tokens stand for, a list of Entity.
+def find_entities(numbers: np.ndarray, spans: np.ndarray,
+                  labels: List[str]) -> List[Entity]:
+  """Converts labels of tokens to entities.
 
   Args:
-    numbers: int array [tokens]; an I follows a B or an I of its kind.
-    spans: int array [tokens, 2], start and end of each token.
-    labels: list of str, see labels_of.
+    numbers: int [tokens]; an I follows a B or I of its type.
+    spans: int [tokens, 2], start and end of each token.
+    labels: see labels_of.
   """
-  entities = []
+  entities: List[Entity] = []
   for number, (start, end) in zip(numbers, spans.tolist()):
     letter, _, kind = labels[number].partition("-")
     if letter == "B":
@@ -92,13 +93,13 @@ def find_entities(numbers, spans, labels):
 
 
 class Window(NamedTuple):
-  """A text with as many of its tokens as fit: [CLS] tokens [SEP].
+  """A window of a text: [CLS] tokens [SEP].
 
   Attributes:
-    number: int, which text.
-    first: int, which of its tokens is the window's first.
-    decides: int array, for each token whether this window has most of its
-      context.
+    number: index of the text.
+    first: index in the text of the window's first token.
+    decides: int [tokens], 1 if this window has the most context of the token,
+      otherwise 0.
   """
   number: int
   first: int
@@ -109,26 +110,27 @@ class Texts:
   """Texts as windows of labelled tokens.
 
   Args:
-    examples: list of Example.
-    tokenizer: of tokenization.py.
-    labels: list of str, see labels_of.
-    max_seq_length: int, maximum ids of a window.
-    by_character: bool, see `tokenize`.
-    doc_stride: int, tokens from one window of a text to the next, by default
-      half of those that fit.
+    examples: texts.
+    tokenizer: tokenizer.
+    labels: see labels_of.
+    max_seq_length: maximum tokens of a window.
+    by_character: see `tokenize`.
+    doc_stride: tokens from one window of a text to the next; by default half of
+      a window.
 
   Attributes:
-    examples, labels: as given.
-    windows: list of Window, those of a text in a row.
-    spans: list of int array [tokens, 2], start and end of each token.
-    label_ids: list of int array [tokens], 0 where the entities are not known.
+    examples, labels: as passed.
+    windows: windows of all texts, in their order.
+    spans: for each text int [tokens, 2], start and end of each token.
+    label_ids: for each text int [tokens], 0 if the entities are unknown.
 
   Raises:
-    InputError: windows would not move on.
+    InputError: windows would not advance.
   """
 
-  def __init__(self, examples, tokenizer, labels, max_seq_length, by_character,
-               doc_stride=None):
+  def __init__(self, examples: List[Example], tokenizer: Tokenizer,
+               labels: List[str], max_seq_length: int,
+               by_character: Optional[bool], doc_stride: Optional[int] = None):
     room = max_seq_length - 2
     doc_stride = (room + 1) // 2 if doc_stride is None else doc_stride
     if min(room, doc_stride) < 1:
@@ -137,18 +139,20 @@ class Texts:
                            max_seq_length, doc_stride))
     self.examples = examples
     self.labels = labels
-    self.windows, self.spans, self.label_ids = [], [], []
+    self.windows: List[Window] = []
+    self.spans: List[np.ndarray] = []
+    self.label_ids: List[np.ndarray] = []
     self._tokenizer = tokenizer
-    self._tokens = []  # arrays of ids
+    self._tokens: List[np.ndarray] = []  # ids
     for number, example in enumerate(examples):
-      tokens, spans = tokenize(tokenizer, example.text, by_character)
-      spans = np.array(spans, np.int32).reshape([-1, 2])
+      tokens, pairs = tokenize(tokenizer, example.text, bool(by_character))
+      spans = np.array(pairs, np.int32).reshape([-1, 2])
       self.spans.append(spans)
       self.label_ids.append(label_tokens(example.entities or [], spans, labels))
       self._tokens.append(np.array(
           tokenizer.convert_tokens_to_ids(tokens), np.int32))
       cuts = list(windows.cut(len(tokens), room, doc_stride))
-      most = np.zeros([len(tokens)])  # context of each token, in which window
+      most = np.zeros([len(tokens)])  # best context of each token; its window
       best = np.zeros([len(tokens)], np.int32)
       for which, (first, count) in enumerate(cuts):
         inside = slice(first, first + count)
@@ -160,8 +164,8 @@ class Texts:
           Window(number, first, (best[first:first + count] == which).astype(
               np.int32)) for which, (first, count) in enumerate(cuts)]
 
-  def make_features(self, window):
-    """Returns the features of a window, a dict."""
+  def make_features(self, window: Window) -> Dict[str, List[int]]:
+    """Returns the features of a window by name."""
     tokens = slice(window.first, window.first + len(window.decides))
     input_ids = [self._tokenizer.cls_id,
                  *self._tokens[window.number][tokens].tolist(),
@@ -172,28 +176,28 @@ class Texts:
             "label_ids": [0, *self.label_ids[window.number][tokens].tolist(),
                           0]}
 
-  def join(self, values):
-    """Puts together what windows say about the tokens that they decide.
+  def join(self, values: Iterable[Any]) -> List[np.ndarray]:
+    """Joins the outputs of windows for the tokens that they decide.
 
     Args:
-      values: list of arrays [at least the window's ids, L], for each window.
+      values: for each window, an array [at least the window's tokens, L].
 
     Returns:
-      list of arrays [tokens, L], for each text.
+      for each text, an array [tokens, L].
     """
-    joined = [[] for _ in self.examples]
+    joined: List[List[np.ndarray]] = [[] for _ in self.examples]
     for window, value in zip(self.windows, values):
       inside = value[1:len(window.decides) + 1]
       joined[window.number].append(inside[window.decides == 1])
     return [np.concatenate(parts) for parts in joined]
 
-  def entities(self, label_ids):
-    """Returns a list of Entity for each text, given labels as `label_ids`."""
+  def entities(self, label_ids: Iterable[np.ndarray]) -> List[List[Entity]]:
+    """Converts labels, as in `label_ids`, to the entities of each text."""
     return [find_entities(*pair, self.labels)
             for pair in zip(label_ids, self.spans)]
 
-  def count_inexact(self):
-    """Returns how many known entities are not what their own labels mean."""
+  def count_inexact(self) -> int:
+    """Returns how many known entities token labels cannot represent exactly."""
     return sum(len(set(example.entities or []) - set(findable))
                for example, findable in zip(
                    self.examples, self.entities(self.label_ids)))

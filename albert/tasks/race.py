@@ -1,34 +1,47 @@
-"""Questions with choices: RACE's and C3's files, and their features."""
+"""Multiple choice: RACE's and C3's files, and their features."""
 
 import array
 import collections
 import functools
 import os
 import re
-from typing import Any, List, NamedTuple, Optional
+from typing import (
+  Any,
+  Callable,
+  Dict,
+  Iterator,
+  List,
+  NamedTuple,
+  Optional,
+  Tuple,
+)
 
 import numpy as np
 
 import tokenization
 from albert.errors import InputError
 from albert.files import filesystem
+from albert.model_folder import Tokenizer
 from albert.tasks import metrics, windows
 
-MAX_QUERY_LENGTH = 128  # tokens of question and choice, by default
+MAX_QUERY_LENGTH = 128  # default tokens of question and choice
+
+# (data_dir, split) -> [(path, part)]; (path, part) -> examples.
+Finder = Callable[[str, str], List[Tuple[str, Optional[str]]]]
+Reader = Callable[[str, Optional[str]], Iterator["Example"]]
 
 
 class Example(NamedTuple):
   """A question.
 
   Attributes:
-    id: what the file calls it.
-    part: str, what is reported separately: RACE's middle and high, C3's d and
-      m; None for nothing.
-    passage, question: str.
-    choices: list of str.
-    answer: int, number of the right choice; None where a file does not say.
-    group: questions of one group have different answers; a question without
-      one, None, is on its own.
+    id: that of the file.
+    part: subset to report separately: RACE's middle and high, C3's d and m.
+    passage, question: texts.
+    choices: at least two.
+    answer: index of the right choice; None if unknown.
+    group: questions with the same group have different answers; None for a
+      question without such a constraint.
   """
   id: Any
   part: Optional[str]
@@ -39,17 +52,17 @@ class Example(NamedTuple):
   group: Any = None
 
 
-def find_race(data_dir, split):
-  """Returns [(path, part)] of RACE's SPLIT/{middle,high}/*.txt."""
-  files = []
+def find_race(data_dir: str, split: str) -> List[Tuple[str, Optional[str]]]:
+  """Returns (path, part) of RACE's SPLIT/{middle,high}/*.txt."""
+  files: List[Tuple[str, Optional[str]]] = []
   for part in ("middle", "high"):
     files += [(path, part) for path in filesystem.find_files(
         os.path.join(data_dir, split, part), "*.txt")]
   return files
 
 
-def read_race(path, part):
-  """Yields the Examples of a file of RACE, one article in JSON."""
+def read_race(path: str, part: Optional[str]) -> Iterator[Example]:
+  """Yields the questions of an article of RACE, a JSON file."""
   article = filesystem.read_json(path)
   try:
     questions, options = article["questions"], article["options"]
@@ -67,25 +80,27 @@ def read_race(path, part):
     raise InputError("%s: not RACE's layout: %s" % (path, error)) from error
 
 
-def find_c3(data_dir, split):
-  """Returns [(path, part)] of {,c3-}{d,m}-SPLIT.json, or of CLUE's one file.
+def find_c3(data_dir: str, split: str) -> List[Tuple[str, Optional[str]]]:
+  """Returns (path, part) of {,c3-}{d,m}-SPLIT.json, or of CLUE's one file.
 
-  CLUE's test.json or test1.1.json, and test1.0.json, have both parts and come
-  first.
+  CLUE's test.json or test1.1.json, and test1.0.json, have both parts and take
+  precedence.
   """
-  def there(names_and_parts):
+  def existing(names_and_parts):
     return [(os.path.join(data_dir, name), part)
             for name, part in names_and_parts
             if filesystem.exists(os.path.join(data_dir, name))]
 
-  whole = {"test": ["test.json", "test1.1.json"]}.get(split, [split + ".json"])
-  return there((name, None) for name in whole)[:1] or there(
+  whole = [split + ".json"]
+  if split == "test":
+    whole = ["test.json", "test1.1.json"]
+  return existing((name, None) for name in whole)[:1] or existing(
       (prefix + "%s-%s.json" % (part, split), part)
       for part in ("d", "m") for prefix in ("", "c3-"))
 
 
-def read_c3(path, part):
-  """Yields the Examples of a file of C3."""
+def read_c3(path: str, part: Optional[str]) -> Iterator[Example]:
+  """Yields the questions of a file of C3."""
   content = filesystem.read_json(path)
   try:
     for lines, questions, name in content:
@@ -100,21 +115,21 @@ def read_c3(path, part):
     raise InputError("%s: not C3's layout: %s" % (path, error)) from error
 
 
-def read_examples(find, read, data_dir, split):
+def read_examples(find: Finder, read: Reader, data_dir: str,
+                  split: str) -> List[Example]:
   """Reads a split.
 
   Args:
-    find: function of (data_dir, split) that returns a list of (path, part).
-    read: function of (path, part) that yields Examples.
-    data_dir: str.
-    split: str; where it begins with "test", answers may be missing.
+    find: finds its files.
+    read: reads one of them.
+    data_dir: folder of the data set.
+    split: if it begins with "test", answers may be missing.
 
   Returns:
-    list of Example, at least one.
+    at least one example.
 
   Raises:
-    InputError: there are no files, one of them is malformed, or an id occurs
-      twice.
+    InputError: there are no files, a file is malformed, or an id occurs twice.
   """
   examples, ids = [], set()
   needs_answer = not split.startswith("test")
@@ -146,17 +161,18 @@ def _check(example, path, needs_answer):
     raise InputError("%s has no choice %s" % (where, "ABCD"[example.answer]))
 
 
-def choose(examples, log_probabilities):
-  """Returns the choices of the greatest joint probability.
+def choose(examples: List[Example],
+           log_probabilities: np.ndarray) -> np.ndarray:
+  """Returns the choices with the highest joint probability.
 
   Args:
-    examples: list of Example.
+    examples: N questions.
     log_probabilities: float [N, C].
 
   Returns:
     int [N]; within a group, all are different.
   """
-  groups = collections.defaultdict(list)
+  groups: Dict[Any, List[int]] = collections.defaultdict(list)
   for number, example in enumerate(examples):
     groups[number if example.group is None else (example.group,)].append(number)
   chosen = np.zeros(len(examples), np.int64)
@@ -166,18 +182,19 @@ def choose(examples, log_probabilities):
   return chosen
 
 
-def assign(scores):
-  """Gives each row a column of its own so that the sum of scores is greatest.
+def assign(scores: np.ndarray) -> List[int]:
+  """Assigns a different column to each row, maximizing the sum of scores.
 
   Args:
-    scores: float [rows, columns], no more rows than columns.
+    scores: float [rows, columns], with at least as many columns as rows.
 
   Returns:
-    list of int, the column of each row.
+    the column of each row.
   """
-  best = {0: (0.0, ())}  # bits of the columns in use -> (sum, their order)
+  # Bit mask of the used columns -> (sum of scores, column of each row).
+  best: Dict[int, Tuple[float, Tuple[int, ...]]] = {0: (0.0, ())}
   for row in scores.tolist():
-    longer = {}
+    longer: Dict[int, Tuple[float, Tuple[int, ...]]] = {}
     for used, (total, columns) in best.items():
       for column, score in enumerate(row):
         if not used >> column & 1:
@@ -189,29 +206,28 @@ def assign(scores):
   return list(max(best.values())[1])
 
 
-def fill_in(question, choice):
-  """Puts a choice into the gap of a question, `_` in RACE, or behind it."""
+def fill_in(question: str, choice: str) -> str:
+  """Puts a choice into the gap of a question, `_` in RACE, or at its end."""
   if "_" in question:
     return re.sub("_+", lambda _: " %s " % choice, question)
   return "%s %s" % (question, choice)
 
 
-def sequence_maker(tokenizer, max_seq_length, max_query_length):
-  """Returns the function that makes the sequences of an Example.
+def sequence_maker(
+    tokenizer: Tokenizer, max_seq_length: int, max_query_length: int
+) -> Callable[[Example], List[windows.Encoded]]:
+  """Returns the function that encodes each choice of an Example.
 
   Args:
-    tokenizer: of tokenization.py.
-    max_seq_length: int, maximum ids of a sequence.
-    max_query_length: int, maximum tokens of question and choice; longer ones
-      keep their end.
-
-  Returns:
-    function of an Example that returns (ids, segment ids) of each choice.
+    tokenizer: tokenizer.
+    max_seq_length: maximum tokens of a sequence.
+    max_query_length: maximum tokens of question and choice; longer ones keep
+      their end.
   """
   def tokenize(text):
     return tokenizer.convert_tokens_to_ids(tokenizer.tokenize_plain(text))
 
-  # Shuffled, the questions about a passage are far from each other.
+  # Cached, as shuffling separates the questions about a passage.
   @functools.lru_cache(maxsize=None)
   def passage_ids(passage):
     return array.array("i", tokenize(passage)[:max_seq_length])
@@ -229,13 +245,14 @@ def sequence_maker(tokenizer, max_seq_length, max_query_length):
   return make_sequences
 
 
-def pack_choices(packed, example, num_choices):
-  """Makes the features of an Example, a dict: name -> list or int.
+def pack_choices(packed: List[windows.Encoded], example: Example,
+                 num_choices: int) -> Dict[str, Any]:
+  """Returns the features of an Example by name.
 
   Args:
-    packed: list of (ids, segment ids), one of each choice.
-    example: Example.
-    num_choices: int; choices that an example lacks are empty.
+    packed: encoded choices.
+    example: question.
+    num_choices: maximum choices; missing ones are padding.
   """
   return dict(windows.pack_rows(packed, num_choices),
               num_choices=len(packed), label=example.answer or 0)

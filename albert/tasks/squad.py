@@ -1,43 +1,42 @@
-"""Questions about passages: files, windows of tokens, and back to the text."""
+"""Extractive question answering: files, windows, and answers in the text."""
 
 import collections
 import dataclasses
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from absl import logging
 
 from albert.errors import InputError
 from albert.files import filesystem
+from albert.model_folder import Tokenizer
 from albert.settings import setting
 from albert.tasks import windows
 
-# The threshold of no answer is the odds of one of the questions that it was
-# chosen on, which another batch size computes a little differently.
+# The null threshold equals the odds of a question it was chosen on, which vary
+# slightly with the batch size.
 ROUNDING = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-  """How passages are cut, and answers chosen."""
+  """Limits of questions, windows and answers."""
   max_query_length: int = setting(
-      64, "Maximum tokens of a question; the rest is cut off.")
+      64, "Maximum tokens of a question; longer ones are truncated.")
   max_answer_length: int = setting(30, "Maximum tokens of an answer.")
   doc_stride: int = setting(
       128, "Tokens from one window of a passage to the next.")
-  n_best_size: int = setting(20, "Answers per question to write.")
+  n_best_size: int = setting(20, "Number of answers per question to write.")
 
 
 class Question(NamedTuple):
   """A question and its passage.
 
   Attributes:
-    id: what the file calls it.
-    text, context: str, the question and the passage.
-    answers: list of str, empty if the passage has none, None if the file does
-      not say.
-    start: int, where in `context` the first answer begins; None if it does not
-      occur there.
+    id: that of the file.
+    text, context: the question and the passage.
+    answers: empty if the passage has none, None if unknown.
+    start: offset of the first answer in `context`; None if it does not occur.
   """
   id: Any
   text: str
@@ -47,29 +46,29 @@ class Question(NamedTuple):
 
 
 class Window(NamedTuple):
-  """A question with as much of its passage as fits.
+  """A question with a window of its passage.
 
   Its ids are [CLS] question [SEP] passage [SEP].
 
   Attributes:
-    number: int, which question.
-    offset: int, index in the window of the first passage token.
-    first: int, which token of the passage that is.
-    count: int, passage tokens in this window.
+    number: index of the question.
+    offset: index in the window of the first passage token.
+    first: index in the passage of that token.
+    count: passage tokens in this window.
   """
   number: int
   offset: int
   first: int
-  count: int
+  count: int  # type: ignore[assignment]  # hides tuple.count
 
 
 class Answer(NamedTuple):
-  """A part of a passage.
+  """A span of a passage.
 
   Attributes:
-    text: str, `passage[start:end]`; empty where no part is possible.
-    score: float, the greater, the likelier.
-    start, end: int, characters.
+    text: `passage[start:end]`; empty if no span is valid.
+    score: higher is more likely.
+    start, end: character offsets.
   """
   text: str
   score: float
@@ -78,33 +77,30 @@ class Answer(NamedTuple):
 
 
 class Found(NamedTuple):
-  """What was found for a question.
+  """The answers to a question.
 
   Attributes:
-    best: list of Answer of different texts, not empty, the best first.
-    null_odds: float, how much more speaks for "no answer" than for the best.
+    best: at least one, with different texts, best first.
+    null_odds: score of "no answer" minus that of the best answer.
   """
   best: List[Answer]
   null_odds: float
 
 
-def read_questions(path):
-  """Reads a file in SQuAD's JSON or in CMRC2018's own.
-
-  Args:
-    path: str.
+def read_questions(path: str) -> List[Question]:
+  """Reads a file in SQuAD's or CMRC2018's JSON layout.
 
   Returns:
-    list of Question, at least one.
+    at least one question.
 
   Raises:
-    InputError: the file is no such JSON, or an id occurs twice.
+    InputError: the layout is different, or an id occurs twice.
   """
   questions, ids = [], set()
   try:
     content = filesystem.read_json(path)
-    for question in _cmrc(content) if isinstance(content, list) else (
-        _squad(content)):
+    rows = _cmrc(content) if isinstance(content, list) else _squad(content)
+    for question in rows:
       if question.id in ids:
         raise InputError("%s: the id %s occurs twice" % (
             path, question.id))
@@ -147,16 +143,17 @@ def _question(name, text, context, answers, start):
   except UnicodeEncodeError as error:
     raise TypeError("question %s has half of a surrogate pair" % name) from (
         error)
-  return Question(str(name), text, context, answers, find_answer(
-      context, answers[0], start) if answers else None)
+  place = find_answer(context, answers[0], start) if answers else None
+  return Question(str(name), text, context, answers, place)
 
 
-def find_answer(context, answer, start):
-  """Returns where an answer begins: at `start`, or nearest to it; or None.
+def find_answer(context: str, answer: str, start: int) -> Optional[int]:
+  """Returns the occurrence of an answer nearest to `start`, if there is one.
 
   Args:
-    context, answer: str.
-    start: int, where the file says it begins; -1 if it does not.
+    context: passage.
+    answer: text of the answer.
+    start: offset in the file; -1, without one, finds the first occurrence.
   """
   places = []
   place = context.find(answer)
@@ -172,44 +169,46 @@ class Passages:
   """Questions as windows of tokens.
 
   Args:
-    questions: list of Question.
-    tokenizer: of tokenization.py.
-    max_seq_length: int, maximum number of ids in a window.
-    doc_stride: int, passage tokens from one window to the next.
-    max_query_length: int, maximum tokens of a question; the rest is cut off.
+    questions: questions with their passages.
+    tokenizer: tokenizer.
+    max_seq_length: maximum tokens of a window.
+    doc_stride: passage tokens from one window to the next.
+    max_query_length: maximum tokens of a question; longer ones are truncated.
 
   Attributes:
-    questions: as given.
-    windows: list of Window, those of a question in a row.
-    spans: list of int array [passage tokens, 2], start and end: where the
-      tokens of each question's passage are in it.
+    questions: as passed.
+    windows: windows of all questions, in their order.
+    spans: for each question int [passage tokens, 2], start and end of each
+      token in the passage.
 
   Raises:
-    InputError: no token of a passage fits next to the longest question, or
-      windows would not advance.
+    InputError: the longest question leaves no room for the passage, or windows
+      would not advance.
   """
 
-  def __init__(self, questions, tokenizer, max_seq_length, doc_stride,
-               max_query_length):
+  def __init__(self, questions: List[Question], tokenizer: Tokenizer,
+               max_seq_length: int, doc_stride: int, max_query_length: int):
     if doc_stride < 1:
       raise InputError("--doc_stride must be at least 1, not %d" % doc_stride)
     self.questions = questions
-    self.windows, self.spans = [], []
+    self.windows: List[Window] = []
+    self.spans: List[np.ndarray] = []
     self._tokenizer = tokenizer
-    # Arrays, of which the questions of a passage share one.
-    self._queries, self._passages = [], []
-    cut, tokens_of = 0, {}
+    self._queries: List[np.ndarray] = []
+    self._passages: List[np.ndarray] = []  # shared by a passage's questions
+    cut, tokens_of = 0, {}  # caches one passage
     for number, question in enumerate(questions):
-      if question.context not in tokens_of:  # they come in a row
-        tokens, spans = tokenizer.tokenize_with_offsets(question.context)
+      if question.context not in tokens_of:  # its questions are consecutive
+        tokens, offsets = tokenizer.tokenize_with_offsets(question.context)
         tokens_of = {question.context: (
             np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32),
-            np.array(spans, np.int32).reshape([-1, 2]))}
+            np.array(offsets, np.int32).reshape([-1, 2]))}
       ids, spans = tokens_of[question.context]
       query = np.array(tokenizer.convert_tokens_to_ids(
           tokenizer.tokenize_plain(question.text)), np.int32)
-      cut += len(query) > max_query_length
-      query = query[:max_query_length]
+      if len(query) > max_query_length:
+        cut += 1
+        query = query[:max_query_length]
       self.spans.append(spans)
       self._passages.append(ids)
       self._queries.append(query)
@@ -225,33 +224,33 @@ class Passages:
     if cut:
       logging.info("%d question(s) cut to %d tokens", cut, max_query_length)
 
-  def input_ids(self, window):
-    """Returns the ids of a window, a list."""
+  def input_ids(self, window: Window) -> List[int]:
+    """Returns the ids of a window."""
     passage = self._passages[window.number][
         window.first:window.first + window.count]
     return ([self._tokenizer.cls_id] + self._queries[window.number].tolist() +
             [self._tokenizer.sep_id] + passage.tolist() +
             [self._tokenizer.sep_id])
 
-  def segment_ids(self, window):
-    """Returns the segment ids of a window, a list: 1 from the passage on."""
+  def segment_ids(self, window: Window) -> List[int]:
+    """Returns the segment ids of a window: 1 from the passage on."""
     return [0] * window.offset + [1] * (window.count + 1)
 
-  def answer_tokens(self, number):
-    """Returns (first, last) token of a question's first answer, or None."""
+  def answer_tokens(self, number: int) -> Optional[Tuple[int, int]]:
+    """Returns the first and last token of a question's first answer, or None.
+    """
     question = self.questions[number]
-    if question.start is None:
+    if question.start is None or not question.answers:
       return None
     end = question.start + len(question.answers[0])
     first, last = self.spans[number].T
     inside = np.flatnonzero((last > question.start) & (first < end))
     return (int(inside[0]), int(inside[-1])) if len(inside) else None
 
-  def targets(self, window):
-    """Returns the places of the answer in a window's ids.
+  def targets(self, window: Window) -> Tuple[int, int]:
+    """Returns the start and end position of the answer in a window.
 
-    Returns:
-      (start, end), or (0, 0), the place of [CLS], where it is not all in there.
+    They are (0, 0), the position of [CLS], unless all of it is in the window.
     """
     tokens = self.answer_tokens(window.number)
     if not tokens or tokens[0] < window.first or (
@@ -260,34 +259,37 @@ class Passages:
     shift = window.offset - window.first
     return tokens[0] + shift, tokens[1] + shift
 
-  def answer(self, window, start, end, score):
-    """Returns the Answer from place `start` to place `end` of a window."""
+  def answer(self, window: Window, start: int, end: int,
+             score: float) -> Answer:
+    """Returns the Answer between two positions of a window."""
     spans = self.spans[window.number]
     shift = window.first - window.offset
     start, end = int(spans[start + shift][0]), int(spans[end + shift][1])
     return Answer(self.questions[window.number].context[start:end],
                   float(score), start, end)
 
-  def has_most_context(self, window, place, others):
-    """Whether no other window shows more around a token.
+  def has_most_context(self, window: Window, place: int,
+                       others: List[Window]) -> bool:
+    """Returns whether no other window shows more context of a token.
 
     Args:
-      window: Window.
-      place: int, of a passage token in its ids.
-      others: list of Window, all those of the question.
+      window: window with the token.
+      place: position of the token in the window.
+      others: all windows of the question.
     """
     token = place - window.offset + window.first
     return max(others, key=lambda other: windows.context(
         other.first, other.count, token)) is window
 
 
-def candidates(prediction, length, n_best_size):
+def candidates(prediction: Dict[str, np.ndarray], length: int,
+               n_best_size: int) -> Iterator[Tuple[int, int, float]]:
   """Yields (start, end, score) of the likeliest spans of a window.
 
   Args:
-    prediction: dict of arrays, what `Spans` or `BeamSpans` gives.
-    length: int, ids of the window: what is behind them depends on the batch.
-    n_best_size: int, starts and ends to try, of Spans.
+    prediction: outputs of `Spans` or `BeamSpans` by name.
+    length: tokens of the window; the rest is padding.
+    n_best_size: with Spans, starts and ends to combine.
   """
   if "starts" in prediction:
     for start, start_score, ends, end_scores in zip(
@@ -303,19 +305,18 @@ def candidates(prediction, length, n_best_size):
         yield start, end, prediction["start"][start] + prediction["end"][end]
 
 
-def find_answers(passages, predictions, n_best_size, max_answer_length):
+def find_answers(passages: Passages, predictions: List[Dict[str, np.ndarray]],
+                 n_best_size: int, max_answer_length: int) -> List[Found]:
   """Finds the best answers to each question.
 
   Args:
-    passages: Passages.
-    predictions: list of dict of arrays, for each window; see `candidates`.
-    n_best_size: int.
-    max_answer_length: int, tokens.
-
-  Returns:
-    list of Found, of each question.
+    passages: windows of the questions.
+    predictions: for each window; see `candidates`.
+    n_best_size: maximum answers per question.
+    max_answer_length: maximum tokens of an answer.
   """
-  answers = [{} for _ in passages.questions]  # text -> Answer
+  # For each question, text -> Answer.
+  answers: List[Dict[str, Answer]] = [{} for _ in passages.questions]
   nulls = [np.inf] * len(passages.questions)
   windows_of = collections.defaultdict(list)
   for window in passages.windows:
@@ -343,8 +344,8 @@ def find_answers(passages, predictions, n_best_size, max_answer_length):
   return results
 
 
-def probabilities(answers):
-  """Returns how likely each Answer is among them, a list of float."""
+def probabilities(answers: List[Answer]) -> List[float]:
+  """Returns the softmax of the scores."""
   scores = np.array([answer.score for answer in answers])
   weights = np.exp(scores - scores.max())
   return (weights / weights.sum()).tolist()

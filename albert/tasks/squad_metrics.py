@@ -1,20 +1,21 @@
-"""Exact match and F1 of extracted answers, by the official rules.
+"""Exact match and F1 of extractive QA, by the official rules.
 
 SQuAD 1.1 and 2.0: Rajpurkar et al., arXiv:1606.05250 and arXiv:1806.03822.
-CMRC2018: Cui et al., arXiv:1810.07366. Published scores of DRCD (Shao et al.,
-arXiv:1806.00920) are by CMRC2018's rule.
+CMRC2018: Cui et al., arXiv:1810.07366; its rule also gives the published scores
+of DRCD (Shao et al., arXiv:1806.00920).
 """
 
 import collections
 import re
 import string
+from typing import Any, Dict, List, Tuple
 
-# What CMRC2018's rule takes for punctuation.
+# Punctuation in CMRC2018's rule.
 _CMRC_PUNCTUATION = frozenset(
     "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 
-# How NLTK's `word_tokenize` (3.9), which CMRC2018's rule asks for what is not
-# Chinese, cuts one sentence; without its list of words such as "gonna".
+# Splits a sentence like NLTK's `word_tokenize` (3.9), without its list of words
+# such as "gonna"; CMRC2018's rule applies it to text that is not Chinese.
 _MARKS = r";@#$%&?!()\[\]{}<>\"‘„«»"
 _SUFFIX = r"n't(?![\w'])|'(?:s|m|d|ll|re|ve)?(?![\w'])"
 _LAST_DOT = r"\.(?=[\])}>\"'» ]*$)"
@@ -26,7 +27,7 @@ _ENGLISH = re.compile(r"""
         "LAST_DOT", _LAST_DOT), re.VERBOSE)
 
 
-def squad_tokens(text):
+def squad_tokens(text: str) -> List[str]:
   """SQuAD's normalization: lower case, no punctuation, no a / an / the."""
   text = "".join(c for c in text.lower() if c not in string.punctuation)
   return re.sub(r"\b(a|an|the)\b", " ", text).split()
@@ -37,29 +38,29 @@ def _cmrc_exact(text):
                  if char not in _CMRC_PUNCTUATION)
 
 
-def cmrc_tokens(text):
+def cmrc_tokens(text: str) -> List[str]:
   """CMRC2018's mixed segmentation, without punctuation.
 
-  A Chinese character is a token; what is between Chinese characters is split
-  as English: into words, numbers and the marks that are left.
+  Each Chinese character is a token; the text between is split as English, into
+  words, numbers and the remaining marks.
   """
   return [token for part in re.split("([\u4e00-\u9fa5])", _cmrc_exact(text))
           for token in _ENGLISH.findall(part)]
 
 
-def bag_f1(answer, prediction):
-  """SQuAD 1.1's F1: tokens in common, in any order; of two lists of str."""
+def bag_f1(answer: List[str], prediction: List[str]) -> float:
+  """SQuAD 1.1's F1: tokens in common, in any order."""
   common = sum((collections.Counter(answer) &
                 collections.Counter(prediction)).values())
   return 2.0 * common / max(len(answer) + len(prediction), 1)
 
 
-def bag_f1_or_none(answer, prediction):
-  """SQuAD 2.0's F1: the same, but 1.0 where both are empty."""
+def bag_f1_or_none(answer: List[str], prediction: List[str]) -> float:
+  """SQuAD 2.0's F1: `bag_f1`, but 1.0 if both are empty."""
   return bag_f1(answer, prediction) if answer or prediction else 1.0
 
 
-def substring_f1(answer, prediction):
+def substring_f1(answer: List[str], prediction: List[str]) -> float:
   """CMRC2018's F1: tokens of the longest common substring."""
   longest = 0
   lengths = [0] * (len(prediction) + 1)
@@ -72,7 +73,7 @@ def substring_f1(answer, prediction):
   return 2.0 * longest / max(len(answer) + len(prediction), 1)
 
 
-# Rules: how a text is compared as a whole, how it is cut, how F1 is taken.
+# Rule -> normalization for exact match, tokens for F1, F1 of two token lists.
 RULES = {
     "squad": (squad_tokens, squad_tokens, bag_f1),
     "squad2": (squad_tokens, squad_tokens, bag_f1_or_none),
@@ -80,16 +81,17 @@ RULES = {
 }
 
 
-def scores(rule, answers, prediction):
-  """Compares a prediction with the answers that people gave.
+def scores(rule: str, answers: List[str],
+           prediction: str) -> Tuple[float, float]:
+  """Compares a prediction with the reference answers.
 
   Args:
     rule: key of RULES.
-    answers: list of str; empty where the question has no answer.
-    prediction: str, "" for "no answer".
+    answers: empty if the question has no answer.
+    prediction: "" for "no answer".
 
   Returns:
-    (exact match, F1), the best over the answers, in [0, 1].
+    exact match and F1, the best over the answers, in [0, 1].
   """
   whole, cut, f1 = RULES[rule]
   if rule == "squad2":
@@ -99,17 +101,18 @@ def scores(rule, answers, prediction):
   return max(exact for exact, _ in pairs), max(value for _, value in pairs)
 
 
-def evaluate(rule, answers, predictions):
+def evaluate(rule: str, answers: Dict[Any, List[str]],
+             predictions: Dict[Any, str]) -> Dict[str, float]:
   """Averages over questions; one without a prediction counts as wrong.
 
   Args:
     rule: key of RULES.
-    answers: dict, id -> list of str, see `scores`.
-    predictions: dict, id -> str.
+    answers: id -> answers, see `scores`.
+    predictions: id -> prediction.
 
   Returns:
-    dict of "exact" and "f1" in percent and "total"; where questions with and
-    without answers are there, also "HasAns_..." and "NoAns_...".
+    "exact" and "f1" in percent, and "total"; if there are questions both with
+    and without answers, also "HasAns_..." and "NoAns_...".
   """
   each = {key: scores(rule, golds, predictions[key])
           if key in predictions else (0.0, 0.0)
@@ -130,21 +133,22 @@ def _means(prefix, pairs):
           prefix + "total": len(pairs)}
 
 
-def best_threshold(values, null_scores, has_answer):
-  """Finds above which null score to answer "no answer" (SQuAD 2.0).
+def best_threshold(values: Dict[Any, float], null_scores: Dict[Any, float],
+                   has_answer: Dict[Any, bool]) -> Tuple[float, float]:
+  """Finds the null score above which to predict "no answer" (SQuAD 2.0).
 
   Args:
-    values: dict, id -> exact match or F1 where "no answer" is not given; for a
-      question without answer that is 1.0 where nothing else was found.
-    null_scores: dict, id -> float, score of "no answer".
-    has_answer: dict, id -> bool.
+    values: id -> exact match or F1 if "no answer" is not predicted; 1.0 for a
+      question without answer if no span was found.
+    null_scores: id -> score of "no answer".
+    has_answer: id -> whether the question has an answer.
 
   Returns:
-    (best mean in percent, threshold): "no answer" is given where the null score
-    is greater than the threshold.
+    the best mean in percent, and the threshold, which the null score must
+    exceed.
   """
-  # Above all: no question is answered, and those without an answer are right.
-  total = sum(not has_answer[key] for key in values)
+  # The lowest threshold predicts "no answer" for all questions.
+  total = float(sum(not has_answer[key] for key in values))
   order = sorted(values, key=lambda key: null_scores[key])
   best, threshold = total, (null_scores[order[0]] - 1.0 if order else 0.0)
   for i, key in enumerate(order):

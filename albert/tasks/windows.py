@@ -1,29 +1,34 @@
-"""Windows of tokens over what is longer than a model's sequence.
+"""Windows over texts longer than the model's sequence length.
 
-What a classifier is given of such a text:
+How a classifier reads such a text:
 
     head       its beginning
     head_tail  its beginning, about a quarter, and its end: Sun et al., "How to
                Fine-Tune BERT for Text Classification?" (arXiv:1905.05583),
-               section 5.3, 128 and 382 of 510 tokens there
-    windows    windows that follow one another, whose logits are averaged; a
-               last one of fewer than five tokens is filled from the one before
+               section 5.3, with 128 and 382 of 510 tokens
+    windows    consecutive windows, whose logits are averaged; a last one of
+               fewer than five tokens overlaps the one before
 """
 
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+
 import tokenization
+from albert.model_folder import Tokenizer
+
+Encoded = Tuple[List[int], List[int]]  # input_ids, segment_ids
 
 HEAD, HEAD_TAIL, WINDOWS = WAYS = ("head", "head_tail", "windows")
-MAX_WINDOWS = 4  # by default
-_LEAST = 5  # tokens of a last window
+MAX_WINDOWS = 4  # default
+_LEAST = 5  # tokens of the last window
 
 
-def cut(num_tokens, room, stride):
-  """Yields (first token, number of tokens) of windows that hold all tokens.
+def cut(num_tokens: int, room: int, stride: int) -> Iterator[Tuple[int, int]]:
+  """Yields (first token, number of tokens) of windows that cover all tokens.
 
   Args:
-    num_tokens: int; of no tokens, there is one window of none.
-    room: int, maximum tokens of a window.
-    stride: int, tokens from the start of one window to that of the next.
+    num_tokens: 0 gives one empty window.
+    room: maximum tokens of a window.
+    stride: tokens from the start of one window to that of the next.
   """
   first = 0
   while True:
@@ -33,32 +38,35 @@ def cut(num_tokens, room, stride):
     first += min(stride, room)
 
 
-def context(first, count, token):
-  """Returns how much a window shows around a token; -1 if it lacks the token.
+def context(first: int, count: int, token: int) -> float:
+  """Returns the context of a token in a window; -1 if it is not in there.
 
   Args:
-    first, count: int, the window's first token and its number of tokens.
-    token: int.
+    first, count: first token and number of tokens of the window.
+    token: index of the token.
   """
   least = min(token - first, first + count - 1 - token)
-  # Of equal contexts, that of the longer window counts, as in BERT.
+  # The longer window wins ties, as in BERT.
   return least + 0.01 * count if least >= 0 else -1
 
 
-def pack_rows(sequences, num_rows):
-  """Packs several sequences of one example.
+def pack_rows(sequences: Sequence[Encoded],
+              num_rows: int) -> Dict[str, List[int]]:
+  """Packs the sequences of one example.
 
   Args:
-    sequences: list of (ids, segment ids), at most `num_rows`.
-    num_rows: int; rows that an example lacks are empty.
+    sequences: at most `num_rows`.
+    num_rows: number of rows; missing ones are padding.
 
   Returns:
-    dict, input_ids, input_mask and segment_ids -> list, `num_rows` rows of
-    equal length, one after the other.
+    input_ids, input_mask and segment_ids -> `num_rows` concatenated rows of
+    equal length.
   """
   length = max(len(ids) for ids, _ in sequences)
-  rows = {name: [] for name in ("input_ids", "input_mask", "segment_ids")}
-  for ids, segments in sequences + [([], [])] * (num_rows - len(sequences)):
+  rows: Dict[str, List[int]] = {
+      name: [] for name in ("input_ids", "input_mask", "segment_ids")}
+  missing: List[Encoded] = [([], [])] * (num_rows - len(sequences))
+  for ids, segments in [*sequences, *missing]:
     padding = [0] * (length - len(ids))
     rows["input_ids"] += ids + padding
     rows["input_mask"] += [1] * len(ids) + padding
@@ -66,19 +74,20 @@ def pack_rows(sequences, num_rows):
   return rows
 
 
-def sequence_maker(tokenizer, max_seq_length, long_text=HEAD,
-                   max_windows=1):
-  """Returns the function that makes the sequences of a text or pair.
+def sequence_maker(tokenizer: Tokenizer, max_seq_length: int,
+                   long_text: str = HEAD, max_windows: int = 1
+                   ) -> Callable[..., List[Encoded]]:
+  """Returns the function that encodes a text or pair.
 
   Args:
-    tokenizer: of tokenization.py.
-    max_seq_length: int, maximum ids of a sequence.
-    long_text: str, of WAYS; pairs go with HEAD alone.
-    max_windows: int, of WINDOWS: what is behind them is left out.
+    tokenizer: tokenizer.
+    max_seq_length: maximum tokens of a sequence.
+    long_text: one of WAYS; pairs require HEAD.
+    max_windows: maximum windows; further tokens are dropped.
 
   Returns:
-    function of (str, str or None) that returns a list of (ids, segment ids):
-    several of WINDOWS, else one.
+    function of (str, str or None) that returns one sequence, or several with
+    WINDOWS.
   """
   room = max_seq_length - 2  # [CLS] and [SEP]
 

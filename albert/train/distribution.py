@@ -1,7 +1,7 @@
-"""One training on many devices: Horovod's processes or a TPU's replicas."""
+"""Training on many devices: Horovod processes or TPU replicas."""
 
 import os
-from typing import Callable, NamedTuple
+from typing import Callable, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
@@ -9,30 +9,29 @@ from albert.errors import InputError
 
 
 class Workers(NamedTuple):
-  """The processes that train together, as one of them sees them.
+  """The processes that train together, seen by one of them.
 
   Attributes:
-    rank: int, its number; 0 is the one that reads checkpoints, writes all
-      files, evaluates and logs.
-    size: int, how many there are.
-    local_rank: int, its number on its host.
-    reduce_mean: function of a list of float tensors that returns their means
-      over all of them.
+    rank: index of this process; 0 reads checkpoints, writes all files,
+      evaluates and logs.
+    size: number of processes.
+    local_rank: index on this host.
+    reduce_mean: maps float tensors to their means over all processes.
   """
   rank: int
   size: int
   local_rank: int
-  reduce_mean: Callable
+  reduce_mean: Callable[[List[tf.Tensor]], List[tf.Tensor]]
 
 
-def get_workers(use_horovod=False, use_tpu=False):
-  """Returns the Workers; a TPU's replicas are one, they have one program.
+def get_workers(use_horovod: bool = False, use_tpu: bool = False) -> Workers:
+  """Returns the Workers; a TPU's replicas run one program and count as one.
 
-  Each of Horovod's processes has one of the host's GPUs from here on, whatever
-  session it opens. Must be called before TensorFlow looks for GPUs.
+  Assigns one of the host's GPUs to each Horovod process. Must be called before
+  TensorFlow looks for GPUs.
 
   Raises:
-    InputError: Horovod is asked for and not installed.
+    InputError: Horovod is requested but not installed.
   """
   if use_horovod and use_tpu:
     raise InputError("--use_horovod is for GPUs and CPUs, --use_tpu alone "
@@ -48,8 +47,8 @@ def get_workers(use_horovod=False, use_tpu=False):
   return Workers(hvd.rank(), hvd.size(), hvd.local_rank(), _horovod_mean)
 
 
-def broadcast(number):
-  """Returns the int that rank 0 has, on every rank."""
+def broadcast(number: int) -> int:
+  """Returns the number of rank 0 on every rank."""
   hvd = _horovod()
   with tf.Graph().as_default(), tf.Session(
       config=tf.ConfigProto(device_count={"GPU": 0})) as session:
@@ -57,36 +56,38 @@ def broadcast(number):
         tf.constant(number, tf.int64), 0, name="broadcast_number")))
 
 
-def broadcast_variables_hook():
-  """Returns the hook that gives every rank the variables of rank 0."""
+def broadcast_variables_hook() -> tf.train.SessionRunHook:
+  """Returns the hook that copies the variables of rank 0 to every rank."""
   return _horovod().BroadcastGlobalVariablesHook(0)
 
 
 class StopTogetherHook(tf.train.SessionRunHook):
-  """Stops all ranks where rank 0 says so, asked every so many steps.
+  """Stops all ranks together when rank 0 decides to.
 
-  Steps count from the one that training resumes from, as those of the hook that
-  saves, and evaluates, do.
+  Steps count from the one that training resumes at, like those of the hook that
+  saves and evaluates.
 
   Args:
-    every: int, steps.
-    should_stop: function of nothing that returns a bool, called on rank 0.
+    every: steps between decisions.
+    should_stop: called on rank 0.
   """
 
-  def __init__(self, every, should_stop):
+  def __init__(self, every: int, should_stop: Callable[[], bool]):
     self._every = every
     self._should_stop = should_stop
 
-  def begin(self):
+  def begin(self) -> None:
     self._mine = tf.placeholder(tf.int32, [])
     self._decision = _horovod().broadcast(self._mine, 0, name="stop")
     self._step = tf.train.get_global_step()
 
-  def after_create_session(self, session, coord):
+  def after_create_session(self, session: tf.Session,
+                           coord: tf.train.Coordinator) -> None:
     del coord
     self._first_step = session.run(self._step)
 
-  def after_run(self, run_context, run_values):
+  def after_run(self, run_context: tf.train.SessionRunContext,
+                run_values: tf.train.SessionRunValues) -> None:
     session = run_context.session
     if (session.run(self._step) - self._first_step) % self._every:
       return
@@ -111,13 +112,13 @@ def _horovod_mean(tensors):
   hvd = _horovod()
 
   def mean(tensor, number):
-    # A name that does not depend on the order in which a rank built its graph.
+    # The name must not depend on the order in which a rank builds its graph.
     return hvd.allreduce(tensor, op=hvd.Average, name="mean_%d_%d" % (
         len(tensors), number))
 
-  # TF 2.15 computes what follows from constants when a session optimizes a
-  # graph; a rank that did so alone would wait for the others forever. So
-  # scalars, some of which are constants, are sent with the step, which is none.
+  # TF 2.15 folds what follows from constants when a session optimizes a graph,
+  # and a rank that did so alone would make the others wait forever. So scalars,
+  # some of which are constants, are packed with the step, which is not.
   scalars = [i for i, tensor in enumerate(tensors) if not tensor.shape.ndims]
   step = tf.cast(tf.train.get_or_create_global_step(), tf.float32)
   packed = tf.stack([tensors[i] for i in scalars] + [step])

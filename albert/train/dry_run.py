@@ -1,23 +1,25 @@
-"""--dry_run: what a command would do on TPU cores or GPUs that are not here.
+"""--dry_run: checks a command for TPU cores or GPUs that are not present.
 
-The graphs of training, evaluation and prediction are made as one core, or one
-host's GPUs, would get them. They are looked at and not run.
+Builds the graphs of training, evaluation and prediction for one core, or one
+host's GPUs, and inspects them without running them.
 """
 
 import collections
 import importlib.util
 import re
 import sys
-from typing import NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import kernels as registry
 
+from albert.train.settings import TrainSettings
+
 _MODES = {"training": tf.estimator.ModeKeys.TRAIN,
           "evaluation": tf.estimator.ModeKeys.EVAL,
           "prediction": tf.estimator.ModeKeys.PREDICT}
-# Handled by the compiler itself, not by kernels.
+# Handled by the compiler, not by kernels.
 _STRUCTURAL = {
     "CrossReplicaSum", "Placeholder", "VarHandleOp", "NoOp", "PartitionedCall",
     "StatefulPartitionedCall", "Enter", "Exit", "Merge", "Switch",
@@ -28,48 +30,45 @@ _GIB = 2.0 ** 30
 class Step(NamedTuple):
   """The graph of a step.
 
-  Attributes:
-    nodes: list of NodeDef, those of loops and functions included.
-    shapes: list of TensorShape, of what the nodes give.
-    memory: dict, what for -> bytes on a device, where they are known.
+    nodes: NodeDefs, including those of loops and functions.
+    shapes: TensorShapes of the nodes' outputs.
+    memory: purpose -> bytes per device, as far as known.
   """
-  nodes: list
-  shapes: list
-  memory: dict
+  nodes: List[Any]
+  shapes: List[Any]
+  memory: Dict[str, int]
 
   @property
-  def types(self):
-    """The types of the operations, a set of str."""
+  def types(self) -> Set[str]:
+    """The types of the operations."""
     return {node.op for node in self.nodes}
 
   @property
-  def has_static_shapes(self):
-    """Whether all matrices have a size that is known beforehand."""
+  def has_static_shapes(self) -> bool:
+    """Whether the shapes of all matrices are static."""
     return all(shape.is_fully_defined() for shape in self.shapes
                if shape.rank is not None and shape.rank > 1)
 
 
-def make_step(model_fn, features, mode=tf.estimator.ModeKeys.TRAIN):
-  """Makes the graph of a step.
+def make_step(model_fn: Callable[..., Any],
+              features: Dict[str, Tuple[tf.DType, List[int]]],
+              mode: str = tf.estimator.ModeKeys.TRAIN) -> Step:
+  """Builds the graph of a step.
 
   Args:
     model_fn: see `step.model_fn_builder`.
-    features: dict, name -> (dtype, shape).
-    mode: of tf.estimator.ModeKeys.
-
-  Returns:
-    Step.
+    features: name -> (dtype, shape).
+    mode: one of tf.estimator.ModeKeys.
   """
   with tf.Graph().as_default() as graph:
     tf.train.get_or_create_global_step()
     spec = model_fn({name: tf.placeholder(*x) for name, x in features.items()},
                     None, mode, {})
-    wanted = {
-        tf.estimator.ModeKeys.TRAIN: lambda: [spec.loss, spec.train_op],
-        tf.estimator.ModeKeys.EVAL: lambda: [
-            spec.loss, *spec.eval_metrics[1]],
-        tf.estimator.ModeKeys.PREDICT: lambda: list(spec.predictions.values()),
-    }[mode]()
+    wanted = [spec.loss, spec.train_op]
+    if mode == tf.estimator.ModeKeys.EVAL:
+      wanted = [spec.loss, *spec.eval_metrics[1]]
+    elif mode == tf.estimator.ModeKeys.PREDICT:
+      wanted = list(spec.predictions.values())
     needed = tf.graph_util.extract_sub_graph(graph.as_graph_def(), [
         getattr(x, "op", x).name for x in wanted])
     names = {node.name for node in needed.node}
@@ -82,15 +81,16 @@ def make_step(model_fn, features, mode=tf.estimator.ModeKeys.TRAIN):
 
 
 def _memory(graph, names):
-  """Estimates the memory of a step: what for -> bytes on a device.
+  """Estimates the memory of a step: purpose -> bytes per device.
 
-  What the backward pass needs is all that an operation of it reads and none of
-  it made; the slices of a batch need it one after the other.
+  The backward pass needs the tensors that its operations read but did not
+  compute; the slices of a batch need them one after the other.
   """
   def size(tensor):
     shape = tensor.shape
-    return int(np.prod(shape.as_list(), dtype=np.int64)) * (
-        tensor.dtype.size) if shape.is_fully_defined() else 0
+    if not shape.is_fully_defined():
+      return 0
+    return int(np.prod(shape.as_list(), dtype=np.int64)) * tensor.dtype.size
 
   kept = collections.defaultdict(dict)
   for op in graph.get_operations():
@@ -103,28 +103,25 @@ def _memory(graph, names):
   weights = sum(map(size, trained))
   everything = sum(map(size, tf.global_variables()))
   return {"weights": weights, "optimizer": everything - weights,
-          "gradients": weights * bool(kept),
+          "gradients": weights if kept else 0,
           "kept for the backward pass": max(
               (sum(sizes.values()) for sizes in kept.values()), default=0)}
 
 
-def without_xla_kernel(types):
-  """Returns those types of operations that XLA cannot compile."""
+def without_xla_kernel(types: Set[str]) -> List[str]:
+  """Returns the types of operations that XLA cannot compile."""
   with tf.Graph().as_default(), tf.Session() as session:
-    # What is compiled first registers the kernels.
+    # The first compilation registers the kernels.
     session.run(tf.xla.experimental.compile(lambda: tf.constant(0.0)))
   return [op for op in sorted(types - _STRUCTURAL) if not any(
       kernel.device_type.startswith("XLA_") for kernel in _kernels(op))]
 
 
-def without_gpu_kernel(nodes):
-  """Returns the types of those nodes that would run on the host's processor.
-
-  Args:
-    nodes: list of NodeDef.
+def without_gpu_kernel(nodes: List[Any]) -> Optional[List[str]]:
+  """Returns the types of NodeDefs that would run on the CPU.
 
   Returns:
-    list of str, or None where TensorFlow was built without GPUs.
+    None if TensorFlow was built without GPU support.
   """
   def fits(kernel, node):
     return kernel.device_type in ("GPU", "DEFAULT") and all(
@@ -143,28 +140,28 @@ def _kernels(op):
 
 
 class DryRun:
-  """Stands for an estimator: its first use reports and ends the process.
+  """Replaces an estimator: its first use reports and ends the process.
 
   Args:
-    settings: TrainSettings.
+    settings: settings of the run.
     model_fn: see `step.model_fn_builder`.
 
   Attributes:
-    model_dir: str, a folder for what is written before.
+    model_dir: folder for files written before.
   """
 
-  def __init__(self, settings, model_fn):
+  def __init__(self, settings: TrainSettings, model_fn: Callable[..., Any]):
     self.model_dir = settings.run.output_dir
     self._settings = settings
     self._model_fn = model_fn
 
-  def train(self, input_fn, **_):
+  def train(self, input_fn: Callable[..., Any], **_: Any) -> None:
     self._report(input_fn, ["training", "evaluation", "prediction"])
 
-  def evaluate(self, input_fn, **_):
+  def evaluate(self, input_fn: Callable[..., Any], **_: Any) -> None:
     self._report(input_fn, ["evaluation", "prediction"])
 
-  def predict(self, input_fn, **_):
+  def predict(self, input_fn: Callable[..., Any], **_: Any) -> None:
     self._report(input_fn, ["prediction"])
 
   def _report(self, input_fn, names):
@@ -172,23 +169,23 @@ class DryRun:
     cores = device.num_tpu_cores if device.use_tpu else 1
     rows, failures, memory = [], [], {}
     for name in names:
-      size = batch.train_batch_size if name == "training" else (
-          batch.eval_batch_size)
+      is_training = name == "training"
+      size = batch.train_batch_size if is_training else batch.eval_batch_size
       found = make_step(self._model_fn, self._features(
           input_fn, size // cores), _MODES[name])
-      memory = memory or found.memory  # of the first, which needs the most
+      memory = memory or found.memory  # the first step needs the most
       fits, verdict = self._judge(found)
-      failures += [name] * (not fits)
+      if not fits:
+        failures.append(name)
+      place = "for each core" if device.use_tpu else "for %d GPU(s)" % (
+          device.num_gpus if is_training else 1)
       rows.append((name, "%d examples a step, %d %s; %d kinds of operations, %s"
-                   % (size, size // cores, "for each core" if device.use_tpu
-                      else "for %d GPU(s)" % (
-                          device.num_gpus if name == "training" else 1),
-                      len(found.types), verdict)))
+                   % (size, size // cores, place, len(found.types), verdict)))
+    parts = ", ".join("%s %.2f" % (what, count / _GIB)
+                      for what, count in memory.items() if count)
+    limits = "; a core of TPU v2 has 8, of v3 16" if device.use_tpu else ""
     rows.append(("memory", "%.2f GiB of a device, an estimate: %s%s" % (
-        sum(memory.values()) / _GIB, ", ".join(
-            "%s %.2f" % (what, bytes_ / _GIB) for what, bytes_ in
-            memory.items() if bytes_),
-        "; a core of TPU v2 has 8, of v3 16" * device.use_tpu)))
+        sum(memory.values()) / _GIB, parts, limits)))
     package = "googleapiclient" if tf.__version__.startswith("1.") else (
         "cloud_tpu_client")
     if device.tpu_name and "://" not in device.tpu_name and (
@@ -217,11 +214,13 @@ class DryRun:
     """Returns whether a Step would run, and why."""
     if self._settings.device.use_tpu:
       lacking = without_xla_kernel(found.types)
-      return found.has_static_shapes and not lacking, "%s%s" % (
-          "XLA lacks %s" % ", ".join(lacking) if lacking else "XLA has all",
-          "" if found.has_static_shapes else
-          "; sizes are not known beforehand")
+      verdict = "XLA has all"
+      if lacking:
+        verdict = "XLA lacks %s" % ", ".join(lacking)
+      if not found.has_static_shapes:
+        verdict += "; sizes are not known beforehand"
+      return found.has_static_shapes and not lacking, verdict
     lacking = without_gpu_kernel(found.nodes)
-    return True, "this TensorFlow does not know the kernels of GPUs" if (
-        lacking is None) else "on the host's processor %s" % (
-            ", ".join(lacking) or "none")
+    if lacking is None:
+      return True, "this TensorFlow does not know the kernels of GPUs"
+    return True, "on the host's processor %s" % (", ".join(lacking) or "none")

@@ -1,4 +1,4 @@
-"""When checkpoints are evaluated, which one is the best, when to stop.
+"""Evaluates checkpoints, keeps the best, decides when to stop early.
 
 Tests: tests/files/test_outputs.py.
 """
@@ -7,7 +7,7 @@ import csv
 import io
 import math
 import os
-from typing import NamedTuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 from absl import logging
@@ -16,12 +16,12 @@ from albert.files import checkpoints, filesystem, outputs
 
 
 class BestRule(NamedTuple):
-  """When a checkpoint is better.
+  """Which checkpoint is better.
 
   Attributes:
-    metric: str, name among the results.
-    higher_is_better: bool.
-    first_step: int; checkpoints of earlier steps do not count.
+    metric: name among the results.
+    higher_is_better: whether a higher value is better.
+    first_step: checkpoints of earlier steps do not count.
   """
   metric: str
   higher_is_better: bool
@@ -29,25 +29,27 @@ class BestRule(NamedTuple):
 
 
 class Evaluator:
-  """Evaluates checkpoints, keeps the best one, says when to stop early.
+  """Evaluates checkpoints, keeps the best one, decides when to stop early.
 
-  All evaluations are remembered in `eval_history.tsv` of the output folder, so
-  that a restart knows them; an evaluation with other metrics leaves cells of it
-  empty. The best checkpoint is the one in `best`.
+  All evaluations are recorded in `eval_history.tsv` of the output folder, which
+  a restart reads; metrics that an evaluation lacks are empty cells. The best
+  checkpoint is in `best`.
 
   Args:
-    output_dir: str.
-    evaluate_fn: function of a checkpoint path that returns a dict of results
-      (name -> number).
-    best_rule: BestRule.
-    files: names of files of `output_dir` to keep next to the best checkpoint.
-    early_stop_evals: int, evaluations without a better one after which to stop;
-      None for never.
+    output_dir: output folder.
+    evaluate_fn: maps a checkpoint path to results by name.
+    best_rule: which checkpoint is better.
+    files: files of `output_dir` to keep next to the best checkpoint.
+    early_stop_evals: evaluations without improvement after which to stop; None
+      for never.
     for_use: see `outputs.keep_best`.
   """
 
-  def __init__(self, output_dir, evaluate_fn, best_rule, files=(),
-               early_stop_evals=None, for_use=None):
+  def __init__(self, output_dir: str,
+               evaluate_fn: Callable[[Optional[str]], Dict[str, Any]],
+               best_rule: BestRule, files: Sequence[str] = (),
+               early_stop_evals: Optional[int] = None,
+               for_use: Optional[Callable[..., Any]] = None):
     self._output_dir = output_dir
     self._evaluate_fn = evaluate_fn
     self._rule = best_rule
@@ -57,14 +59,13 @@ class Evaluator:
     self._history_path = os.path.join(output_dir, "eval_history.tsv")
     self._best_dir = os.path.join(output_dir, "best")
 
-  def go_on_from(self, step):
-    """Forgets what was evaluated at later steps, whose weights are gone.
+  def go_on_from(self, step: int) -> None:
+    """Forgets evaluations of later steps, whose weights are gone.
 
-    A best checkpoint of a later step is replaced by the best of the remaining
-    ones.
+    A best checkpoint of a later step is replaced by the best remaining one.
 
     Args:
-      step: int, global step that training resumes from.
+      step: global step that training resumes from.
     """
     history = self._history()
     kept = [row for row in history if int(row["global_step"]) <= step]
@@ -87,11 +88,11 @@ class Evaluator:
     elif best:
       tf.io.gfile.rmtree(self._best_dir)
 
-  def evaluate(self, step):
-    """Evaluates the newest checkpoint unless the history has it already.
+  def evaluate(self, step: int) -> None:
+    """Evaluates the newest checkpoint, unless the history has it already.
 
     Args:
-      step: int, its global step.
+      step: its global step.
     """
     history = self._history()
     if any(int(row["global_step"]) == step for row in history):
@@ -110,8 +111,8 @@ class Evaluator:
     outputs.keep_best(self._best_dir, checkpoint, results, self._files,
                       self._for_use)
 
-  def should_stop(self):
-    """Returns whether too many evaluations brought nothing better."""
+  def should_stop(self) -> bool:
+    """Returns whether too many evaluations brought no improvement."""
     history = self._history()
     if not self._early_stop_evals or not history:
       return False
@@ -127,10 +128,10 @@ class Evaluator:
     return stop
 
   def _score(self, results):
-    """Returns a number that is greater for better results."""
+    """Returns a number that is higher for better results."""
     if int(results.get("global_step", 0)) < self._rule.first_step:
       return -math.inf
-    # As the history has it, where numbers have fewer digits.
+    # Rounded as in the history.
     score = float(str(results.get(self._rule.metric, "")) or "nan")
     if math.isnan(score):
       return -math.inf
@@ -149,17 +150,19 @@ class Evaluator:
         "\t".join(map(str, row)) + "\n" for row in table))
 
 
-def evaluate_and_write(output_dir, evaluate_fn, checkpoint=None):
+def evaluate_and_write(
+    output_dir: str, evaluate_fn: Callable[[Optional[str]], Dict[str, Any]],
+    checkpoint: Optional[str] = None) -> Dict[str, Any]:
   """Evaluates a checkpoint and writes `eval_results.txt`.
 
   Args:
-    output_dir: str.
-    evaluate_fn: function of a checkpoint path, or None, that returns results.
-    checkpoint: str; by default the newest one of the folder, or else its best
-      one, or else the model as `--init_checkpoint` makes it.
+    output_dir: output folder.
+    evaluate_fn: maps a checkpoint path to results by name.
+    checkpoint: defaults to the newest of the folder, otherwise its best one,
+      otherwise the model from `--init_checkpoint`.
 
   Returns:
-    dict of results.
+    the results by name.
   """
   checkpoint = checkpoint or checkpoints.newest_or_best(output_dir)
   results = evaluate_fn(checkpoint)

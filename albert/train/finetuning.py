@@ -1,11 +1,20 @@
-"""What all fine-tuning scripts share, from features to the best checkpoint."""
+"""The shared part of all fine-tuning scripts, from features to `best`."""
 
 import dataclasses
 import itertools
 import os
 import random
 import time
-from typing import Callable, List, NamedTuple, Sequence
+from typing import (
+  Any,
+  Callable,
+  Dict,
+  List,
+  NamedTuple,
+  Optional,
+  Sequence,
+  Tuple,
+)
 
 import numpy as np
 import tqdm
@@ -22,19 +31,22 @@ from albert.files import (
   records,
 )
 from albert.files.records import FeatureSpec
-from albert.train import evaluation, loop, run_file, step, sweep
+from albert.heads.base import Head
+from albert.model_folder import ModelFolder
+from albert.train import distribution, evaluation, loop, run_file, step, sweep
 from albert.train import settings as train_settings
+from albert.train.settings import TrainSettings
 
-# The features of every fine-tuning record; tasks add their own. `number`, the
-# place of an example in its split, is the Runner's.
+# The features of every fine-tuning record; tasks add their own. The Runner adds
+# `number`, the index of an example in its split.
 SPECS = (FeatureSpec("input_ids", "int", None),
          FeatureSpec("input_mask", "int", None),
          FeatureSpec("segment_ids", "int", None),
          FeatureSpec("number", "int", 0))
 
 
-def with_rows(count):
-  """Returns SPECS of examples that are so many sequences, padded to that."""
+def with_rows(count: int) -> List[FeatureSpec]:
+  """Returns SPECS of examples with `count` sequences, padded if fewer."""
   return [spec if spec.length == 0 else spec._replace(rows=count)
           for spec in SPECS]
 
@@ -43,34 +55,35 @@ class Split(NamedTuple):
   """The examples of a file.
 
   Attributes:
-    examples: list.
-    make_features: function that makes the features of an example: a dict, name
-      -> value or list. Features are made when they are written; in memory, they
-      would take many times the space of the texts.
-    has_labels: bool, whether labels are among the features.
-    more_specs: list of FeatureSpec, of features that only this split has.
-    paths: list of str, the files that the examples are from.
+    examples: of any type.
+    make_features: maps an example to its features, name -> value or list.
+      Called when records are written; features take many times the memory of
+      the texts.
+    has_labels: whether the features include labels.
+    more_specs: of features that only this split has.
+    paths: files of the examples.
   """
-  examples: List
-  make_features: Callable
+  examples: List[Any]
+  make_features: Callable[[Any], Dict[str, Any]]
   has_labels: bool = True
   more_specs: Sequence[FeatureSpec] = ()
   paths: Sequence[str] = ()
 
 
-def start(default_length):
+def start(default_length: int
+          ) -> Tuple[TrainSettings, distribution.Workers, ModelFolder]:
   """Reads the flags, sets up the process and reads the model's folder.
 
   Args:
-    default_length: int, `max_seq_length` where neither a flag nor the model to
-      predict with says it.
+    default_length: `max_seq_length` if neither a flag nor the model to predict
+      with has one.
 
   Returns:
-    (TrainSettings, distribution.Workers, model_folder.ModelFolder): the model
-    that training goes on from, or begins with, or that is evaluated.
+    settings, workers, and the model that training resumes or starts from, or
+    that is evaluated.
 
   Raises:
-    InputError: flags do not fit each other, or the model.
+    InputError: flags contradict each other or the model.
   """
   settings = train_settings.read()
   run, data = settings.run, settings.data
@@ -95,19 +108,22 @@ def start(default_length):
       data, max_seq_length=length)), workers, folder
 
 
-def dev_result(name, checkpoint, settings):
-  """Returns what was found on dev for a checkpoint: a number, or None.
+def dev_result(name: str, checkpoint: Optional[str],
+               settings: TrainSettings) -> Optional[float]:
+  """Returns a dev result of a checkpoint, if it was evaluated.
 
   Args:
-    name: str, a result of `eval_results.txt`.
-    checkpoint: str, or None for --init_checkpoint, which this run may have
-      evaluated.
-    settings: TrainSettings.
+    name: name in `eval_results.txt`.
+    checkpoint: None for --init_checkpoint, which this run may have evaluated.
+    settings: settings of the run.
   """
-  folders = [os.path.dirname(checkpoint)] if checkpoint else (
-      [settings.run.output_dir] * settings.run.do_eval +
-      [os.path.dirname(checkpoints.find_checkpoint(
-          settings.model.init_checkpoint))])
+  if checkpoint:
+    folders = [os.path.dirname(checkpoint)]
+  else:
+    folders = [os.path.dirname(checkpoints.find_checkpoint(
+        settings.model.init_checkpoint))]
+    if settings.run.do_eval:
+      folders.insert(0, settings.run.output_dir)
   for folder in folders:
     results = outputs.read_results(os.path.join(folder, "eval_results.txt"))
     if name in results and (not checkpoint or (
@@ -116,28 +132,34 @@ def dev_result(name, checkpoint, settings):
   return None
 
 
-def wanted_splits(settings, workers, tests=()):
+def wanted_splits(settings: TrainSettings, workers: distribution.Workers,
+                  tests: Sequence[str] = ()) -> List[str]:
   """Returns the names of the splits that this process reads.
 
   Args:
-    settings: TrainSettings.
-    workers: distribution.Workers.
-    tests: names of the splits to predict that have a file; if there are none,
-      it is "test" that is missing.
+    settings: settings of the run.
+    workers: the processes.
+    tests: splits to predict that have a file; if there are none, "test" is the
+      one reported as missing.
   """
-  names = ["train"] * settings.run.do_train
-  if not workers.rank:
-    names += ["dev"] * settings.run.do_eval
-    names += list(tests or ["test"]) * settings.data.do_predict
+  names = []
+  if settings.run.do_train:
+    names.append("train")
+  if workers.rank:
+    return names
+  if settings.run.do_eval:
+    names.append("dev")
+  if settings.data.do_predict:
+    names += tests or ["test"]
   return names
 
 
-def limited(examples, settings):
-  """Returns --max_train_examples of them, drawn by --random_seed, in order.
+def limited(examples: List[Any], settings: TrainSettings) -> List[Any]:
+  """Samples --max_train_examples by --random_seed, keeping their order.
 
   Args:
-    examples: list, the training examples.
-    settings: TrainSettings.
+    examples: the training examples.
+    settings: settings of the run.
   """
   count = settings.data.max_train_examples
   if not count or count >= len(examples):
@@ -148,58 +170,63 @@ def limited(examples, settings):
 
 
 class Task:
-  """A kind of task: what its model learns, and what predictions are made into.
+  """A kind of task: its head, its data, and the use of its predictions.
 
-  Scripts have a subclass each; Runner does what all of them have in common.
+  Each script has a subclass; Runner does the rest.
 
   Attributes:
-    head: heads.base.Head.
-    splits: dict, name -> Split; see wanted_splits.
-    metric: str, name among the results that the best checkpoint is chosen by;
-      the greater, the better.
-    label_specs: list of FeatureSpec, of the features that are labels.
-    specs: list of FeatureSpec, of all other features.
-    description: dict, what the model's folder says of the task: attributes of
-      ModelFolder, such as `task_name` and `labels`.
-    reports: list of str, files of the output folder that `evaluate` writes, to
-      keep next to the best checkpoint.
+    head: head of the model.
+    splits: splits by name; see wanted_splits.
+    metric: result that the best checkpoint is chosen by; higher is better.
+    label_specs: of the features that are labels.
+    specs: of all other features.
+    description: attributes of ModelFolder that describe the task, such as
+      `task_name` and `labels`.
+    reports: files in the output folder written by `evaluate`, to keep next to
+      the best checkpoint.
   """
-  label_specs = ()
-  specs = SPECS
-  description = {}
-  reports = ()
+  head: Head
+  splits: Dict[str, Split]
+  metric: str
+  label_specs: Sequence[FeatureSpec] = ()
+  specs: Sequence[FeatureSpec] = SPECS
+  description: Dict[str, Any] = {}
+  reports: Sequence[str] = ()
 
-  def decode(self, name, rows, checkpoint):
+  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+             checkpoint: Optional[str]) -> Any:
     """Returns the predictions of a split.
 
     Args:
-      name: str, of the split.
-      rows: list of dict, name -> array, what the head says of each example.
-      checkpoint: str, the one that predicted; None for --init_checkpoint.
+      name: name of the split.
+      rows: outputs of the head for each example, by name.
+      checkpoint: checkpoint that predicted; None for --init_checkpoint.
     """
     raise NotImplementedError
 
-  def targets(self, name):
-    """Returns the labels of what is predicted of a split: a list, with None
-    where there is none."""
+  def targets(self, name: str) -> List[Any]:
+    """Returns the label of each prediction of a split, None if unknown."""
     raise NotImplementedError
 
-  def score(self, name, predictions, rows):
-    """Returns (results: dict, name -> number; report: str or None).
+  def score(self, name: str, predictions: Any, rows: Sequence[int]
+            ) -> Tuple[Dict[str, float], Optional[str]]:
+    """Returns results by name, and a report or None.
 
     Args:
-      name: str, of the split.
+      name: name of the split.
       predictions: see `decode`.
-      rows: list of int, those of the targets that are known.
+      rows: indices of the known targets.
     """
     raise NotImplementedError
 
-  def evaluate(self, predictions, output_dir):
-    """Returns what `score` says of the dev file; may choose what it needs."""
+  def evaluate(self, predictions: Any, output_dir: str
+               ) -> Tuple[Dict[str, float], Optional[str]]:
+    """Scores the dev file; may first choose thresholds and write `reports`."""
     del output_dir
     return self.score("dev", predictions, range(len(self.targets("dev"))))
 
-  def write(self, name, predictions, output_dir, checkpoint):
+  def write(self, name: str, predictions: Any, output_dir: str,
+            checkpoint: Optional[str]) -> None:
     """Writes the predictions of a split into a folder; see `decode`."""
     raise NotImplementedError
 
@@ -208,23 +235,22 @@ class Runner:
   """Trains, evaluates and predicts.
 
   Args:
-    settings: TrainSettings.
-    workers: distribution.Workers.
-    folder: model_folder.ModelFolder, what is trained or used; rank 0 writes it
-      to the output folder.
-    task: Task. Every process gets all of the split "train", which is taken out
-      of its splits, and reads its share.
+    settings: settings of the run.
+    workers: the processes.
+    folder: folder of the model; rank 0 writes it to the output folder.
+    task: the task; the split "train" is removed from its splits. Every process
+      gets all of "train" and reads its share.
 
   Attributes:
-    output_dir: str, folder of the run.
+    output_dir: folder of the run.
 
   Raises:
-    InputError: there are fewer training examples than a batch takes, or the
-      output folder has a different model, or a training of other data or
-      settings.
+    InputError: there are fewer training examples than a batch needs, or the
+      output folder has a different model, or a run with other data or settings.
   """
 
-  def __init__(self, settings, workers, folder, task):
+  def __init__(self, settings: TrainSettings, workers: distribution.Workers,
+               folder: ModelFolder, task: Task):
     self._settings = settings
     self._workers = workers
     self._leads = not workers.rank
@@ -269,10 +295,11 @@ class Runner:
     return steps
 
   def _begin(self, settings):
-    """Builds the estimator of a run."""
+    """Builds the estimator."""
     self._settings = settings
     self.output_dir = settings.run.output_dir
-    self._written = {}  # name -> (records.Index, list of FeatureSpec)
+    # name -> (records.Index, list of FeatureSpec)
+    self._written: Dict[str, Tuple[records.Index, List[FeatureSpec]]] = {}
     self._estimator = loop.create_estimator(
         settings, self._workers, step.model_fn_builder(
             self._folder.config, self._task.head, settings, self._schedule(),
@@ -280,17 +307,17 @@ class Runner:
 
   def _schedule(self):
     data = self._settings.data
+    num_warmup_steps = data.num_warmup_steps
+    if num_warmup_steps is None:
+      num_warmup_steps = int(self._num_train_steps * data.warmup_proportion)
     return train_settings.Schedule(
-        self._num_train_steps,
-        int(self._num_train_steps * data.warmup_proportion)
-        if data.num_warmup_steps is None else data.num_warmup_steps,
+        self._num_train_steps, num_warmup_steps,
         data.adversarial_epsilon if data.adversarial else 0.0)
 
-  def run(self):
-    """Does what --do_train, --do_eval and --do_predict ask for.
+  def run(self) -> None:
+    """Does what --do_train, --do_eval and --do_predict request.
 
-    Where several seeds or learning rates are asked for, all of them; see
-    sweep.run.
+    Several seeds or learning rates are several runs; see sweep.run.
     """
     if sweep.is_wanted(self._settings):
       sweep.run(self._settings, self._leads, self._task.metric,
@@ -327,7 +354,7 @@ class Runner:
           self._write_test(name, checkpoint)
 
   def _evaluate(self, checkpoint):
-    """Returns the results of the dev file, a dict; writes `eval_report.txt`."""
+    """Returns the results of the dev file by name; writes `eval_report.txt`."""
     predictions = self._task.decode(
         "dev", self.predict("dev", checkpoint), checkpoint)
     results, report = self._task.evaluate(predictions, self.output_dir)
@@ -337,7 +364,7 @@ class Runner:
     return dict(results, global_step=checkpoints.step_of(checkpoint))
 
   def _write_test(self, name, checkpoint):
-    """Predicts a split; writes what is found and, with labels, the scores."""
+    """Predicts a split; writes the predictions and, with labels, the scores."""
     task = self._task
     predictions = task.decode(name, self.predict(name, checkpoint), checkpoint)
     task.write(name, predictions, self.output_dir, checkpoint)
@@ -349,7 +376,7 @@ class Runner:
     if "train" not in self._written:
       self._write("train", self._in_training_order(self._train_split))
       if not sweep.is_wanted(self._settings):
-        self._train_split = None  # from here on, the file is all that is needed
+        self._train_split = None  # frees memory: the file replaces it
     seed = self._settings.run.random_seed
     if self._settings.device.use_tpu:
       return self._input_fn("train", is_training=True, drop_remainder=True,
@@ -369,35 +396,36 @@ class Runner:
         shard=(self._workers.size, self._workers.rank))
 
   def _in_training_order(self, split):
-    """Returns a Split in random order where it is read from its beginning."""
+    """Returns a Split in random order if it will be read from its beginning."""
     if not self._settings.device.use_tpu:
       return split
-    # A file's own order can reach further than a window.
+    # Sorted files would defeat the shuffle window.
     examples = list(split.examples)
     random.Random(self._settings.run.random_seed).shuffle(examples)
     return split._replace(examples=examples)
 
-  def predict(self, name, checkpoint):
+  def predict(self, name: str,
+              checkpoint: Optional[str]) -> List[Dict[str, np.ndarray]]:
     """Predicts a split, in batches of examples of similar length.
 
     Args:
-      name: str, of the split.
-      checkpoint: str, or None for --init_checkpoint.
+      name: name of the split.
+      checkpoint: None for --init_checkpoint.
 
     Returns:
-      list of dict, name -> array; in the order of the examples.
+      for each example, outputs by name.
     """
     split = self._splits[name]
     examples = split.examples
     use_tpu = self._settings.device.use_tpu
     if name not in self._written:
-      # All batches of a TPU are full.
-      padding = -len(examples) % self._settings.batch.eval_batch_size if (
-          use_tpu) else 0
+      padding = 0
+      if use_tpu:  # requires full batches
+        padding = -len(examples) % self._settings.batch.eval_batch_size
       self._write(name, split._replace(
           examples=examples + examples[-1:] * padding))
     input_fn = self._input_fn(name, is_training=False, drop_remainder=use_tpu)
-    predictions, started = {}, None
+    predictions, started = {}, 0.0
     with checkpoints.restoring(
         checkpoint or self._settings.model.init_checkpoint):
       for prediction in self._estimator.predict(
@@ -444,6 +472,7 @@ class Runner:
         pad_to_max=data.pad_to_max or device.use_tpu, **kwargs)
 
 
-def run(task, settings, workers, folder):
+def run(task: Task, settings: TrainSettings, workers: distribution.Workers,
+        folder: ModelFolder) -> None:
   """Trains, evaluates and predicts a Task; see Runner."""
   Runner(settings, workers, folder, task).run()

@@ -1,8 +1,9 @@
-"""What runs beside the steps of training: progress, evaluation, checkpoints."""
+"""Hooks of the training loop: progress, evaluation, checkpoints."""
 
 import collections
 import math
 import time
+from typing import Callable, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 import tqdm
@@ -13,24 +14,28 @@ from albert.files import checkpoints
 from albert.files.outputs import short, write_summary
 from albert.progress import hours
 from albert.train import distribution, interrupts
+from albert.train.evaluation import Evaluator
+from albert.train.settings import TrainSettings
 from albert.train.step import PROGRESS
 
-_SECONDS = 30  # from one line of progress to the next, at most
+_SECONDS = 30  # maximum between lines of progress
 _DAY = 24 * 60 * 60
-# The loss scale is 1 by then, and what still overflows will again.
+# By then the loss scale is 1, and further steps would overflow too.
 _MOST_SKIPPED = 30
-_HOST_SECONDS = 10  # to wait for what a TPU sends its host
+_HOST_SECONDS = 10  # maximum wait for values from a TPU
 
 
-def create(settings, workers, num_train_steps, evaluator, should_stop):
+def create(settings: TrainSettings, workers: distribution.Workers,
+           num_train_steps: int, evaluator: Optional[Evaluator],
+           should_stop: Callable[[], bool]) -> List[tf.train.SessionRunHook]:
   """Returns the hooks of training, in the order they run.
 
   Args:
-    settings: TrainSettings.
-    workers: distribution.Workers.
-    num_train_steps: int, of the whole training.
-    evaluator: evaluation.Evaluator, or None.
-    should_stop: function of nothing that returns a bool, for rank 0.
+    settings: settings of the run.
+    workers: the processes.
+    num_train_steps: of the whole training.
+    evaluator: evaluates saved checkpoints.
+    should_stop: called on rank 0.
   """
   run, device = settings.run, settings.device
   progress = ProgressHook(num_train_steps, run.log_steps,
@@ -53,8 +58,8 @@ def create(settings, workers, num_train_steps, evaluator, should_stop):
   return hooks
 
 
-def not_finite(what, output_dir):
-  """Returns the InputError of a loss or weights that are not finite."""
+def not_finite(what: str, output_dir: str) -> InputError:
+  """Returns the error of a loss or weights that are not finite."""
   return InputError(
       "%s; the newest checkpoint with finite weights is %s: remove newer ones, "
       "and training goes on from it; try a lower --learning_rate or other data"
@@ -62,55 +67,56 @@ def not_finite(what, output_dir):
 
 
 class ProgressHook(tf.train.SessionRunHook):
-  """Logs step, means over the last steps, rate and time left.
+  """Logs step, means since the last line, rate and time left.
 
-  A line after the first step, then every `every` steps, and at least every half
-  minute. Ends training with an InputError before a loss that is not finite can
-  reach a checkpoint, or where half precision overflows again and again, and
-  after a step in which a signal asked for the end.
+  Logs after the first step, then every `every` steps, and at least every half
+  minute. Raises an InputError before a loss that is not finite can reach a
+  checkpoint, or if half precision keeps overflowing. Stops after the step in
+  which a signal requested it.
 
   Args:
-    num_train_steps: int.
-    every: int, steps.
-    examples_per_step: int.
-    output_dir: str.
-    writes: bool, whether to write the rate to where TensorBoard finds it.
+    num_train_steps: of the whole training.
+    every: steps between lines.
+    examples_per_step: over all processes.
+    output_dir: output folder.
+    writes: whether to write the rate for TensorBoard.
   """
 
-  def __init__(self, num_train_steps, every, examples_per_step, output_dir,
-               writes=True):
+  def __init__(self, num_train_steps: int, every: int, examples_per_step: int,
+               output_dir: str, writes: bool = True):
     self._num_train_steps = num_train_steps
     self._every = every
     self._examples_per_step = examples_per_step
     self._output_dir = output_dir
     self._writes = writes
     self._num_lines = 0
-    self._num_skipped = 0  # steps in a row
+    self._num_skipped = 0  # consecutive steps
 
-  def begin(self):
-    self._scalars = collections.OrderedDict(
+  def begin(self) -> None:
+    self._scalars: Dict[str, tf.Tensor] = collections.OrderedDict(
         (scalar.op.name.split("/")[-1], scalar)
         for scalar in tf.get_collection(PROGRESS))
     self._global_step = tf.train.get_global_step()
-    self._of_host = {}
+    self._of_host: Dict[str, tf.Tensor] = {}
     if "host_step" in self._scalars:
-      # On a TPU: its host hears of a loop's last step after the loop has ended.
+      # A TPU's host receives a loop's last step after the loop has ended.
       self._of_host = dict(self._scalars)
       loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
       with tf.control_dependencies([loss]):
         self._scalars = {"loss": loss,
                          "global_step": self._global_step.read_value()}
 
-  def after_create_session(self, session, coord):
+  def after_create_session(self, session: tf.Session,
+                           coord: tf.train.Coordinator) -> None:
     del coord
     self._step = session.run(self._global_step)
-    # On a terminal alone.
+    # disable=None: on a terminal only.
     self._bar = tqdm.tqdm(total=self._num_train_steps, initial=self._step,
                           desc="steps", disable=None, leave=False)
     self._start_interval()
 
-  def exclude(self, seconds):
-    """Leaves time that was not spent on training out of the rate."""
+  def exclude(self, seconds: float) -> None:
+    """Excludes time not spent on training from the rate."""
     self._since += seconds
 
   def _start_interval(self):
@@ -119,10 +125,12 @@ class ProgressHook(tf.train.SessionRunHook):
     self._count = 0
     self._sums = collections.Counter()
 
-  def before_run(self, run_context):
+  def before_run(self, run_context: tf.train.SessionRunContext
+                 ) -> tf.train.SessionRunArgs:
     return tf.train.SessionRunArgs(self._scalars)
 
-  def after_run(self, run_context, run_values):
+  def after_run(self, run_context: tf.train.SessionRunContext,
+                run_values: tf.train.SessionRunValues) -> None:
     values = run_values.results
     step = values.pop("global_step")
     if self._of_host:
@@ -147,14 +155,15 @@ class ProgressHook(tf.train.SessionRunHook):
     self._step = step
     self._count += 1
     self._sums.update(values)
-    # A TPU takes many steps at once.
+    # A TPU runs many steps at once, so `step` can pass a multiple of `every`.
     if (not self._num_lines or step == self._num_train_steps or
         step // self._every != self._first_step // self._every or
         time.time() > self._since + _SECONDS):
       self._log()
 
   def _host_values(self, session, step):
-    """Returns what the host was sent in a step, or else the last it was."""
+    """Returns the values a TPU sent in a step, or after a while the last ones.
+    """
     late = time.time() + _HOST_SECONDS
     while True:
       values = session.run(self._of_host)
@@ -162,7 +171,7 @@ class ProgressHook(tf.train.SessionRunHook):
         return values
       time.sleep(0.01)
 
-  def end(self, session):
+  def end(self, session: tf.Session) -> None:
     self._bar.close()
 
   def _log(self):
@@ -175,14 +184,15 @@ class ProgressHook(tf.train.SessionRunHook):
     rate = self._examples_per_step / seconds
     if self._writes and self._num_lines:
       write_summary(self._output_dir, self._step, {"examples_per_second": rate})
+    speed = "%.1f examples/s" % rate if self._num_lines else (
+        "%.1f s a step" % seconds)
     left = seconds * (self._num_train_steps - self._step)
     self._bar.clear()
     logging.info(
         "step %d/%d | last %d: %s | %s | %s left", self._step,
         self._num_train_steps, self._step - self._first_step, " | ".join(
             "%s %s" % (name, short(mean)) for name, mean in means.items()),
-        "%.1f s a step" % seconds if not self._num_lines else
-        "%.1f examples/s" % rate, hours(left))
+        speed, hours(left))
     self._num_lines += 1
     if self._num_lines == 2 and left > _DAY:
       logging.warning(
@@ -206,7 +216,7 @@ class _TimedSaver(tf.train.CheckpointSaverHook):
 
 
 class _EvaluationListener(tf.train.CheckpointSaverListener):
-  """Calls the evaluator when a checkpoint has been saved."""
+  """Calls the evaluator after a checkpoint was saved."""
 
   def __init__(self, evaluator, progress):
     self._evaluator = evaluator

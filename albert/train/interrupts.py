@@ -1,8 +1,8 @@
-"""SIGINT and SIGTERM: training ends after the running step.
+"""SIGINT and SIGTERM end training after the running step.
 
-A step can take minutes in which Python's own handlers do not run, so a thread
-reads what the system writes for each signal. The second signal ends the process
-at once. Signals are the process's, and so is the state here.
+A step can take minutes during which Python's own handlers do not run, so a
+thread reads the signals from the wakeup descriptor. A second signal ends the
+process at once. Signals belong to the process, and so does this module's state.
 """
 
 import contextlib
@@ -10,28 +10,30 @@ import os
 import signal
 import sys
 import threading
+from typing import Any, Dict, Iterator, Optional
 
 from absl import logging
 
-_state = {"signal": None, "training": False, "step_seconds": None}
+_state: Dict[str, Any] = {
+    "signal": None, "training": False, "step_seconds": None}
 
 
-def requested():
-  """Returns the number of the signal that asked for the end, or None."""
+def requested() -> Optional[int]:
+  """Returns the signal that requested the end of training, if any."""
   return _state["signal"]
 
 
-def tell_step(seconds):
-  """Keeps how many seconds a step takes, to say it where a signal comes."""
+def tell_step(seconds: float) -> None:
+  """Stores the duration of a step for the message at a signal."""
   _state["step_seconds"] = seconds
 
 
 @contextlib.contextmanager
-def watching():
-  """Lets signals ask for the end of training while this lasts.
+def watching() -> Iterator[None]:
+  """Context in which signals request the end of training.
 
-  Outside of `training`, the first signal ends the process. Other threads than
-  the main one have no signals; there, nothing changes.
+  Outside of `training`, the first signal ends the process. Has no effect in a
+  thread other than the main one, which cannot receive signals.
   """
   if threading.current_thread() is not threading.main_thread():
     yield
@@ -56,8 +58,8 @@ def watching():
 
 
 @contextlib.contextmanager
-def training():
-  """While this lasts, the first signal only asks; see `requested`."""
+def training() -> Iterator[None]:
+  """Context in which the first signal is only a request; see `requested`."""
   before = _state["training"]
   _state["training"] = True
   try:
@@ -67,8 +69,8 @@ def training():
 
 
 @contextlib.contextmanager
-def pausing():
-  """While this lasts, as in evaluating, the first signal ends the process."""
+def pausing() -> Iterator[None]:
+  """Context, such as evaluation, in which the first signal ends the process."""
   end_if_requested()
   before = _state["training"]
   _state["training"] = False
@@ -78,14 +80,14 @@ def pausing():
     _state["training"] = before
 
 
-def end_if_requested():
-  """Ends the process if a signal has asked for it."""
+def end_if_requested() -> None:
+  """Ends the process if a signal requested it."""
   if _state["signal"]:
     sys.exit(128 + _state["signal"])
 
 
 def _handle(number, frame):
-  """Runs in the main thread, when Python is back in it."""
+  """Runs in the main thread, once Python code does."""
   del frame
   if not _state["training"]:
     _state["signal"] = number
@@ -93,7 +95,7 @@ def _handle(number, frame):
 
 
 def _watch(reader):
-  """Reads the numbers of signals; 0 is the end."""
+  """Reads signal numbers until a 0."""
   is_second = False
   while True:
     for number in os.read(reader, 16):

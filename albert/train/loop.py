@@ -1,4 +1,4 @@
-"""The loop of all training: set-up, resuming, evaluation, progress."""
+"""The training loop: set-up, resuming, evaluation, progress."""
 
 import atexit
 import contextlib
@@ -8,28 +8,26 @@ import re
 import shutil
 import subprocess
 import tempfile
+from typing import Any, Callable, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert.errors import InputError
 from albert.files import checkpoints, records
+from albert.model.config import AlbertConfig
 from albert.train import distribution, hooks, interrupts, step
 from albert.train.dry_run import DryRun
+from albert.train.evaluation import Evaluator
+from albert.train.settings import DeviceSettings, TrainSettings
 
 IS_TF1 = tf.__version__.startswith("1.")
-_TPU_HOST_CORES = 8  # of a v2's or v3's host
-_TINY = 312  # hidden size of the models that a CPU can train
+_TPU_HOST_CORES = 8  # of a v2 or v3 host
+_TINY = 312  # hidden size that a CPU can train
 
 
-def start(settings):
-  """Sets this process up for training or evaluation.
-
-  Args:
-    settings: TrainSettings.
-
-  Returns:
-    distribution.Workers.
+def start(settings: TrainSettings) -> distribution.Workers:
+  """Sets up this process for training or evaluation.
 
   Raises:
     InputError: a device or precision is not available.
@@ -46,7 +44,7 @@ def start(settings):
     raise InputError("--num_gpus=%d: TensorFlow %s sees %d here" % (
         device.num_gpus, tf.__version__, gpus))
   if device.precision == "fp16" and not gpus:
-    # It scales the loss, and computes in single precision.
+    # TensorFlow scales the loss but computes in single precision.
     logging.warning("--precision=fp16: no effect without a GPU")
   prepare_process(device)
   logging.info("%s", describe(settings, workers))
@@ -54,25 +52,23 @@ def start(settings):
   return workers
 
 
-def describe(settings, workers):
-  """Returns a line that says what computes, with how many bits and examples.
-
-  Args:
-    settings: TrainSettings.
-    workers: distribution.Workers.
-  """
+def describe(settings: TrainSettings, workers: distribution.Workers) -> str:
+  """Returns one line about devices, precision and batch size."""
   device, batch = settings.device, settings.batch
   gpus = len(tf.config.experimental.list_physical_devices("GPU"))
-  what = "a CPU of %d cores" % os.cpu_count()
+  what = "a CPU of %d cores" % (os.cpu_count() or 1)
   if device.use_tpu:
     hosts = -(-device.num_tpu_cores // _TPU_HOST_CORES)
-    what = "%d TPU cores" % device.num_tpu_cores + (
-        " on %d hosts" % hosts * (hosts > 1))
+    what = "%d TPU cores" % device.num_tpu_cores
+    if hosts > 1:
+      what += " on %d hosts" % hosts
   elif gpus:
-    what = ("%d GPUs" % device.num_gpus if device.num_gpus > 1 else "a GPU") + (
-        " of the %d here" % gpus * (gpus > 1))
-  parts = [what + " for each of %d processes" % workers.size * (
-      workers.size > 1), "TensorFlow %s" % tf.__version__, device.precision]
+    what = "%d GPUs" % device.num_gpus if device.num_gpus > 1 else "a GPU"
+    if gpus > 1:
+      what += " of the %d here" % gpus
+  if workers.size > 1:
+    what += " for each of %d processes" % workers.size
+  parts = [what, "TensorFlow %s" % tf.__version__, device.precision]
   if device.use_xla:
     parts.append("XLA")
   if settings.run.do_train:
@@ -84,37 +80,33 @@ def describe(settings, workers):
   return " | ".join(parts)
 
 
-def warn_of_unused_gpu(device):
-  """Warns where there is a GPU that TensorFlow cannot use."""
+def warn_of_unused_gpu(device: DeviceSettings) -> None:
+  """Logs a warning if there is a GPU that TensorFlow cannot use."""
   if device.use_tpu or not shutil.which("nvidia-smi") or (
       tf.config.experimental.list_physical_devices("GPU")):
     return
   found = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, check=False)
   if not found.returncode and found.stdout.strip():
-    logging.warning(
-        "nvidia-smi finds a GPU that TensorFlow %s cannot use: %s",
-        tf.__version__, "it needs CUDA 10.0; use `export ALBERT_PLATFORM=tf2`, "
-        "or NVIDIA's TF1 container" if IS_TF1 else
-        "`pip install \"tensorflow[and-cuda]==%s\"` brings the libraries" %
-        tf.__version__)
+    advice = ("`pip install \"tensorflow[and-cuda]==%s\"` brings the libraries"
+              % tf.__version__)
+    if IS_TF1:
+      advice = ("it needs CUDA 10.0; use `export ALBERT_PLATFORM=tf2`, or "
+                "NVIDIA's TF1 container")
+    logging.warning("nvidia-smi finds a GPU that TensorFlow %s cannot use: %s",
+                    tf.__version__, advice)
 
 
-def prepare_process(device):
-  """Sets what TensorFlow and glibc read of the process."""
+def prepare_process(device: DeviceSettings) -> None:
+  """Sets process-wide options of TensorFlow and glibc."""
   keep_freed_memory()
   if device.use_xla:  # read when the first session starts
     os.environ["TF_XLA_FLAGS"] = (
         os.environ.get("TF_XLA_FLAGS", "") + " --tf_xla_cpu_global_jit")
 
 
-def warn_of_slow_training(config, device):
-  """Warns where a model larger than tiny is pretrained on a CPU.
-
-  Args:
-    config: AlbertConfig.
-    device: DeviceSettings.
-  """
+def warn_of_slow_training(config: AlbertConfig, device: DeviceSettings) -> None:
+  """Logs a warning if a model larger than tiny is pretrained on a CPU."""
   if config.hidden_size > _TINY and step.is_cpu(device):
     logging.warning(
         "a model of %d layers of %d on a CPU takes weeks: this is for GPUs and "
@@ -122,11 +114,11 @@ def warn_of_slow_training(config, device):
         config.num_hidden_layers, config.hidden_size)
 
 
-def keep_freed_memory():
-  """Makes glibc keep what is freed, where this is glibc.
+def keep_freed_memory() -> None:
+  """Makes glibc, if this is glibc, keep freed memory.
 
-  It gives each large tensor back to the system, and the next one of its size
-  costs page faults that take longer than most operations.
+  By default it returns each large tensor to the system, so the next one of its
+  size causes page faults that take longer than most operations.
   """
   try:
     mallopt = ctypes.CDLL(None).mallopt
@@ -136,12 +128,13 @@ def keep_freed_memory():
   mallopt(-1, -1)  # M_TRIM_THRESHOLD
 
 
-def create_estimator(settings, workers, model_fn):
-  """Returns a TPUEstimator, which also runs on a CPU or a GPU; or a DryRun.
+def create_estimator(settings: TrainSettings, workers: distribution.Workers,
+                     model_fn: Callable[..., Any]) -> Any:
+  """Returns a TPUEstimator, which also runs on CPUs and GPUs, or a DryRun.
 
   Args:
-    settings: TrainSettings.
-    workers: distribution.Workers.
+    settings: settings of the run.
+    workers: the processes.
     model_fn: see `step.model_fn_builder`.
   """
   run, device = settings.run, settings.device
@@ -183,8 +176,8 @@ def create_estimator(settings, workers, model_fn):
           num_shards=device.num_tpu_cores,
           per_host_input_for_training=(
               tf.estimator.tpu.InputPipelineConfig.PER_HOST_V2),
-          # One host reads, all get their slices: no record twice, and those
-          # of one device.
+          # SLICED: one host reads and distributes slices, so no record is read
+          # twice. PER_HOST_V1: the same batches, on one device.
           eval_training_input_configuration=(
               tf.estimator.tpu.InputPipelineConfig.SLICED if device.use_tpu else
               tf.estimator.tpu.InputPipelineConfig.PER_HOST_V1)))
@@ -198,24 +191,26 @@ def create_estimator(settings, workers, model_fn):
 
 
 @records.naming_damage()
-def train_and_evaluate(settings, workers, stages, train_input_fn_at,
-                       evaluator=None):
-  """Trains to the end of the last stage; evaluates at every saved checkpoint.
+def train_and_evaluate(
+    settings: TrainSettings, workers: distribution.Workers,
+    stages: List[Tuple[Any, int]],
+    train_input_fn_at: Callable[[int], Callable[..., Any]],
+    evaluator: Optional[Evaluator] = None) -> None:
+  """Trains to the end of the last stage; evaluates every saved checkpoint.
 
   Resumes from the newest checkpoint of the output folder, if there is one.
 
   Args:
-    settings: TrainSettings.
-    workers: distribution.Workers.
-    stages: list of (TPUEstimator, step that training with it ends at); most
-      trainings have one.
-    train_input_fn_at: function of the step that reading begins at, which
-      returns an `input_fn`: different steps give different orders.
-    evaluator: evaluation.Evaluator, or None.
+    settings: settings of the run.
+    workers: the processes.
+    stages: (TPUEstimator, last step of training with it); usually one.
+    train_input_fn_at: maps the step that reading starts at to an `input_fn`;
+      different steps give different orders.
+    evaluator: None to train without evaluation.
 
   Raises:
-    InputError: the loss is not finite, a record file is damaged, or the model
-      to resume was trained with flags that give it other variables.
+    InputError: the loss is not finite, a record file is damaged, or the flags
+      require variables that the model to resume lacks.
   """
   run, device = settings.run, settings.device
   last_step = stages[-1][1]
@@ -229,18 +224,19 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
   should_stop = evaluator.should_stop if evaluator else lambda: False
 
   def all_should_stop():
-    return distribution.broadcast(int(should_stop())) if (
-        device.use_horovod) else should_stop()
+    if device.use_horovod:
+      return distribution.broadcast(int(should_stop()))
+    return should_stop()
 
-  # One program at a time runs on a TPU: leave training to evaluate, and only
-  # then.
-  leaves = bool(device.use_tpu and evaluator)
-  if leaves and start:  # it may have been killed before this was evaluated
-    evaluator.evaluate(start)
+  # A TPU runs one program at a time, so training is left to evaluate.
+  between_calls = evaluator if device.use_tpu else None
+  if between_calls and start:  # the last run may have died before evaluating
+    between_calls.evaluate(start)
   for estimator, stage_end in stages:
     while start < stage_end and not all_should_stop():
-      end = min(start + run.save_checkpoints_steps,
-                stage_end) if leaves else stage_end
+      end = stage_end
+      if between_calls:
+        end = min(start + run.save_checkpoints_steps, stage_end)
       used = hooks.create(settings, workers, last_step, evaluator, should_stop)
       with interrupts.watching(), interrupts.training(), (
           checkpoints.restoring(
@@ -251,13 +247,13 @@ def train_and_evaluate(settings, workers, stages, train_input_fn_at,
         logging.info("ended at step %d with a checkpoint; the same command "
                      "resumes", checkpoints.start_step(run.output_dir))
         interrupts.end_if_requested()
-      if leaves:
-        evaluator.evaluate(end)
+      if between_calls:
+        between_calls.evaluate(end)
       start = end
 
 
 def _start_step(settings, workers, last_step, evaluator):
-  """Returns the step that training begins at, the same on all ranks."""
+  """Returns the step that training starts at, the same on all ranks."""
   output_dir = settings.run.output_dir
   start = 0
   if not workers.rank:
@@ -279,7 +275,8 @@ def _start_step(settings, workers, last_step, evaluator):
 
 @contextlib.contextmanager
 def _naming_errors(output_dir):
-  """Makes an InputError of what a TPU finds not finite, or resuming missing."""
+  """Converts errors about NaN on a TPU, or missing variables, to InputErrors.
+  """
   try:
     yield
   except tf.errors.InvalidArgumentError as error:
@@ -299,7 +296,7 @@ def _naming_errors(output_dir):
             output_dir, lacks.group(1))) from error
 
 
-def export_saved_model(estimator, export_dir):
+def export_saved_model(estimator: Any, export_dir: str) -> None:
   """Exports the newest checkpoint's predictions as a SavedModel."""
   def serving_input_fn():
     features = {name: tf.placeholder(tf.int32, [None, None], name)

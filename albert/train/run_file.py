@@ -1,10 +1,11 @@
-"""What a run was begun with: `run.flags` of its output folder.
+"""`run.flags` in the output folder records what a run was started with.
 
 The file repeats the run: `python SCRIPT.py --flagfile=run.flags
---output_dir=ELSEWHERE`. A run that goes on in the folder is compared with it.
+--output_dir=ELSEWHERE`. A run that resumes in the folder is compared with it.
 """
 
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -12,16 +13,19 @@ import platform
 import shutil
 import subprocess
 import sys
+from typing import Any, Dict, List, Optional, Sequence
 
 from absl import logging
 
 from albert.errors import InputError
 from albert.files import checkpoints, filesystem
+from albert.files.records import RecordFile
+from albert.train.settings import Schedule, TrainSettings
 
 NAME = "run.flags"
 _PACKAGES = ("tensorflow", "numpy", "jieba", "sentencepiece")
-# What may differ when a run goes on: what changes no weights, and how long it
-# is. Files of data are compared by what is in them.
+# Flags that may differ when a run resumes: those that do not affect weights,
+# and the run's length. Data files are compared by content.
 _FREE = {
     "output_dir", "do_train", "do_eval", "do_predict", "resume_anyway",
     "save_checkpoints_steps", "save_checkpoints_secs", "keep_checkpoint_max",
@@ -32,52 +36,47 @@ _FREE = {
     "master", "iterations_per_loop", "null_score_diff_threshold",
     "data_dir", "train_file", "dev_file", "test_file", "texts_file",
     "unlabelled_file", "input_file", "eval_input_file"}
-# What is otherwise with several runs, which are compared.
+# Flags that are treated the other way in a sweep.
 _OF_SEVERAL = {"num_train_epochs", "num_train_steps", "random_seed",
                "learning_rate"}
 
 
-def describe_files(paths):
-  """Returns what tells whether files are the same: a dict for `begin`.
-
-  Args:
-    paths: list of str; they are read whole.
+def describe_files(paths: Sequence[str]) -> Dict[str, Any]:
+  """Returns a description that identifies the contents of files; see `begin`.
   """
   digest, size = hashlib.sha256(), 0
   for path in paths:
     with filesystem.open_binary(path) as reader:
-      for block in iter(lambda reader=reader: reader.read(1 << 20), b""):
+      for block in iter(functools.partial(reader.read, 1 << 20), b""):
         digest.update(block)
         size += len(block)
   return {"files": len(paths), "first": os.path.basename(paths[0]),
           "bytes": size, "sha256": digest.hexdigest()}
 
 
-def describe_records(files):
-  """Returns what tells whether records are the same, from all but content.
-
-  Args:
-    files: list of records.RecordFile.
-  """
+def describe_records(files: List[RecordFile]) -> Dict[str, Any]:
+  """Returns a description that identifies record files by name and size."""
   named = [(os.path.basename(file.path), file.size) for file in files]
   return {"files": len(files), "first": named[0][0],
           "bytes": sum(size for _, size in named),
           "sha256": hashlib.sha256(json.dumps(named).encode()).hexdigest()}
 
 
-def begin(settings, begun, data, schedule, several=False):
-  """Writes what a training begins with, or compares it with what is there.
+def begin(settings: TrainSettings, begun: Optional[str],
+          data: Dict[str, Dict[str, Any]], schedule: Schedule,
+          several: bool = False) -> None:
+  """Records what a training starts with, or compares it with the record.
 
   Args:
-    settings: TrainSettings.
-    begun: str, the checkpoint that training goes on from, or None.
-    data: dict, name of a split -> what describes its files.
-    schedule: train_settings.Schedule.
-    several: bool, whether these are several runs, each with a learning rate and
-      a seed of its own.
+    settings: settings of the run.
+    begun: checkpoint to resume from.
+    data: split -> description of its files.
+    schedule: steps of the training.
+    several: whether this is a sweep of runs with different learning rates and
+      seeds.
 
   Raises:
-    InputError: the training in the folder was begun with something else.
+    InputError: the training in the folder was started with something else.
   """
   path = os.path.join(settings.run.output_dir, NAME)
   now = {"albert": _commit(), "python": platform.python_version(),
@@ -91,14 +90,14 @@ def begin(settings, begun, data, schedule, several=False):
   notes = ["%s: begun; repeated in a different folder by --flagfile" %
            datetime.datetime.now().strftime("%Y-%m-%d %H:%M")]
   if (begun or several) and filesystem.exists(path):
-    *notes, before = [line[2:] for line in filesystem.read_lines(path)
-                      if line.startswith("# ")]
-    before, step = json.loads(before), checkpoints.step_of(begun)
+    *notes, described = [line[2:] for line in filesystem.read_lines(path)
+                         if line.startswith("# ")]
+    before, step = json.loads(described), checkpoints.step_of(begun)
     changes = _changes(before, now, step, several)
     _accept(path, changes, settings, before["flags"]["optimizer"])
-    notes += ["from step %d on: %s" % (step, "; ".join(changes))] * bool(
-        changes)
-    # A dev file that is not read now is still the one of earlier evaluations.
+    if changes:
+      notes.append("from step %d on: %s" % (step, "; ".join(changes)))
+    # Keeps files that are not read now, such as a dev file evaluated earlier.
     now["data"] = dict(before["data"], **data)
   filesystem.write_text(path, "\n".join(
       ["# " + note for note in notes] +
@@ -106,7 +105,7 @@ def begin(settings, begun, data, schedule, several=False):
 
 
 def _changes(before, now, step, several):
-  """Returns what differs: a dict, a line -> whether it keeps from going on."""
+  """Returns the differences: message -> whether it prevents resuming."""
   free = _FREE ^ _OF_SEVERAL if several else _FREE
   changes = {
       "--%s=%s, not %s" % (name, before["flags"][name], value): True
@@ -126,7 +125,7 @@ def _changes(before, now, step, several):
 
 
 def _accept(path, changes, settings, optimizer):
-  """Logs changes, or raises an InputError where they keep from going on."""
+  """Logs changes, or raises an InputError if they prevent resuming."""
   what = "; ".join(changes)
   can_go_on = optimizer == settings.optimizer.optimizer
   if any(changes.values()) and not (can_go_on and settings.run.resume_anyway):
@@ -139,17 +138,20 @@ def _accept(path, changes, settings, optimizer):
     logging.warning("%s: the training here was begun with %s", path, what)
 
 
-def learning_rate_at(step, peak, power, num_train_steps, num_warmup_steps):
-  """Returns the learning rate of a step as `optimization` computes it."""
+def learning_rate_at(step: int, peak: float, power: float,
+                     num_train_steps: int, num_warmup_steps: int) -> float:
+  """Returns the learning rate of a step, as in `optimization`."""
   if step < num_warmup_steps:
     return peak * step / num_warmup_steps
   return peak * (1.0 - min(1.0, step / num_train_steps))**power
 
 
 def _commit():
-  """Returns the commit of this code, None where it is in no repository."""
+  """Returns the commit of this code, if it is in a repository."""
+  if not shutil.which("git"):
+    return None
   found = subprocess.run(
       ["git", "describe", "--always", "--dirty", "--abbrev=12"],
       cwd=os.path.dirname(os.path.abspath(__file__)), stdout=subprocess.PIPE,
-      stderr=subprocess.DEVNULL, check=False) if shutil.which("git") else None
-  return found and found.stdout.decode().strip() or None
+      stderr=subprocess.DEVNULL, check=False)
+  return found.stdout.decode().strip() or None

@@ -1,10 +1,11 @@
-"""Settings of training: what to do, batches, optimizer, devices."""
+"""Settings of training: actions, batches, optimizer, devices."""
 
 import atexit
 import dataclasses
 import re
 import shutil
 import tempfile
+from typing import Dict, List, cast
 
 import numpy as np
 from absl import logging
@@ -23,41 +24,41 @@ from albert.settings import (
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-  """What to do and where, and what is written meanwhile."""
+  """What to do, where, and what to log and save."""
   output_dir: str = setting(
-      None, "Folder for checkpoints and results; what was begun in it is "
+      None, "Folder for checkpoints and results; an earlier run in it is "
       "resumed.", NEEDED, required=True)
   resume_anyway: bool = setting(
-      False, "Whether to resume with other data or settings than the training "
-      "in --output_dir was begun with.", needs="do_train")
+      False, "Whether to resume with other data or settings than the run in "
+      "--output_dir was started with.", needs="do_train")
   do_train: bool = setting(False, "Whether to train.", NEEDED)
   do_eval: bool = setting(
       False, "Whether to evaluate: the newest checkpoint of --output_dir, else "
-      "its best one, else --init_checkpoint as it stands.", NEEDED)
+      "its best one, else --init_checkpoint.", NEEDED)
   random_seed: int = setting(
-      12345, "Seed of initial weights, dropout and reading order.", USUAL,
+      12345, "Seed of initial weights, dropout and data order.", USUAL,
       least=0, most=2**31 - 1)
   save_checkpoints_steps: int = setting(
-      1000, "Steps from one checkpoint, and evaluation, to the next.", USUAL,
+      1000, "Steps between checkpoints, each of which is evaluated.", USUAL,
       least=1, needs="do_train")
   save_checkpoints_secs: int = setting(
-      None, "Seconds from one checkpoint to the next, besides those of "
+      None, "Seconds between checkpoints in addition to those of "
       "--save_checkpoints_steps; not evaluated.", least=1, needs="do_train")
   keep_checkpoint_max: int = setting(
-      5, "Newest checkpoints to keep in --output_dir.", needs="do_train")
+      5, "Number of newest checkpoints to keep.", needs="do_train")
   log_steps: int = setting(
-      100, "Steps from one line of progress and summary to the next.", least=1)
+      100, "Steps between lines of progress and summaries.", least=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class BatchSettings:
-  """How many examples at a time."""
+  """Batch sizes."""
   train_batch_size: int = setting(
-      32, "Examples per training step, of all devices together; with "
-      "--use_horovod, of each process.", USUAL, least=1, needs="do_train")
+      32, "Examples per training step over all devices; with --use_horovod, "
+      "per process.", USUAL, least=1, needs="do_train")
   gradient_accumulation_steps: int = setting(
-      1, "Slices that a batch is handled in one after the other: less memory, "
-      "the same step.", least=1, needs="do_train")
+      1, "Slices that a batch is split into: less memory, the same update.",
+      least=1, needs="do_train")
   eval_batch_size: int = setting(
       32, "Examples per evaluation batch.", least=1,
       alias="predict_batch_size",
@@ -66,25 +67,26 @@ class BatchSettings:
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerSettings:
-  """How weights are updated."""
+  """The optimizer."""
   optimizer: str = setting("adamw", "Optimizer.", choices=["adamw", "lamb"],
       needs="do_train")
   learning_rate: float = setting(5e-5, "Peak learning rate.", USUAL,
       needs="do_train")
   poly_power: float = setting(
-      1.0, "Power of the learning rate's decay, 1 for linear.",
+      1.0, "Power of the learning rate decay, 1 for linear.",
       needs="do_train")
   weight_decay_rate: float = setting(0.01, "Weight decay.", needs="do_train")
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """How the learning rate changes.
+  """Steps of training, and what depends on them.
 
   Attributes:
-    num_train_steps: int, of the whole training.
-    num_warmup_steps: int, at its beginning.
-    adversarial_epsilon: float; see `step.model_fn_builder`.
+    num_train_steps: of the whole training.
+    num_warmup_steps: at its beginning.
+    adversarial_epsilon: norm of the perturbation; see
+      `optimization.moved_word_embeddings`.
   """
   num_train_steps: int = 0
   num_warmup_steps: int = 0
@@ -93,26 +95,26 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
-  """What computes, and with how many bits."""
+  """Devices and precision."""
   dry_run: str = setting(
-      None, "Dry run: report what would fail and how much memory it takes, on "
-      "hardware that need not be here: tpu:4x8 is 4 hosts of 8 cores, gpu:8 a "
-      "host of 8 GPUs.", alias="rehearse")
+      None, "Dry run: report what would fail and the memory needed, without "
+      "the hardware: tpu:4x8 is 4 hosts of 8 cores, gpu:8 a host of 8 GPUs.",
+      alias="rehearse")
   num_gpus: int = setting(
-      1, "GPUs of this host that share each batch in training.", least=1,
+      1, "GPUs of this host that share each training batch.", least=1,
       needs="do_train")
   use_horovod: bool = setting(
-      False, "Whether to train with the processes that horovodrun starts.",
+      False, "Whether to train with the processes started by horovodrun.",
       needs="do_train")
   precision: str = setting(
       "float32", "Training in mixed precision: fp16 with loss scaling, for "
       "GPUs; bf16 in matrix multiplications, for TPUs and TF 2.15.",
       choices=["float32", "fp16", "bf16"], needs="do_train")
-  use_fp16: bool = setting(False, "The same as --precision=fp16.")
+  use_fp16: bool = setting(False, "Alias of --precision=fp16.")
   use_xla: bool = setting(False, "Whether to compile with XLA.")
   recompute_grads: bool = setting(
-      False, "Whether to compute each layer again in the backward pass instead "
-      "of keeping what it computed: less memory.", needs="do_train")
+      False, "Whether to recompute each layer in the backward pass instead of "
+      "storing its activations: less memory.", needs="do_train")
   use_tpu: bool = setting(False, "Whether to run on a TPU.", TPU)
   tpu_name: str = setting(None, "Name or grpc address.", TPU, demands="use_tpu")
   tpu_zone: str = setting(None, "Zone, if not detected.", TPU, needs="use_tpu")
@@ -123,16 +125,16 @@ class DeviceSettings:
   iterations_per_loop: int = setting(
       1000, "Steps per call of the device.", TPU, needs="use_tpu")
 
-  def check_paths(self, paths):
-    """Refuses files that a TPU on a different machine cannot read.
+  def check_paths(self, paths: Dict[str, List[str]]) -> None:
+    """Checks that a TPU on a different machine can access files.
 
-    A dry run reads those that are here, and warns.
+    A dry run only logs a warning.
 
     Args:
-      paths: dict, flag -> list of str.
+      paths: flag -> paths.
 
     Raises:
-      InputError: there is one.
+      InputError: the TPU cannot access one.
     """
     address = self.tpu_name or self.master or "local"
     if not self.use_tpu or address == "local" or "localhost" in address:
@@ -150,7 +152,7 @@ class DeviceSettings:
 
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
-  """What fine-tuning does with the examples of a task."""
+  """Data and schedule of fine-tuning."""
   do_predict: bool = setting(
       False, "Whether to predict the test file with the best checkpoint.",
       NEEDED)
@@ -159,49 +161,49 @@ class DataSettings:
       least=1, demands="do_train and do_eval")
   max_seq_length: int = setting(
       None, "Maximum tokens of an example; longer ones are truncated. Default: "
-      "what the model was fine-tuned with.", USUAL, least=1)
+      "that of the fine-tuned model.", USUAL, least=1)
   num_train_epochs: float = setting(
-      3.0, "Passes over the training set.", USUAL, needs="do_train")
+      3.0, "Epochs: passes over the training set.", USUAL, needs="do_train")
   num_train_steps: int = setting(
-      None, "Steps of the training, instead of --num_train_epochs.", least=1,
+      None, "Training steps, instead of --num_train_epochs.", least=1,
       alias="train_step", needs="do_train", instead_of="num_train_epochs")
   warmup_proportion: float = setting(
-      0.1, "Share of the steps that are warm-up.", needs="do_train")
+      0.1, "Fraction of the steps used for warm-up.", needs="do_train")
   num_warmup_steps: int = setting(
-      None, "Steps of warm-up, instead of --warmup_proportion.", least=0,
+      None, "Warm-up steps, instead of --warmup_proportion.", least=0,
       alias="warmup_step", needs="do_train", instead_of="warmup_proportion")
   max_train_examples: int = setting(
-      None, "Use only this many training examples, or questions, drawn by "
+      None, "Maximum number of training examples, or questions, sampled by "
       "--random_seed.", needs="do_train")
   pad_to_max: bool = setting(
       False, "Pad all examples to --max_seq_length, as on a TPU, instead of "
-      "batching those of similar length.")
+      "batching by length.")
   adversarial: str = setting(
-      None, "Train on perturbed word embeddings too: fgm, the fast gradient "
+      None, "Also train on perturbed word embeddings: fgm, the fast gradient "
       "method.", choices=["fgm"], needs="do_train")
   adversarial_epsilon: float = setting(
-      1.0, "--adversarial: norm of the perturbation of the table.", least=0.0,
+      1.0, "--adversarial: norm of the perturbation.", least=0.0,
       needs="adversarial")
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepSettings:
-  """Several runs of one fine-tuning."""
+  """Several runs of one fine-tuning: seeds and learning rates."""
   num_seeds: int = setting(
-      None, "Train so many runs, with --random_seed and the seeds after it; "
-      "report mean and deviation.", least=1, demands="do_train and do_eval")
+      None, "Number of runs, with --random_seed and the seeds after it; "
+      "reports mean and deviation.", least=1, demands="do_train and do_eval")
   seeds: list = setting(None, "Seeds of the runs, instead of --num_seeds.",
       demands="do_train and do_eval", instead_of="num_seeds or random_seed")
   learning_rates: list = setting(
       None, "Learning rates to try, each with all seeds; the best one on dev "
-      "counts.", demands="do_train and do_eval", instead_of="learning_rate")
+      "is used.", demands="do_train and do_eval", instead_of="learning_rate")
 
-  def rates(self):
-    """Returns the learning rates, each once, a list of float."""
+  def rates(self) -> List[float]:
+    """Returns the learning rates, without duplicates."""
     return _numbers("learning_rates", float, self.learning_rates)
 
-  def seed_numbers(self):
-    """Returns the seeds, each once, a list of int."""
+  def seed_numbers(self) -> List[int]:
+    """Returns the seeds, without duplicates."""
     return _numbers("seeds", int, self.seeds)
 
 
@@ -214,18 +216,18 @@ def _numbers(name, kind, texts):
 
 @dataclasses.dataclass(frozen=True)
 class TrainSettings:
-  """All settings of a training; pretraining has no `data` and no `sweep`.
+  """All settings of a training; `data` and `sweep` are None in pretraining.
 
-  `flags` are the values of all flags of the script, and `given` the lines of a
-  --flagfile that gives what was given.
+  `flags` has the values of all flags of the script by name, `given` the lines
+  of a --flagfile that repeats the command.
   """
   model: ModelSettings
   run: RunSettings
   batch: BatchSettings
   optimizer: OptimizerSettings
   device: DeviceSettings
-  data: DataSettings = None
-  sweep: SweepSettings = None
+  data: DataSettings = cast(DataSettings, None)
+  sweep: SweepSettings = cast(SweepSettings, None)
   flags: dict = dataclasses.field(default_factory=dict)
   given: tuple = ()
 
@@ -235,11 +237,11 @@ PRETRAINING = (RunSettings, ModelSettings, BatchSettings, OptimizerSettings,
 FINE_TUNING = PRETRAINING + (DataSettings, SweepSettings)
 
 
-def read():
-  """Returns the TrainSettings that the flags give.
+def read() -> TrainSettings:
+  """Returns the settings from the flags.
 
   Raises:
-    InputError: flags contradict one another.
+    InputError: flags contradict each other.
   """
   ours = own_flags()
   settings = dataclasses.replace(
@@ -255,8 +257,10 @@ def read():
         "--num_gpus: with --use_horovod each process has one GPU, and a TPU "
         "has --num_tpu_cores")
   _check_batches(settings.batch, device)
-  for rate in [settings.optimizer.learning_rate] + (
-      settings.sweep and settings.sweep.rates() or []):
+  rates = [settings.optimizer.learning_rate]
+  if settings.sweep:
+    rates += settings.sweep.rates()
+  for rate in rates:
     if not 0 < rate <= 1:
       raise InputError("--learning_rate=%g: it must be greater than 0 and at "
                        "most 1, such as 2e-5" % rate)
@@ -277,7 +281,7 @@ def read():
 
 
 def _check_batches(batch, device):
-  """Refuses batches that cannot be divided among devices and slices."""
+  """Checks that batches divide evenly among devices and slices."""
   cores = device.num_tpu_cores if device.use_tpu else 1
   sizes = {
       "train_batch_size": (batch.train_batch_size, {
@@ -293,7 +297,7 @@ def _check_batches(batch, device):
 
 
 def _topology(device):
-  """Returns the DeviceSettings of what --dry_run asks for."""
+  """Returns the DeviceSettings that --dry_run stands for."""
   found = re.match(r"tpu:([1-9]\d*)x([1-9]\d*)$|gpu:([1-9]\d*)$",
                    device.dry_run)
   if not found:

@@ -1,30 +1,30 @@
 """The graph of a step: features, model, head, losses, gradients, update.
 
-Who calls whom, from a command to the loss:
+The calls from a command to the loss:
 
     run_pretraining.py, run_classifier.py, ...   main
-    loop.train_and_evaluate       resumes; one call of the Estimator
+    loop.train_and_evaluate       resumes; calls the Estimator once
       Estimator.train             calls input_fn and model_fn once, then runs
-                                  the graph that they make at each step
+                                  their graph at each step
         model_fn                  this file
           _train_spec
             slice_sums            model, head, loss and gradients of a slice
               Head.apply          albert/heads/
 
-and while it runs, in the order of the hooks of loop.py: variables are broadcast
-from rank 0 (Horovod), progress is logged, a checkpoint is saved every
---save_checkpoints_steps and then evaluated by evaluation.Evaluator, all
-ranks stop together (Horovod). On a TPU the Estimator runs many steps a call and
+Meanwhile the hooks of hooks.py run in this order: variables are broadcast from
+rank 0 (Horovod), progress is logged, a checkpoint is saved every
+--save_checkpoints_steps and then evaluated by evaluation.Evaluator, all ranks
+stop together (Horovod). On a TPU the Estimator runs many steps per call and
 saves by itself, so training is left to evaluate.
 
-What differs between devices is `workers.reduce_mean`: it returns what it is
-given on a CPU or a GPU, averages over Horovod's processes, or over a TPU's
-cores. Several GPUs of one process each take a share of a batch. Gradients are
-summed over the slices of a batch and over GPUs, averaged over workers, then
-clipped, then applied.
+Devices differ in `workers.reduce_mean`: on a CPU or GPU it returns its
+argument, otherwise the mean over Horovod processes or TPU cores. Several GPUs
+of one process each take a share of a batch. Gradients are summed over the
+slices of a batch and over GPUs, averaged over workers, clipped, and applied.
 """
 
 import dataclasses
+from typing import Any, Callable, Dict
 
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2.summary as summary_v2
@@ -32,41 +32,44 @@ import tensorflow.compat.v2.summary as summary_v2
 import modeling
 import optimization
 from albert.files import checkpoints
+from albert.heads.base import Head
 from albert.model import kernels
+from albert.model.config import AlbertConfig
 from albert.model.layouts import create_model
+from albert.train.distribution import Workers
+from albert.train.settings import DeviceSettings, Schedule, TrainSettings
 from lamb_optimizer import LAMB
 from optimization import AdamW
 
 PROGRESS = "progress"  # graph collection of scalars to log
-_PART = "part_of_loss/"  # what the evaluated means of losses are called
-_CLIP_NORM = 1.0  # largest global norm of the gradients
+_PART = "part_of_loss/"  # prefix of evaluated means of losses
+_CLIP_NORM = 1.0  # maximum global norm of the gradients
 
 
-def model_fn_builder(config, head, settings, schedule, workers):
-  """Makes the `model_fn` of any job.
+def model_fn_builder(config: AlbertConfig, head: Head, settings: TrainSettings,
+                     schedule: Schedule, workers: Workers
+                     ) -> Callable[..., Any]:
+  """Returns the `model_fn` for TPUEstimator.
 
   Args:
-    config: AlbertConfig.
-    head: heads.base.Head.
-    settings: TrainSettings.
-    schedule: Schedule.
-    workers: distribution.Workers.
-
-  Returns:
-    `model_fn` for TPUEstimator.
+    config: configuration of the encoder.
+    head: computes losses and predictions.
+    settings: settings of the run.
+    schedule: steps of the training.
+    workers: the processes.
   """
 
   def model_fn(features, labels, mode, params):
     del labels
     if mode == tf.estimator.ModeKeys.TRAIN:
       return _train_spec(config, head, settings, schedule, workers, features)
-    # What a TPU has trained is exported for a CPU too.
+    # A model trained on a TPU is also exported for a CPU.
     device = dataclasses.replace(settings.device, use_tpu=params.get(
         "use_tpu", settings.device.use_tpu))
     output = head.apply(build_model(config, features, device, False), features)
     scaffold_fn = _initialize(settings, checkpoints.newest_or_best, False)
     if mode == tf.estimator.ModeKeys.PREDICT:
-      # Fine-tuning numbers its examples, which come in order of their length.
+      # Fine-tuning numbers its examples, as batching by length reorders them.
       numbers = {name: features[name] for name in features if name == "number"}
       return tf.estimator.tpu.TPUEstimatorSpec(
           mode, predictions=dict(output.predictions, **numbers),
@@ -89,15 +92,17 @@ def model_fn_builder(config, head, settings, schedule, workers):
   return model_fn
 
 
-def build_model(config, features, device, is_training):
-  """Returns the AlbertModel of a batch.
+def build_model(config: AlbertConfig, features: Dict[str, tf.Tensor],
+                device: DeviceSettings,
+                is_training: bool) -> modeling.AlbertModel:
+  """Returns the encoder of a batch.
 
   Args:
-    config: AlbertConfig.
-    features: dict with input_ids, input_mask and segment_ids, int [B, S], or
-      [B, C, S] where an example has C sequences.
-    device: DeviceSettings.
-    is_training: bool.
+    config: configuration of the encoder.
+    features: input_ids, input_mask and segment_ids, int [B, S], or [B, C, S] if
+      an example has C sequences.
+    device: determines the implementation.
+    is_training: whether to use dropout.
   """
   rows = []
   for name in ("input_ids", "input_mask", "segment_ids"):
@@ -106,16 +111,17 @@ def build_model(config, features, device, is_training):
       batch, choices, length = modeling.get_shape_list(x, 3, name)
       x = tf.reshape(x, [batch * choices, length])
     rows.append(x)
-  used = kernels.for_training(
-      rows[0].shape.as_list()[1], device.precision,
-      device.recompute_grads, is_cpu(device),
-      device.use_xla or device.use_tpu) if is_training else modeling.PLAIN
+  used = modeling.PLAIN
+  if is_training:
+    used = kernels.for_training(
+        rows[0].shape.as_list()[1], device.precision, device.recompute_grads,
+        is_cpu(device), device.use_xla or device.use_tpu)
   return create_model(config, is_training, *rows,
                       use_one_hot_embeddings=device.use_tpu, kernels=used)
 
 
-def is_cpu(device):
-  """Returns whether it is a CPU that trains."""
+def is_cpu(device: DeviceSettings) -> bool:
+  """Returns whether training runs on a CPU."""
   return not (device.use_tpu or device.dry_run) and not (
       tf.config.experimental.list_physical_devices("GPU"))
 
@@ -128,7 +134,7 @@ def _train_spec(config, head, settings, schedule, workers, features):
   optimizer, rate = _create_optimizer(settings, schedule)
 
   def slice_sums(number, variables=None):
-    """Returns what the slices of a batch are summed up of, as a dict."""
+    """Returns the sums over a slice of the batch, as a nested dict."""
     part = _slice(features, number, num_slices * num_gpus)
     with tf.variable_scope(tf.get_variable_scope(), reuse=bool(variables)):
       model = build_model(config, part, settings.device, is_training=True)
@@ -177,20 +183,20 @@ def _train_spec(config, head, settings, schedule, workers, features):
 
 
 def _sum_slices(slice_sums, num_slices, num_gpus, variables):
-  """Adds up a function of a slice over all slices of a batch.
+  """Sums a function of a slice over all slices of a batch.
 
   Args:
-    slice_sums: function of (number of a slice, list of variables, or None for
-      those that it makes) that returns a nested dict of tensors.
-    num_slices: int, of the share of a batch that each GPU has.
-    num_gpus: int; with 1, where the computation is, is left to TensorFlow.
-    variables: list of variables, or None.
+    slice_sums: maps (index of a slice, variables or None to create them) to a
+      nested dict of tensors.
+    num_slices: per GPU.
+    num_gpus: with 1, TensorFlow chooses the device.
+    variables: variables to use, or None.
   """
   shares = []
   for gpu in range(num_gpus):
     first = gpu * num_slices
     with tf.device("/gpu:%d" % gpu if num_gpus > 1 else None):
-      # The first slice makes the variables, which a loop cannot.
+      # The first slice creates the variables; a while_loop cannot.
       sums = slice_sums(first, variables)
       variables = _trained(sums)
       if num_slices > 1:
@@ -205,12 +211,12 @@ def _sum_slices(slice_sums, num_slices, num_gpus, variables):
 
 
 def _with_adversarial(gradients, compute, epsilon):
-  """Adds the gradients where the word embeddings are moved along theirs.
+  """Adds the gradients with the word embeddings moved along their gradient.
 
   Args:
-    gradients: dict, name of a variable -> its gradient.
-    compute: function that returns such a dict anew.
-    epsilon: float; see `optimization.moved_word_embeddings`.
+    gradients: name of a variable -> its gradient.
+    compute: returns such a dict anew.
+    epsilon: see `optimization.moved_word_embeddings`.
   """
   with optimization.moved_word_embeddings(gradients, epsilon):
     moved = compute()
@@ -218,7 +224,7 @@ def _with_adversarial(gradients, compute, epsilon):
 
 
 def _show(scalars):
-  """Gives scalars to TensorBoard and to the log."""
+  """Adds scalars to the summaries for TensorBoard and to the log."""
   for name, scalar in scalars.items():
     if name != "global_step":
       tf.summary.scalar(name, scalar)
@@ -227,11 +233,11 @@ def _show(scalars):
 
 
 def _create_optimizer(settings, schedule):
-  """Returns the optimizer and its learning rate, a float scalar."""
+  """Returns (optimizer, learning rate as a float scalar)."""
   step = tf.train.get_or_create_global_step()
   if settings.device.use_xla:
-    # The tensor that hooks read the step from is a conditional that TF 1.15
-    # compiles to a constant, with which training would never end.
+    # TF 1.15 with XLA compiles the conditional that hooks read the step from to
+    # a constant, with which training would never end.
     tf.get_collection_ref("global_step_read_op_cache")[:] = [
         step.read_value() + 0]
   rate = optimization.create_learning_rate(
@@ -246,13 +252,13 @@ def _create_optimizer(settings, schedule):
 
 
 def _initialize(settings, find_newer, is_training):
-  """Makes variables begin with the values of --init_checkpoint.
+  """Initializes variables from --init_checkpoint.
 
-  Unless there is a newer checkpoint, which the estimator restores.
+  A newer checkpoint, which the estimator restores, takes precedence.
 
   Returns:
-    `scaffold_fn` of TPUEstimatorSpec: on a TPU, a function that does it; None
-    where it is done.
+    `scaffold_fn` of TPUEstimatorSpec, which initializes on a TPU; otherwise
+    None.
   """
   init_checkpoint = settings.model.init_checkpoint
   if not init_checkpoint or find_newer(settings.run.output_dir) or (
@@ -270,7 +276,7 @@ def _initialize(settings, find_newer, is_training):
 
 
 def _trained(sums):
-  """Returns the variables that have a gradient, in its order."""
+  """Returns the variables with a gradient, in the order of the gradients."""
   variables = {v.op.name: v for v in tf.trainable_variables()}
   return [variables[name] for name in sums["gradients"]]
 
@@ -282,7 +288,7 @@ def _reduce_means(structure, workers):
 
 
 def _slice(features, number, num_slices):
-  """Returns slice `number` of the batch, a dict like `features`."""
+  """Returns a slice of the batch, a dict like `features`."""
   if num_slices == 1:
     return features
 
@@ -296,17 +302,17 @@ def _slice(features, number, num_slices):
   return {name: take(x) for name, x in features.items()}
 
 
-def whole_loss(results):
-  """Puts together the loss of all that was evaluated.
+def whole_loss(results: Dict[str, Any]) -> Dict[str, Any]:
+  """Replaces the estimator's loss by the exact loss of the evaluated data.
 
-  The estimator's own is the mean over batches, of which some have more masked
-  tokens than others.
+  The estimator's is the mean over batches, which have different numbers of
+  masked tokens.
 
   Args:
-    results: dict, what the estimator returns.
+    results: results of `Estimator.evaluate`.
 
   Returns:
-    dict, with the sum of the head's losses as "loss".
+    the results, with the sum of the head's losses as "loss".
   """
   parts = [name for name in results if name.startswith(_PART)]
   return dict({name: value for name, value in results.items()
@@ -315,10 +321,10 @@ def whole_loss(results):
 
 
 def _parts(losses, totals):
-  """Returns each loss's mean and what it is a mean of: name -> (mean, total).
+  """Returns name -> (mean, total) of each loss.
 
   Raises:
-    ValueError: the head does not say what a loss is divided by.
+    ValueError: the head does not give the divisor of a loss.
   """
   missing = sorted(set(losses) - set(totals))
   if missing:
@@ -333,10 +339,10 @@ def _total_loss(losses, totals):
 
 
 def _host_call(step, scalars, run):
-  """Returns a TPU's host call, which writes scalars and keeps them to log."""
+  """Returns a TPU's host call, which writes scalars and stores them to log."""
   def write(step, *values):
     step = tf.reduce_max(step)
-    # The host gets one value from each replica; all are the same.
+    # Each replica sends the same value.
     values = [tf.reduce_mean(value) for value in values]
     writer = summary_v2.create_file_writer(run.output_dir)
     with writer.as_default(), summary_v2.record_if(
@@ -352,11 +358,11 @@ def _host_call(step, scalars, run):
 
 
 def _keep(name, value):
-  """Keeps a scalar on the host; returns the op that does."""
+  """Stores a scalar on the host; returns the op."""
   kept = tf.get_variable(
       "host_call/" + name, [], initializer=tf.zeros_initializer(),
       trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES])
-  with tf.control_dependencies(None):  # to read it waits for nothing
+  with tf.control_dependencies(None):  # reading must not wait
     tf.add_to_collection(
         PROGRESS, tf.identity(kept.read_value(), name="progress/" + name))
   return kept.assign(value)

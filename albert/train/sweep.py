@@ -1,32 +1,31 @@
-"""Several runs of one fine-tuning: seeds, learning rates, a table of both."""
+"""Sweeps: runs with several seeds and learning rates, and a table of them."""
 
 import dataclasses
 import os
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 from absl import logging
 
 from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
+from albert.train.settings import TrainSettings
 
-_FOLDER = "rate_%s_seed_%s"  # of a run
+_FOLDER = "rate_%s_seed_%s"
 
 
-def is_wanted(settings):
-  """Returns whether more than one plain run is asked for."""
+def is_wanted(settings: TrainSettings) -> bool:
+  """Returns whether several seeds or learning rates are requested."""
   sweep = settings.sweep
   return bool(sweep.num_seeds or sweep.seeds or sweep.learning_rates)
 
 
-def plan(settings):
-  """Returns the runs that are asked for: a list of (learning rate, seed).
-
-  Args:
-    settings: TrainSettings.
+def plan(settings: TrainSettings) -> List[Tuple[float, int]]:
+  """Returns the requested runs: (learning rate, seed).
 
   Raises:
-    InputError: a flag is not readable, or --output_dir has checkpoints of its
-      own, or, where one plain run is asked for, those of several runs.
+    InputError: a flag is malformed, or --output_dir has checkpoints of a single
+      run, or, for a single run, those of a sweep.
   """
   run, sweep = settings.run, settings.sweep
   if is_wanted(settings):
@@ -37,14 +36,15 @@ def plan(settings):
       run.output_dir or "", _FOLDER % ("*", "*")):
     raise InputError("%s has several runs: choose a different --output_dir for "
                      "a single one" % run.output_dir)
-  seeds = sweep.seed_numbers() or range(
+  seeds: Sequence[int] = sweep.seed_numbers() or range(
       run.random_seed, run.random_seed + (sweep.num_seeds or 1))
   rates = sweep.rates() or [settings.optimizer.learning_rate]
   return [(rate, seed) for rate in rates for seed in seeds]
 
 
-def run_settings(settings, rate, seed):
-  """Returns the TrainSettings of one run, which has a folder of its own."""
+def run_settings(settings: TrainSettings, rate: float,
+                 seed: int) -> TrainSettings:
+  """Returns the settings of one run, in its own folder."""
   folder = os.path.join(settings.run.output_dir,
                         _FOLDER % (rate, seed))
   return dataclasses.replace(
@@ -55,25 +55,27 @@ def run_settings(settings, rate, seed):
       data=dataclasses.replace(settings.data, do_predict=False))
 
 
-def run(settings, leads, metric, contents, reports, run_once):
-  """Trains with every learning rate and seed; the best run makes predictions.
+def run(settings: TrainSettings, leads: bool, metric: str,
+        contents: Dict[str, bytes], reports: Sequence[str],
+        run_once: Callable[[TrainSettings], None]) -> None:
+  """Trains with every learning rate and seed; the best run predicts.
 
-  Each run has a folder in --output_dir, where it goes on if it was interrupted
-  and ends at once if it was finished. `runs.tsv` has the dev results of the
-  best checkpoint of each; `best` is that of the best seed of the best rate.
+  Each run has a folder in --output_dir, where it resumes if interrupted and is
+  skipped if finished. `runs.tsv` has the dev results of each best checkpoint;
+  `best` is that of the best seed of the best rate.
 
   Args:
-    settings: TrainSettings.
-    leads: bool, whether this process is the one that writes files.
-    metric: str, name among the results; the greater, the better. Rates are
-      compared by its mean over the seeds.
-    contents: dict, name of a file -> bytes: what describes the model.
-    reports: names of files that an evaluation writes, to keep next to the best
+    settings: settings of the sweep.
+    leads: whether this process writes files.
+    metric: name among the results; higher is better. Rates are compared by its
+      mean over the seeds.
+    contents: files that describe the model: name -> content.
+    reports: files that an evaluation writes, to keep next to the best
       checkpoint.
-    run_once: function of the TrainSettings of a run.
+    run_once: trains and evaluates with the settings of a run.
 
   Raises:
-    InputError: the folder of a run has checkpoints of a different description.
+    InputError: the folder of a run has checkpoints of a different model.
   """
   output_dir = settings.run.output_dir
   runs = plan(settings)
@@ -100,20 +102,20 @@ def run(settings, leads, metric, contents, reports, run_once):
 
 
 def _by_rate(results):
-  """Returns a dict, learning rate -> list of (seed, results)."""
-  grouped = {}
+  """Returns learning rate -> list of (seed, results)."""
+  grouped: Dict[float, List[Tuple[int, Dict[str, Any]]]] = {}
   for (rate, seed), values in results.items():
     grouped.setdefault(rate, []).append((seed, values))
   return grouped
 
 
 def _table(results):
-  """Returns rows: each run; mean and deviation of a rate with several seeds."""
+  """Returns a row per run, then mean and deviation of rates with more seeds."""
   names = sorted(name for name in set().union(*results.values())
                  if name.startswith("eval_"))
   rows = [["learning_rate", "seed"] + names + ["global_step"]]
   for rate, runs in _by_rate(results).items():
-    # One whose evaluations were all invalid has no best checkpoint.
+    # A run whose evaluations were all invalid has no best checkpoint.
     rows += [[rate, seed] + [values.get(name, float("nan"))
                              for name in names + ["global_step"]]
              for seed, values in runs]
@@ -122,14 +124,14 @@ def _table(results):
     columns = np.reshape(
         [[values.get(name, float("nan")) for _, values in runs]
          for name in names], [len(names), len(runs)])
-    deviations = np.std(columns, axis=1, ddof=1).tolist()  # of a sample
+    deviations = np.std(columns, axis=1, ddof=1).tolist()
     rows += [[rate, "mean"] + np.mean(columns, axis=1).tolist() + [""],
              [rate, "deviation"] + deviations + [""]]
   return rows
 
 
 def _aligned(table):
-  """Returns the lines of a table for the log."""
+  """Formats a table for the log."""
   texts = [[outputs.short(cell) if isinstance(cell, float) else str(cell)
             for cell in row] for row in table]
   widths = [max(map(len, column)) for column in zip(*texts)]
@@ -137,7 +139,7 @@ def _aligned(table):
 
 
 def _keep_best(settings, results, metric, files):
-  """Makes `best` of --output_dir that of the best run.
+  """Copies the best run's `best` to --output_dir.
 
   Raises:
     InputError: no run has a valid evaluation.

@@ -1,8 +1,8 @@
-"""Teachers: fine-tuned models whose logits another one learns from.
+"""Distillation: teachers are fine-tuned models whose logits a student learns.
 
-A teacher sees text, as predict.py does, so that its size, vocabulary, length
-and variable layout may be different. Its logits are computed once, before
-training, and are features of the training records; the loss is in
+A teacher reads text, as predict.py does, so its size, vocabulary, length and
+variable layout may differ. Its logits are computed once, before training, and
+become features of the training records; the loss is in
 albert/heads/distilled.py.
 """
 
@@ -11,6 +11,7 @@ import dataclasses
 import os
 import tempfile
 import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from absl import logging
@@ -20,36 +21,39 @@ from albert.export import pytorch
 from albert.files import filesystem
 from albert.files.records import FeatureSpec
 from albert.heads import distilled
+from albert.heads.base import Head
 from albert.predict import engines, predictors
 from albert.predict.tagger import Tagger
 from albert.settings import setting
+from albert.tasks import ner
+from albert.train.finetuning import Split
 
-# What a model tells, by the `kind` of its predictor.
+# The kind of task, by the `kind` of its predictor.
 _KINDS = {"label": "one label", "labels": "several labels", "score": "numbers",
           "entities": "entities"}
 
 
 @dataclasses.dataclass(frozen=True)
 class DistillationSettings:
-  """What is learnt from a teacher."""
+  """Distillation from teachers."""
   teacher: list = setting(
-      None, "Folder of a fine-tuned model, ours or of transformers, whose "
-      "logits are learnt too; of several, separated by commas, their mean.",
+      None, "Folder of a fine-tuned model, ours or from transformers, whose "
+      "logits the model learns; of several, separated by commas, the mean.",
       needs="do_train")
   distill_weight: float = setting(
-      0.5, "--teacher: its part in the loss of a labelled text, above 0 and at "
+      0.5, "--teacher: its share of the loss of labelled texts, above 0 and at "
       "most 1.", needs="teacher")
   temperature: float = setting(
-      2.0, "--teacher: what logits are divided by to compare them.",
+      2.0, "--teacher: divisor of logits before they are compared.",
       needs="teacher")
   unlabelled_file: str = setting(
-      None, "--teacher: further texts to train on, which it alone labels: one "
-      "a line, or a pair separated by a tab.",
+      None, "--teacher: further training texts, labelled by the teacher only: "
+      "one per line, or a pair separated by a tab.",
       demands="teacher or not do_train", needs="do_train")
 
 
-def check(args):
-  """Raises an InputError for a number that DistillationSettings cannot have."""
+def check(args: DistillationSettings) -> None:
+  """Raises an InputError for a number out of range."""
   if not 0 < args.distill_weight <= 1:
     raise InputError("--distill_weight=%g: it must be greater than 0 and at "
                      "most 1, such as 0.5" % args.distill_weight)
@@ -58,26 +62,25 @@ def check(args):
                      args.temperature)
 
 
-def head_for(head, args):
-  """Returns a head that learns from a teacher too, if there is one."""
-  return distilled.Distilled(head, args.distill_weight, args.temperature) if (
-      args.teacher) else head
+def head_for(head: Any, args: DistillationSettings) -> Head:
+  """Returns a head, with `logits`, that also learns from a teacher, if any."""
+  if not args.teacher:
+    return head
+  return distilled.Distilled(head, args.distill_weight, args.temperature)
 
 
-def read_unlabelled(path, are_pairs):
-  """Reads --unlabelled_file; blank lines are left out.
+def read_unlabelled(path: Optional[str],
+                    are_pairs: bool) -> List[Tuple[str, Optional[str]]]:
+  """Reads --unlabelled_file, skipping blank lines.
 
   Args:
-    path: str, or None.
-    are_pairs: bool, whether the task's texts are pairs.
-
-  Returns:
-    list of (str, str or None); empty where `path` is None.
+    path: None gives no texts.
+    are_pairs: whether the task's texts are pairs.
 
   Raises:
-    InputError: it has no texts, or a line has not as many as the task.
+    InputError: the file has no texts, or a line does not fit the task.
   """
-  found = []
+  found: List[Tuple[str, Optional[str]]] = []
   for number, line in enumerate(filesystem.read_lines(path) if path else [], 1):
     cells = line.split("\t")
     if not line.strip():
@@ -92,27 +95,29 @@ def read_unlabelled(path, are_pairs):
   return found
 
 
-def unlabelled_files(args, name):
-  """Returns the paths of the unlabelled texts of a split, a list."""
+def unlabelled_files(args: DistillationSettings, name: str) -> List[str]:
+  """Returns the paths of the unlabelled texts of a split."""
   return [path for path in [args.unlabelled_file] if path and name == "train"]
 
 
-def teach_texts(split, args, kind, labels, texts, is_labelled):
-  """Returns a Split of texts or pairs with the features of a teacher.
+def teach_texts(split: Split, args: DistillationSettings, kind: str,
+                labels: List[str], texts: List[Tuple[str, Optional[str]]],
+                is_labelled: Sequence[bool]) -> Split:
+  """Adds the features of a teacher to a Split of texts or pairs.
 
   Args:
-    split: finetuning.Split.
-    args: DistillationSettings.
-    kind: str, what the task wants; see predictors.Predictor.
-    labels: list of str, L, of the task; empty for numbers.
-    texts: list of (str, str or None), of the examples.
-    is_labelled: list of bool, whether an example has a label.
+    split: the examples.
+    args: the teachers.
+    kind: kind of predictions the task needs; see predictors.Predictor.
+    labels: L labels of the task; empty for regression.
+    texts: text, or pair, of each example.
+    is_labelled: whether each example has a label.
 
   Raises:
-    InputError: a teacher cannot be read, or is one of something else.
+    InputError: a teacher cannot be read, or does not fit the task.
   """
   are_pairs = texts[0][1] is not None
-  inputs = texts if are_pairs else [text for text, _ in texts]
+  inputs: List[Any] = list(texts) if are_pairs else [text for text, _ in texts]
   found = []
   for teacher in _load(args.teacher, kind, labels, are_pairs):
     started = time.time()
@@ -133,16 +138,17 @@ def teach_texts(split, args, kind, labels, texts, is_labelled):
                   FeatureSpec(distilled.IS_LABELLED, "int", 0)])
 
 
-def teach_tokens(split, args, texts):
-  """Returns a Split of windows of entities with the features of a teacher.
+def teach_tokens(split: Split, args: DistillationSettings,
+                 texts: ner.Texts) -> Split:
+  """Adds the features of a teacher to a Split of windows of NER texts.
 
   Args:
-    split: finetuning.Split, whose examples are `texts.windows`.
-    args: DistillationSettings.
-    texts: ner.Texts; where entities are None, the teacher alone labels.
+    split: its examples are `texts.windows`.
+    args: the teachers.
+    texts: texts; those with entities None are labelled by the teacher only.
 
   Raises:
-    InputError: a teacher cannot be read, or is one of something else.
+    InputError: a teacher cannot be read, or does not fit the task.
   """
   labels, found = texts.labels, []
   for teacher in _load(args.teacher, "entities", labels, False):
@@ -161,7 +167,7 @@ def teach_tokens(split, args, texts):
     inside = slice(window.first, window.first + len(window.decides))
     rows = np.nan_to_num(logits[window.number][inside])
     is_labelled = texts.examples[window.number].entities is not None
-    # Of [CLS] and [SEP] nothing is known.
+    # [CLS] and [SEP] have no logits.
     return dict(split.make_features(window), **{
         distilled.LOGITS: np.pad(
             rows.T, [[0, 0], [1, 1]], "constant").ravel().tolist(),
@@ -174,16 +180,17 @@ def teach_tokens(split, args, texts):
       FeatureSpec(distilled.IS_LABELLED, "int", 0)])
 
 
-def match(spans, their_spans, scores):
-  """Takes what is said of a teacher's tokens to those of the task.
+def match(spans: np.ndarray, their_spans: np.ndarray,
+          scores: np.ndarray) -> np.ndarray:
+  """Maps scores of a teacher's tokens to the tokens of the task.
 
   Args:
-    spans: int [tokens, 2], where each token begins and ends.
-    their_spans: int [their tokens, 2], the same for the teacher's.
+    spans: int [tokens, 2], start and end of each token.
+    their_spans: int [their tokens, 2], the same for the teacher.
     scores: float [their tokens, L].
 
   Returns:
-    float [tokens, L]; NaN where the teacher has no such token.
+    float [tokens, L]; NaN if the teacher has no such token.
   """
   places = {key: place for place, key in enumerate(_keys(their_spans))}
   extended = np.concatenate([scores, np.full([1, scores.shape[1]], np.nan)])
@@ -191,17 +198,17 @@ def match(spans, their_spans, scores):
 
 
 def _load(paths, kind, labels, are_pairs):
-  """Returns the warm predictors of teachers, once all of them fit."""
+  """Returns the predictors of the teachers, each of which fits the task."""
   teachers = []
   for path in paths:
     with contextlib.ExitStack() as stack:
       folder, config = path, os.path.join(path, "config.json")
       if filesystem.exists(config) and "model_type" in filesystem.read_json(
-          config):  # of transformers
+          config):  # from transformers
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         pytorch.read_folder(path, folder)
       engine = engines.load("tensorflow", folder)
-      if engine.folder.pairs is None:  # theirs do not say it
+      if engine.folder.pairs is None:  # transformers folders do not say
         engine.folder = dataclasses.replace(engine.folder, pairs=are_pairs)
       _check_fits(path, engine.folder, kind, labels, are_pairs)
       teachers.append(Tagger(engine) if kind == "entities" else
@@ -210,7 +217,7 @@ def _load(paths, kind, labels, are_pairs):
 
 
 def _check_fits(path, folder, kind, labels, are_pairs):
-  """Raises an InputError where a teacher is one of something else."""
+  """Raises an InputError if a teacher does not fit the task."""
   found = "cosines" if folder.vector else predictors.class_for(folder).kind
   if (found, folder.pairs) != (kind, are_pairs):
     raise InputError("--teacher=%s tells %s of %s, the task asks for %s of %s" %
@@ -219,11 +226,14 @@ def _check_fits(path, folder, kind, labels, are_pairs):
   known = folder.labels or []
   lacking, more = [sorted(set(a) - set(b)) for a, b in (
       (labels, known), (known, labels))]
-  if lacking or more:
+  problems = []
+  if lacking:
+    problems.append("it lacks " + ", ".join(lacking))
+  if more:
+    problems.append("it alone has " + ", ".join(more))
+  if problems:
     raise InputError("--teacher=%s has different labels than the task: %s" % (
-        path, "; ".join(
-            ["it lacks " + ", ".join(lacking)] * bool(lacking) +
-            ["it alone has " + ", ".join(more)] * bool(more))))
+        path, "; ".join(problems)))
 
 
 def _texts(are_pairs):
@@ -231,14 +241,16 @@ def _texts(are_pairs):
 
 
 def _in_order(logits, theirs, labels):
-  """Returns logits [N, L] of a teacher's labels in the order of `labels`."""
-  return logits[:, [theirs.index(label) for label in labels]] if (
-      labels) else logits
+  """Reorders a teacher's logits [N, L] by the task's `labels`."""
+  if not labels:
+    return logits
+  return logits[:, [theirs.index(label) for label in labels]]
 
 
 def _keys(spans):
-  """Returns what tells tokens apart: one character can be several tokens."""
-  counts, keys = {}, []
+  """Returns unique keys of tokens, as one character can be several tokens."""
+  keys: List[Tuple[int, ...]] = []
+  counts: Dict[Tuple[int, ...], int] = {}
   for span in map(tuple, spans.tolist()):
     counts[span] = counts.get(span, 0) + 1
     keys.append((*span, counts[span]))
