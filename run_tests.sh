@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), where there is
+# Lint and types, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), where there is
 # a Python for them:
 #   bash run_tests.sh [--quick|--all] [--platform=tf1|tf2] [files, pytest flags]
 #   --quick    tests that need no script, no training and no real data
@@ -59,6 +59,10 @@ done
 if ((${#ready[@]})); then
   echo "== ruff"
   python_on "${ready[0]}" -m ruff check . || failed=1
+fi
+if [[ " ${ready[*]-} " == *" tf2 "* ]]; then # it needs a newer Python than 3.7
+  echo "== mypy"
+  python_on tf2 -m mypy || failed=1
 fi
 ALBERT_TESTS_SUMMARY=$(mktemp)
 export ALBERT_TESTS_SUMMARY

@@ -54,7 +54,8 @@ def load_vocab(vocab_file: str) -> Dict[str, int]:
 
 def create_tokenizer(vocab_file: Optional[str] = None,
                      spm_model_file: Optional[str] = None,
-                     do_lower_case: bool = True) -> "Tokenizer":
+                     do_lower_case: bool = True) -> Union[
+                         "WordPieceTokenizer", "SentencePieceTokenizer"]:
   """Returns the tokenizer for a vocabulary or a SentencePiece model."""
   if spm_model_file:
     return SentencePieceTokenizer(spm_model_file, do_lower_case)

@@ -78,7 +78,9 @@ def lower(text: str) -> str:
 
 def decompose(text: str, form: str) -> str:
   """Returns `text` in the normalization form "NFD" or "NFKD"."""
-  return unicodedata.normalize(form, text).translate(_DECOMPOSED[form])
+  # Its form is a Literal, which Python 3.7 has not.
+  plain = unicodedata.normalize(form, text)  # type: ignore[arg-type]
+  return plain.translate(_DECOMPOSED[form])
 
 
 class Table(dict):

@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 import modeling
+import tokenization
 from albert import heads
 from albert.errors import InputError
 from albert.export import sentence_transformers, transformers_tokenizer
@@ -312,8 +313,9 @@ def write_folder(folder: ModelFolder, target: str) -> None:
     theirs["label2id"] = {label: i for i, label in enumerate(folder.labels)}
   theirs.update(pad_token_id=tokenizer.pad_id, bos_token_id=tokenizer.cls_id,
                 eos_token_id=tokenizer.sep_id)
-  words = {} if folder.is_sentencepiece else {
-      word: tokenizer.vocab[word] for word in tokenizer.words.values()}
+  words = {}
+  if isinstance(tokenizer, tokenization.WordPieceTokenizer):
+    words = {word: tokenizer.vocab[word] for word in tokenizer.words.values()}
   settings = transformers_tokenizer.tokenizer_settings(
       "Albert" if folder.is_sentencepiece else "Bert", tokenizer.do_lower_case,
       config.max_position_embeddings, words)

@@ -23,7 +23,7 @@ def files(folder: ModelFolder) -> Dict[str, Any]:
   Raises:
     InputError: the vectors are not from the last layer.
   """
-  pooling, layer = folder.vector
+  pooling, layer = folder.vector or ("mean", -1)
   if layer not in (-1, folder.config.num_hidden_layers):
     raise InputError("vectors of layer %d cannot be converted: "
                      "sentence-transformers take the last one" % layer)

@@ -2,7 +2,7 @@
 
 Dimensions in comments: S tokens of a text, L labels.
 """
-from typing import List, Tuple
+from typing import Sequence, Tuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from albert.errors import InputError
 _FORBIDDEN = -1e4  # fits half precision
 
 
-def forbidden(labels: List[str]) -> Tuple[np.ndarray, np.ndarray]:
+def forbidden(labels: Sequence[str]) -> Tuple[np.ndarray, np.ndarray]:
   """Returns penalties that enforce the scheme.
 
   Args:

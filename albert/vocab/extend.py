@@ -15,7 +15,7 @@ The folder is a whole model's, to give to other programs as --init_checkpoint.
 import dataclasses
 import os
 import re
-from typing import Callable, Dict, Iterable, List, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 import numpy as np
 from absl import logging
@@ -49,7 +49,7 @@ class WordSettings:
 
 
 SETTINGS = (WordSettings, ModelSettings)
-DEFAULTS = dict(init_checkpoint=dict(required=True))
+DEFAULTS: Dict[str, Any] = dict(init_checkpoint=dict(required=True))
 
 
 def read_words(path: str, tokenizer: tokenization.WordPieceTokenizer
@@ -139,7 +139,7 @@ def main() -> None:
   model = from_flags(ModelSettings)
   folder = model_folder.load(model, model.init_checkpoint)
   checkpoint, tokenizer = folder.checkpoint, folder.create_tokenizer()
-  if folder.is_sentencepiece:
+  if not isinstance(tokenizer, tokenization.WordPieceTokenizer):
     raise InputError("%s: words can be added to WordPiece vocabularies, not to "
                      "a SentencePiece model" % folder.tokenizer_file)
   checkpoints.check_fits(checkpoint,
