@@ -224,6 +224,8 @@ def name_outputs(texts: TextSettings) -> Tuple[List[str], List[str]]:
     return [os.path.join(texts.output_dir, name) for name in names], [
         os.path.join(texts.output_dir, "records.json")]
   outputs = [path for path in texts.output_file.split(",") if path]
+  if not outputs:
+    raise InputError("--output_file=%s names no file" % texts.output_file)
   return outputs, [path + ".json" for path in outputs]
 
 

@@ -120,7 +120,7 @@ def read_texts(args: VectorSettings, task: classification.Task) -> List[str]:
     texts = [line for line in filesystem.read_lines(path) if line.strip()]
   else:
     texts = [text for example in classification.read_examples(task, path)
-             for text in (example.text_a, example.text_b)]
+             for text in (example.text_a, example.text_b) if text is not None]
   texts = list(dict.fromkeys(texts))
   if len(texts) < 2:
     raise InputError("%s: fewer than two texts, which are compared with one "

@@ -26,10 +26,10 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.model_folder import FolderSettings
 from albert.predict import engines
-from albert.predict.search import Corpus
 from albert.predict.similarity import (
   DEFAULT_LAYER,
   BertSim,
+  Corpus,
   VectorSim,
   read_reference,
 )

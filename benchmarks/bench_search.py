@@ -15,7 +15,7 @@ from absl import app, flags
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert.predict.search import Corpus  # noqa: E402
+from albert.predict.similarity import Corpus  # noqa: E402
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", "albert_tiny_starter", "Folder of the model.")

@@ -7,8 +7,7 @@ from typing import Iterable, List, Tuple, cast
 
 import numpy as np
 
-from albert.predict.engines import Engine
-from albert.predict.text_predictor import missing
+from albert.predict.engines import Engine, missing
 from albert.tasks import bio, entity_files, ner
 
 

@@ -12,8 +12,7 @@ from albert import heads, model_folder
 from albert.errors import InputError
 from albert.files import checkpoints
 from albert.heads.signatures import build_signature
-from albert.predict.engines import Engine
-from albert.predict.text_predictor import TextPredictor, missing
+from albert.predict.engines import Engine, TextPredictor, missing
 
 
 class TensorFlowEngine(Engine):

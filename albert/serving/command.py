@@ -25,8 +25,7 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.model_folder import FolderSettings
 from albert.predict import engines, predictors
-from albert.predict.search import Corpus
-from albert.predict.similarity import VectorSim, read_reference
+from albert.predict.similarity import Corpus, VectorSim, read_reference
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 try:

@@ -86,8 +86,8 @@ class Served:
     settings: batching and limits.
     compare: maps N sentences to their similarity with each other, float [N, N];
       None if the model does not compare sentences.
-    search: maps (queries, top_k) to a list of search.Found per query; None if
-      there is no corpus.
+    search: maps (queries, top_k) to a list of similarity.Found per query; None
+      if there is no corpus.
     on_batch: see Batcher.
   """
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from albert.predict import results
-from albert.predict.search import Found
+from albert.predict.similarity import Found
 
 pytestmark = pytest.mark.full
 

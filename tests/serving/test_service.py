@@ -11,7 +11,7 @@ import pytest
 
 from albert.errors import InputError
 from albert.predict import load, results
-from albert.predict.search import Found
+from albert.predict.similarity import Found
 
 
 class Echo:

@@ -7,9 +7,8 @@ import pytest
 from scripting import fail, succeed
 
 from albert.errors import InputError
-from albert.predict import search
-from albert.predict.search import Corpus
-from albert.predict.similarity import VectorSim
+from albert.predict import similarity as search
+from albert.predict.similarity import Corpus, VectorSim
 
 RNG = np.random.RandomState(5)
 WORDS = "天地玄黄宇宙洪荒日月盈昃辰宿列张"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from vocabularies import small_tokenizer
 
-from albert.predict.text_predictor import TextPredictor, missing
+from albert.predict.engines import TextPredictor, missing
 
 
 @pytest.fixture
