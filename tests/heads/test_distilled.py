@@ -35,7 +35,7 @@ def softmax_losses(s, t, labels, T):
 
 def weighted_losses(s, t, labels, T):
   own, soft = softmax_losses(s, t, labels, T)
-  return own * np.array(CLASS_WEIGHTS)[labels], soft
+  return own * np.take(CLASS_WEIGHTS, labels), soft
 
 
 def sigmoid_losses(s, t, labels, T):
@@ -81,9 +81,9 @@ def test_tokens(use_crf):
   head = TokenLabels(["O", "B-x", "I-x"], use_crf)
   label_ids = np.where(MASK, [0, 1, 2, 0, 1, 0], 0)
   features = {"label_ids": label_ids, "label_mask": MASK}
-  weights = dict({"output_weights": WEIGHTS, "output_bias": np.zeros(3)},
-                 **{"crf/transitions": RNG.normal(size=[3, 3])} if use_crf
-                 else {})
+  weights = {"output_weights": WEIGHTS, "output_bias": np.zeros(3)}
+  if use_crf:
+    weights["crf/transitions"] = RNG.normal(size=[3, 3])
   own = run_head(head, features, weights, None, TOKENS).each
   found = run_head(Distilled(head, 0.3, 2.0), dict(
       features, teacher_logits=TOKEN_TEACHER.transpose([0, 2, 1]),

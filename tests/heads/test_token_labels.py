@@ -17,12 +17,10 @@ SCORES = np.array([[[0, 0, 9], [0, 1, 5], [0, 2, 3], [0, 9, 0], [0, 9, 0]],
 MASK = [[1, 1, 1, 1, 0], [1] * 5]
 INSIDE = np.array([[0, 1, 1, 0, 0], [0, 1, 1, 1, 0]])
 IDS = np.array([[0, 1, 2, 0, 0], [0, 0, 1, 2, 0]])
-WEIGHTS = {"output_weights": np.eye(3), "output_bias": np.zeros(3)}
 MOVES = np.array([[0.0, 1, 0], [0, 0, -2], [3, 0, 0]])
-
-
-def weights_of(use_crf):
-  return dict(WEIGHTS, **{"crf/transitions": MOVES} if use_crf else {})
+# Without a CRF, and with one.
+WEIGHTS = [{"output_weights": np.eye(3), "output_bias": np.zeros(3)}]
+WEIGHTS.append(dict(WEIGHTS[0], **{"crf/transitions": MOVES}))
 
 
 @pytest.mark.parametrize("use_crf, labels", [
@@ -32,7 +30,7 @@ def weights_of(use_crf):
 def test_what_is_exported(use_crf, labels):
   """"I-" only after "B-" or "I-"; no label at [CLS], [SEP] and padding."""
   found = evaluate(TokenLabels(LABELS, use_crf).outputs(
-      PooledModel(None, SCORES, mask=MASK), {}), weights_of(use_crf))
+      PooledModel(None, SCORES, mask=MASK), {}), WEIGHTS[use_crf])
   np.testing.assert_allclose(found["scores"], SCORES)
   np.testing.assert_array_equal(found["labels"], labels)
   transitions = MOVES * use_crf
@@ -43,11 +41,9 @@ def test_what_is_exported(use_crf, labels):
 @pytest.mark.parametrize("use_crf", [False, True])
 def test_loss(use_crf):
   """The mean over the tokens; nothing where there are none."""
-  weights = weights_of(use_crf)
   found = run_head(TokenLabels(LABELS, use_crf), {
-      "label_ids": np.concatenate([IDS, IDS[:1]]),
-      "label_mask": np.concatenate([INSIDE, 0 * INSIDE[:1]])}, weights, None,
-                   np.concatenate([SCORES, SCORES[:1]]))
+      "label_ids": IDS[[0, 1, 0]], "label_mask": INSIDE[[0, 1, 0]] * [
+          [1], [1], [0]]}, WEIGHTS[use_crf], None, SCORES[[0, 1, 0]])
   for row, loss in enumerate(found.each[:2]):
     places = np.flatnonzero(INSIDE[row])
     rows, labels = SCORES[row, places], IDS[row, places]

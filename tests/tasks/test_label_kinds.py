@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from albert.errors import InputError
 from albert.tasks import label_kinds
 from albert.tasks.classification import InputExample
 
@@ -50,17 +50,15 @@ def test_one_label():
     ("True False", {"True": 9}, None, "True"), ("是 否", {}, None, "是"),
     ("0 1", {}, "0", "0"), ("0 1", {}, "2", None), ("a b c", {}, "a", None)])
 def test_which_label_is_positive(labels, counts, chosen, positive):
+  args = labels.split(), counts, chosen
   if positive:
-    assert label_kinds.positive_label(
-        labels.split(), counts, chosen) == positive
+    assert label_kinds.positive_label(*args) == positive
   else:
-    with pytest.raises(InputError, match="--positive_label=%s " % chosen):
-      label_kinds.positive_label(labels.split(), counts, chosen)
+    refused("--positive_label=%s " % chosen, label_kinds.positive_label, *args)
 
 
 def test_f1_is_of_the_positive_label():
-  """A model that finds none of the two 垃圾 among ten texts."""
-  logits = np.array([[0.0, 1.0]] * 10)
+  logits = np.array([[0.0, 1.0]] * 10)  # none of the two 垃圾 is found
   for positive, f1 in (("垃圾", 0.0), ("正常", 2 * 8 / 18)):
     results, report = label_kinds.OneLabel(["垃圾", "正常"], positive).score(
         logits, (np.arange(10) > 1).astype(int))
@@ -82,8 +80,7 @@ def test_great_logits_do_not_overflow():
 def test_several_labels():
   kind = label_kinds.SeveralLabels(["a", "b", "c"])
   assert (kind.result, kind.feature) == ("labels", ("int", 3))
-  assert kind.targets(examples(("c", "a"), None, ())) == [
-      (2, 0), (), ()]
+  assert kind.targets(examples(("c", "a"), None, ())) == [(2, 0), (), ()]
   assert kind.label_ids((2, 0)) == [1, 0, 1]
   logits = np.log([[3.0, 1 / 3, 1.0], [1.0, 4.0, 9.0]]).astype(np.float32)
   probabilities = np.array([[0.75, 0.25, 0.5], [0.5, 0.8, 0.9]])
@@ -109,36 +106,30 @@ def test_several_labels():
 
 
 def test_a_label_that_is_not_known():
-  """Of those that are: see test_label_kinds.py."""
-  with pytest.raises(InputError, match="dev.tsv:8: .*'b'.* a, c$"):
-    label_kinds.label_ids([
-        InputExample(0, "甲", None, label, "dev.tsv:%d" % line)
-        for line, label in ((7, "a"), (8, "b"))], ["a", "c"])
+  refused("dev.tsv:8: .*'b'.* a, c$", label_kinds.label_ids, [
+      InputExample(0, "甲", None, label, "dev.tsv:%d" % line)
+      for line, label in ((7, "a"), (8, "b"))], ["a", "c"])
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("balanced", [10 / 18, 10 / 9, 10 / 3]),
+@pytest.mark.parametrize("text, counts, expected", [
+    ("balanced", [6, 3, 1], [10 / 18, 10 / 9, 10 / 3]),
+    # What never occurs weighs as what does once, the others as without it.
+    ("balanced", [4, 0], [1, 4]),
     # As given, the mean weight is (6 + 1.5 + 4) / 10, and (12 + 3 + 1) / 10.
-    ("d:4,b:c:.5", [1 / 1.15, 0.5 / 1.15, 4 / 1.15]),
-    ("a:2", [2 / 1.6, 1 / 1.6, 1 / 1.6])])
-def test_class_weights(text, expected):
-  targets = [0] * 6 + [1] * 3 + [2]
-  weights = label_kinds.class_weights(text, ["a", "b:c", "d"], targets)
+    ("d:4,b:c:.5", [6, 3, 1], [1 / 1.15, 0.5 / 1.15, 4 / 1.15]),
+    ("a:2", [6, 3, 1], [2 / 1.6, 1 / 1.6, 1 / 1.6])])
+def test_class_weights(text, counts, expected):
+  targets = np.repeat(range(len(counts)), counts)
+  weights = label_kinds.class_weights(text, ["a", "b:c", "d"][:len(counts)],
+                                      targets)
   assert weights == pytest.approx(expected)
-  assert sum(weights[target] for target in targets) == pytest.approx(10)
+  assert np.take(weights, targets).mean() == pytest.approx(1)
 
 
-def test_a_class_that_never_occurs():
-  """It weighs as one that occurs once, and the others as without it."""
-  assert label_kinds.class_weights("balanced", ["a", "b"], [0, 0, 0, 0]) == (
-      pytest.approx([1.0, 4.0]))
-
-
-@pytest.mark.parametrize("text, labels, message", [
-    ("c:1", "ab", "'c' of 'c:1'.* a, b"), ("a", "ab", "'' of 'a'.* a, b"),
-    ("a:0", "ab", "'a:0'.*positive"), ("a:-1", "ab", "'a:-1'.*positive"),
-    ("a:x", "ab", "'a:x'.*positive"), ("a:1,,", "ab", "'' of ''"),
-    ("balanced", "", "numbers")])
-def test_class_weights_that_make_no_sense(text, labels, message):
-  with pytest.raises(InputError, match="--class_weights: .*" + message):
-    label_kinds.class_weights(text, list(labels), [0, 1])
+@pytest.mark.parametrize("text, message", [
+    ("c:1", "'c' of 'c:1'.* a, b"), ("a", "'' of 'a'.* a, b"),
+    *(("a:" + weight, "'a:%s'.*positive" % weight) for weight in "0 -1 x"
+      .split()), ("a:1,,", "'' of ''"), (None, "numbers")])
+def test_class_weights_that_make_no_sense(text, message):
+  refused("--class_weights: .*" + message, label_kinds.class_weights,
+          text or "balanced", ["a", "b"] if text else [], [0, 1])
