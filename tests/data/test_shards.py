@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 from reading import features
 from scripting import ROOT, VOCAB, fail, succeed
 from small_steps import full
+from vocabularies import VOCAB_FILE
 
 from albert.data import shards
 from albert.files import record_files, records
@@ -49,18 +50,6 @@ def write(maker, paths):
                        list(map(str, paths)), 2)
 
 
-def training_order(paths):
-  """Returns the passages in the order in which training reads them."""
-  input_fn = records.input_fn_builder(
-      [record_files.record_file(str(path)) for path in paths], SPECS,
-      is_training=True, seed=3)
-  with tf.Graph().as_default(), tf.Session() as session:
-    batch = tf.data.make_one_shot_iterator(
-        input_fn({"batch_size": BATCH})).get_next()["passage"]
-    return np.concatenate([session.run(batch) for _ in range(
-        PASSES * TOTAL // BATCH)])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("num_outputs", [10, full(1), full(100)])
 def test_batches_are_as_mixed_as_a_perfect_shuffle(tmp_path, num_outputs):
@@ -70,7 +59,14 @@ def test_batches_are_as_mixed_as_a_perfect_shuffle(tmp_path, num_outputs):
   assert {len(part) for part in numbers} == {PASSES * TOTAL // num_outputs}
   assert (np.bincount(np.concatenate(numbers)) == PASSES).all()
 
-  order = training_order(paths)
+  input_fn = records.input_fn_builder(
+      [record_files.record_file(str(path)) for path in paths], SPECS,
+      is_training=True, seed=3)
+  with tf.Session() as session:
+    batch = tf.data.make_one_shot_iterator(
+        input_fn({"batch_size": BATCH})).get_next()["passage"]
+    order = np.concatenate([session.run(batch) for _ in range(
+        PASSES * TOTAL // BATCH)])
   expected = TOTAL * (1 - (1 - BATCH / (PASSES * TOTAL)) ** PASSES)
   for batch in order.reshape(-1, BATCH):
     assert len(set(batch)) > 0.95 * expected
@@ -125,24 +121,26 @@ def test_text_that_makes_no_records(content, message, tmp_path):
 @pytest.mark.slow
 def test_the_vocabulary_is_next_to_the_records(tmp_path):
   """So that a model can be made of the folder; it has one vocabulary."""
-  content = pathlib.Path(VOCAB.split("=")[1]).read_bytes()
+  content = pathlib.Path(VOCAB_FILE).read_bytes()
   folders = [tmp_path / name for name in ("a", "b")]
   args = [SCRIPT, TEXT.replace("=", "=file://"), "--dupe_factor=1"]
   outputs = "--output_file=" + ",".join(
       "file://%s" % (folder / "x.tfrecord") for folder in folders)
+
+  def found():
+    return [{path.name: path.read_bytes() for path in folder.iterdir()}
+            for folder in folders]
+
   for _ in range(2):  # the same vocabulary may be there
     succeed(*args, VOCAB.replace("=", "=file://"), outputs)
-    for folder in folders:
-      assert (folder / "vocab.txt").read_bytes() == content
-      assert sorted(path.name for path in folder.iterdir()) == [
-          "vocab.txt", "x.tfrecord", "x.tfrecord.json"]
-  before = (folders[0] / "x.tfrecord").read_bytes()
-  other = tmp_path / "other.txt"
+    for files in found():
+      assert files["vocab.txt"] == content
+      assert set(files) == {"vocab.txt", "x.tfrecord", "x.tfrecord.json"}
+  before, other = found(), tmp_path / "other.txt"
   other.write_bytes(content.replace(b"[unused1]\n", b"[unused0]\n"))
   for output in (outputs, "--output_dir=%s" % folders[1]):
     fail("[ab]/vocab.txt .*other.txt", *args, "--vocab_file=%s" % other, output)
-  assert (folders[0] / "x.tfrecord").read_bytes() == before
-  assert len(list(folders[1].iterdir())) == 3
+  assert found() == before
 
 
 def test_a_sentencepiece_model_is_next_to_the_records(tmp_path, real_data):

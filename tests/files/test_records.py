@@ -1,13 +1,14 @@
 """The writer, the parser and the order in which records are read."""
 
 import itertools
-import json
 import logging
 import os
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from refusals import refused
+from writing import write as write_file
 
 from albert.errors import InputError
 from albert.files import record_files, records
@@ -25,22 +26,16 @@ def write(path, lengths):
 
 def read(files, batch_size=4, count=None, specs=SPECS, is_training=False,
          context=None, **kwargs):
-  """Reads some batches, or all: a list of dicts.
+  """Reads so many batches, or all: a list of dicts of arrays.
 
-  Args:
-    files: list of paths or of RecordFile.
-    batch_size, count: int.
-    specs, is_training, **kwargs: see `input_fn_builder`.
-    context: of a TPU.
+  `context` is that of a TPU.
   """
   tf.reset_default_graph()
   input_fn = records.input_fn_builder([
       file if isinstance(file, record_files.RecordFile) else
       record_files.record_file(str(file)) for file in files], specs,
                                       is_training, max_length=20, **kwargs)
-  params = {"batch_size": batch_size}
-  if context:
-    params["context"] = context
+  params = dict(batch_size=batch_size, **{"context": context} if context else {})
   batch = tf.data.make_one_shot_iterator(input_fn(params)).get_next()
   batches = []
   with tf.Session() as session, records.naming_damage():
@@ -111,11 +106,10 @@ def test_training_order_depends_on_the_seed(tmp_path):
 def test_training_goes_on_in_the_middle_of_its_order(
     tmp_path, sizes, more, starts):
   """Of a pass, of a file and of a window."""
-  files, first = [], 1
-  for size in sizes:
-    files.append(tmp_path / str(first))
-    write(files[-1], [1 + i % 20 for i in range(first, first + size)])
-    first += size
+  files, numbers_of = [], itertools.cycle(range(1, 21))
+  for number, size in enumerate(sizes):
+    files.append(tmp_path / str(number))
+    write(files[-1], itertools.islice(numbers_of, size))
   whole = train(files, 50, shuffle_buffer=8, seed=3, **more)
   assert len(set(whole[:15])) > 5
   for start in starts:
@@ -133,17 +127,18 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
       ("a", FeatureSpec("pair", "float", 3), "'pair' .* 2 .* 3"),
       ("a", FeatureSpec("x", "int", 4), "'x'"), ("empty", SPECS[0], "no rec"),
       ("text", SPECS[0], "not a readable tfrecord")):
-    with pytest.raises(InputError, match=name + ": .*" + message):
-      record_files.check_records([str(tmp_path / name)], [spec])
+    refused(name + ": .*" + message, record_files.check_records,
+            [str(tmp_path / name)], [spec])
   segments = [FeatureSpec("segment_ids", "int", None)]
   for name, ids in (("two", [0, 1, 1]), ("three", [0, 1, 2])):
     records.write_records(str(tmp_path / name), [
         records.serialize({"segment_ids": ids}, segments)])
   record_files.check_records([str(tmp_path / "two")], segments)
-  with pytest.raises(InputError, match="three: segment_ids .* 0 and 1"):
-    record_files.check_records([str(tmp_path / "three")], segments)
-  with pytest.raises(InputError, match="text: no readable record"):
-    record_files.check_records([str(tmp_path / "text")], SPECS, True)
+  for name, message, *args in (
+      ("three", "segment_ids .* 0 and 1", segments),
+      ("text", "no readable record", SPECS, True)):
+    refused(name + ": " + message, record_files.check_records,
+            [str(tmp_path / name)], *args)
 
 
 def flip(data, position):
@@ -169,10 +164,9 @@ def test_a_damaged_file_is_named_or_its_rest_left_out(
   size = bad.stat().st_size
   lost = "%d of %d bytes" % (size - good * record, size)
   # All is read before training.
-  with pytest.raises(InputError, match="\u574f .1.: .* after %d rec" % good):
-    record_files.check_records(paths, SPECS, read_all=True)
-  with caplog.at_level(logging.WARNING, "absl"):
-    record_files.check_records(paths, SPECS, skip_corrupt=True, read_all=True)
+  refused("\u574f .1.: .* after %d rec" % good, record_files.check_records,
+          paths, SPECS, read_all=True)
+  record_files.check_records(paths, SPECS, skip_corrupt=True, read_all=True)
   assert "%s: damaged after %d records, the rest is left out: %s" % (
       bad, good, lost) in caplog.text
   # First records are, and damage is met in training.
@@ -188,8 +182,7 @@ def test_a_damaged_file_is_named_or_its_rest_left_out(
   assert "damaged" not in caplog.text
   assert capfd.readouterr().err.count(message + " and are left out\n") == 1
   assert record_files.count_batches(files, 2) == (good + 4) // 2
-  with pytest.raises(InputError, match="less than .* 13"):
-    record_files.count_batches(files, 13)
+  refused("less than .* 13", record_files.count_batches, files, 13)
 
 
 def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):
@@ -204,8 +197,8 @@ def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):
   files = record_files.check_records(paths, SPECS)
   assert [file[:2] for file in files] == [(path, 1 << 35) for path in paths]
   assert not scanned
-  with pytest.raises(InputError, match="0: .* after 3 records"):
-    record_files.check_records(paths[:1], SPECS, read_all=True)
+  refused("0: .* after 3 records", record_files.check_records, paths[:1], SPECS,
+          read_all=True)
   assert scanned == paths[:1]
 
 
@@ -269,22 +262,19 @@ def test_a_session_may_end_while_files_are_read(tmp_path):
 
 
 def test_patterns(tmp_path):
-  for name in ("a1", "a2", "b"):
-    (tmp_path / name).write_bytes(b"")
-  pattern = "%s/a*,%s/b" % (tmp_path, tmp_path)
-  assert record_files.expand_patterns(pattern, "x") == [
-      str(tmp_path / name) for name in ("a1", "a2", "b")]
-  with pytest.raises(InputError, match="--x: .*/c"):
-    record_files.expand_patterns(str(tmp_path / "c"), "x")
+  paths = [write_file(tmp_path, name) for name in ("a1", "a2", "b")]
+  assert record_files.expand_patterns(
+      "file://{0}/a*,file://{0}/b".format(tmp_path), "x") == paths
+  refused("--x: .*/c", record_files.expand_patterns, str(tmp_path / "c"), "x")
 
 
 def test_descriptions_that_differ(tmp_path, caplog):
   """Of labels: an error; of masks: told once."""
   caplog.set_level(logging.INFO, "absl")
-  for i, changes in enumerate(({}, {"masking": "ngram"}, {"masking": "ngram"},
-                               {"sentence_pair": "nsp"})):
-    (tmp_path / ("%d.json" % i)).write_text(json.dumps(dict(
-        {"masking": "word", "sentence_pair": "sop"}, **changes)))
+  for i, (masking, pair) in enumerate((
+      ("word", "sop"), ("ngram", "sop"), ("ngram", "sop"), ("word", "nsp"))):
+    write_file(tmp_path, "%d.json" % i, {
+        "masking": masking, "sentence_pair": pair})
   paths = [str(tmp_path / name) for name in "0123x"]
 
   def check(paths):
@@ -296,6 +286,4 @@ def test_descriptions_that_differ(tmp_path, caplog):
   assert [record.getMessage().replace(str(tmp_path), "")
           for record in caplog.records] == [
               "/1 was made with masking ngram, but /0 has word"]
-  with pytest.raises(InputError, match="3 was made with sentence_pair nsp, "
-                     "but .*/0 has sop"):
-    check(paths)
+  refused("3 was .* sentence_pair nsp, .*/0 has sop", check, paths)
