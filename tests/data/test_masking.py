@@ -1,11 +1,13 @@
 """Facts about pretraining records, read off the records."""
 
 import collections
+import re
 import types
 
 import numpy as np
 import pytest
 from scripting import ROOT
+from writing import write
 
 import create_pretraining_data
 import tokenization
@@ -23,14 +25,16 @@ def make_settings(tokenizer, **changes):
            legacy_wwm_labels=False), **changes)), tokenizer)
 
 
-def read_documents(segmenter):
-  return [segmenter.document(lines) for lines in corpus.TextReader(
-      [str(ROOT / "data" / "text_train.txt")]).documents()]
+@pytest.fixture(scope="module")
+def texts():
+  """Lists of lines."""
+  return list(corpus.TextReader([
+      str(ROOT / "data" / "text_train.txt")]).documents())
 
 
 @pytest.fixture(scope="module")
-def documents(segmenter):
-  return read_documents(segmenter)
+def documents(segmenter, texts):
+  return list(map(segmenter.document, texts))
 
 
 def pairs_of(documents, settings, passes=1):
@@ -47,13 +51,6 @@ def size(segment):
   return segment.end - segment.start
 
 
-def clauses_of(segmenter, tokenizer, lines):
-  document = segmenter.document(lines)
-  tokens = tokenizer.convert_ids_to_tokens(document.ids)
-  bounds = [0, *document.clauses, len(tokens)]
-  return ["".join(tokens[begin:end]) for begin, end in zip(bounds, bounds[1:])]
-
-
 @pytest.mark.parametrize("line, clauses", [
     ("他说：“走吧，好不好？”然后，走了3.5公里；累……！",
      ["他说：", "[UNK]走吧，", "好不好？[UNK]", "然后，", "走了3.5公里；",
@@ -62,17 +59,24 @@ def clauses_of(segmenter, tokenizer, lines):
     ("用node.js，在12:30 (today), http://a.cn。",
      ["用node.js，", "在12:30(today),", "http://a.cn。"])])
 def test_clauses(segmenter, tokenizer, line, clauses):
-  found = clauses_of(segmenter, tokenizer, [line])
-  assert [text.replace("##", "") for text in found] == clauses
+  assert clauses_of(segmenter, tokenizer, line) == clauses
+
+
+def clauses_of(segmenter, tokenizer, *lines):
+  document = segmenter.document(lines)
+  tokens = tokenizer.convert_ids_to_tokens(document.ids)
+  bounds = [0, *document.clauses, len(tokens)]
+  return [re.sub("##|\u2581", "", "".join(tokens[begin:end]))
+          for begin, end in zip(bounds, bounds[1:])]
 
 
 def test_clauses_of_sentencepiece(real_data):
   tokenizer = tokenization.SentencePieceTokenizer(
       str(real_data / "sentencepiece" / "30k-clean.model"))
-  found = clauses_of(corpus.Segmenter(tokenizer, use_jieba=False), tokenizer,
-                     ["Yes (of 3.5 km), at 12:30; no!", "End."])
-  assert [text.replace("\u2581", " ").strip() for text in found] == [
-      "yes (of 3.5 km),", "at 12:30;", "no!", "end."]
+  assert clauses_of(
+      corpus.Segmenter(tokenizer, use_jieba=False), tokenizer,
+      "Yes (of 3.5 km), at 12:30; no!", "End.") == [
+          "yes(of3.5km),", "at12:30;", "no!", "end."]
 
 
 def make_document(*sentences):
@@ -152,10 +156,8 @@ def test_labels_of_pairs(documents, tokenizer, sentence_pair):
 def share_told(rows, width=8):
   """Returns how many labels of one half of the rows the two lengths tell.
 
-  Args:
-    rows: int [N, 3], lengths and labels; what is likelier for lengths that are
-      alike is read off the other half.
-    width: int, tokens that lengths may differ in to be alike.
+  What is likelier for lengths of the same `width` tokens, is read off the other
+  half; rows: int [N, 3], lengths and labels.
   """
   keys = rows[:, 0] // width * 1000 + rows[:, 1] // width
   half = len(rows) // 2
@@ -200,7 +202,7 @@ def test_ends_do_not_tell_the_order(segmenter, tokenizer, real_data, length,
   is_mark = np.array([
       len(token) == 1 and characters.is_punctuation(token) for token in
       tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))])
-  ends, begins, labels, halves = [], [], [], []
+  ends, begins, halves, labels = [], [], [], []
   for *segments, label in masking.label_pairs(
       [pair for _, _, pairs, _ in pairs_of(laws, settings, passes=4)
        for pair in pairs], settings, np.random.RandomState(0)):
@@ -209,10 +211,10 @@ def test_ends_do_not_tell_the_order(segmenter, tokenizer, real_data, length,
     begins.append([is_mark[part[0]] for part in ids])
     halves.append([len(part) for part in ids])
     labels.append(label)
-  labels, halves = np.array(labels), np.array(halves)
+  ends, begins, halves, labels = map(np.array, (ends, begins, halves, labels))
   assert len(labels) > 10000
   error = 2 / np.sqrt(len(labels))
-  for marks in (np.array(ends), np.array(begins)):
+  for marks in (ends, begins):
     rules = [marks[:, 0], marks[:, 1]]
     if sentence_pair == "sop":
       # With two documents in a pair, that they differ in style tells the label.
@@ -230,13 +232,12 @@ def test_records_hold_the_text(documents, tokenizer, masking):
   check_records(documents, tokenizer, make_settings(tokenizer, masking=masking))
 
 
-def test_records_hold_words_of_the_vocabulary(tmp_path):
+def test_records_hold_words_of_the_vocabulary(tmp_path, tokenizer, texts):
   """Also such as jieba cuts apart, or that join parts of two of its words."""
-  vocab = (ROOT / "albert_config" / "vocab.txt").read_bytes()
-  (tmp_path / "vocab.txt").write_bytes(
-      vocab + "充电\n他一\n的时\n，他\n一个\n".encode())
-  tokenizer = tokenization.WordPieceTokenizer(str(tmp_path / "vocab.txt"))
-  documents = read_documents(corpus.Segmenter(tokenizer, use_jieba=True))
+  tokenizer = tokenization.WordPieceTokenizer(write(
+      tmp_path, "vocab.txt", *tokenizer.vocab, "充电", "他一", "的时", "，他",
+      "一个"))
+  documents = list(map(corpus.Segmenter(tokenizer, True).document, texts))
   assert set(range(21128, 21133)) < set(np.concatenate(
       [document.ids for document in documents]))
   check_records(documents, tokenizer, make_settings(tokenizer))
@@ -302,8 +303,8 @@ def check_records(documents, tokenizer, settings):
 
 
 def test_random_tokens_are_never_special(tokenizer):
-  replacements = make_settings(tokenizer).replacements
-  tokens = tokenizer.convert_ids_to_tokens(replacements)
+  tokens = tokenizer.convert_ids_to_tokens(
+      make_settings(tokenizer).replacements)
   assert len(tokens) == 21128 - 99 - 5 - 2
   assert not [t for t in tokens if t.startswith("[unused")]
   assert not set(tokens) & set(tokenization.SPECIAL_TOKENS)
@@ -335,15 +336,6 @@ def test_legacy_labels(segmenter, tokenizer):
   assert "##。" not in text and "##胸" not in text
 
 
-def test_spelled_words(tokenizer):
-  segmenter = corpus.Segmenter(tokenizer, use_jieba=False)
-  ids, begins, _ = segmenter.segment("unbelievable story")
-  tokens = tokenizer.convert_ids_to_tokens(ids)
-  assert len(tokens) > len(begins) == 2
-  assert begins == [i for i, token in enumerate(tokens)
-                    if not token.startswith("##")]
-
-
 @pytest.mark.parametrize("length", [64, 128])
 def test_ngrams_follow_the_papers_distribution(documents, tokenizer, length):
   counts = collections.Counter()
@@ -359,8 +351,7 @@ def test_ngrams_follow_the_papers_distribution(documents, tokenizer, length):
   assert counts["masked_tokens"] > 0.145 * usable
 
 
-def test_ngrams_with_a_single_mask(documents, tokenizer):
-  """What cannot fit does not wait for ever."""
+def test_what_cannot_fit_does_not_wait_for_ever(documents, tokenizer):
   counts = collections.Counter()
   list(masking.create_records(documents, 0, make_settings(
       tokenizer, masking="ngram", max_predictions_per_seq=1), counts))

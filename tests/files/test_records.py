@@ -3,6 +3,7 @@
 import itertools
 import logging
 import os
+import types
 
 import numpy as np
 import pytest
@@ -25,18 +26,15 @@ def write(path, lengths):
 
 
 def read(files, batch_size=4, count=None, specs=SPECS, is_training=False,
-         context=None, **kwargs):
-  """Reads so many batches, or all: a list of dicts of arrays.
-
-  `context` is that of a TPU.
-  """
+         params=(), **kwargs):
+  """Reads so many batches, or all: a list of dicts of arrays."""
   tf.reset_default_graph()
   input_fn = records.input_fn_builder([
       file if isinstance(file, record_files.RecordFile) else
       record_files.record_file(str(file)) for file in files], specs,
                                       is_training, max_length=20, **kwargs)
-  params = dict(batch_size=batch_size, **{"context": context} if context else {})
-  batch = tf.data.make_one_shot_iterator(input_fn(params)).get_next()
+  batch = tf.data.make_one_shot_iterator(
+      input_fn(dict(params, batch_size=batch_size))).get_next()
   batches = []
   with tf.Session() as session, records.naming_damage():
     try:
@@ -218,14 +216,10 @@ def test_parts_of_files_are_equally_large():
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-class Host:
-  """The context of one of two hosts of a TPU pod, with four cores each."""
-
-  def __init__(self, host):
-    self._host = host
-
-  def current_input_fn_deployment(self):
-    return "/task:%d/device:CPU:0" % self._host, self._host, 2, 4
+def of_host(number):
+  """Parameters on one of two hosts of a TPU pod, with four cores each."""
+  return {"context": types.SimpleNamespace(current_input_fn_deployment=lambda: (
+      "/task:%d/device:CPU:0" % number, number, 2, 4))}
 
 
 def test_readers_share_the_records_without_overlap(tmp_path):
@@ -239,10 +233,10 @@ def test_readers_share_the_records_without_overlap(tmp_path):
   write(files[0], range(1, 13))
   halves = [train(files[:1], 3, shuffle_buffer=1, **more) for more in (
       {"shard": (2, 0)}, {"shard": (2, 1)})]
-  assert halves == [train(files[:1], 3, shuffle_buffer=1, context=Host(host))
+  assert halves == [train(files[:1], 3, shuffle_buffer=1, params=of_host(host))
                     for host in range(2)]
   # In a step, a host reads a batch for each of its four cores.
-  assert train(files[:1], 3, start=1, context=Host(1)) == train(
+  assert train(files[:1], 3, start=1, params=of_host(1)) == train(
       files[:1], 3, start=4, shard=(2, 1))
   # Together they read the batches of one.
   assert [set(a + b) for a, b in zip(*halves)] == list(map(set, numbers(read(
@@ -262,9 +256,11 @@ def test_a_session_may_end_while_files_are_read(tmp_path):
 
 
 def test_patterns(tmp_path):
-  paths = [write_file(tmp_path, name) for name in ("a1", "a2", "b")]
-  assert record_files.expand_patterns(
-      "file://{0}/a*,file://{0}/b".format(tmp_path), "x") == paths
+  for name in ("a1", "a2", "b"):
+    write_file(tmp_path, name)
+  pattern = "%s/a*,%s/b" % (tmp_path, tmp_path)
+  assert record_files.expand_patterns(pattern, "x") == [
+      str(tmp_path / name) for name in ("a1", "a2", "b")]
   refused("--x: .*/c", record_files.expand_patterns, str(tmp_path / "c"), "x")
 
 

@@ -1,7 +1,4 @@
-"""Which class a configuration asks for.
-
-Which variables its layers have: see test_modeling.py, of CONFIGS.
-"""
+"""Which class a configuration asks for; its variables: test_modeling.py."""
 
 import pytest
 import tensorflow.compat.v1 as tf

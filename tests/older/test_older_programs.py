@@ -4,7 +4,6 @@ sentiment.py, tagger.py and features.py next to this file are in the style of
 public programs for BERT and ALBERT.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import tensorflow.compat.v1 as tf
 from given_settings import make_settings
 from scripting import ROOT
 from small_models import albert_zh_config, google_config
+from writing import write
 
 import modeling
 import modeling_google
@@ -57,11 +57,10 @@ def model(request, tmp_path):
                  output_bias=rng.normal(size=[2]))
   weights = {name: x.astype(np.float32) for name, x in weights.items()}
   checkpoints.write_checkpoint(str(tmp_path), "model.ckpt", weights)
-  (tmp_path / "config.json").write_text(json.dumps(config))
-  (tmp_path / "vocab.txt").write_text("\n".join(TOKENS), encoding="utf-8")
-  (tmp_path / "texts.tsv").write_text("".join(
-      "%s\t%d\n" % (text, i % 2) for i, text in enumerate(TEXTS)),
-                                      encoding="utf-8")
+  write(tmp_path, "config.json", config)
+  write(tmp_path, "vocab.txt", *TOKENS)
+  write(tmp_path, "texts.tsv", *(
+      "%s\t%d" % (text, i % 2) for i, text in enumerate(TEXTS)))
   return tmp_path, config, weights
 
 
@@ -138,18 +137,15 @@ def test_vectors_of_tokens(model):
 def test_the_layout_is_that_of_the_configuration():
   for name, config in CONFIGS.items():
     config = modeling.BertConfig.from_dict(config)
-    ids = tf.zeros([1, 3], tf.int32)
-    for module in (modeling, modeling_google):
+    for make in (modeling.AlbertModel, modeling_google.AlbertModel,
+                 modeling.BertModel):
       tf.reset_default_graph()
-      ids = tf.zeros([1, 3], tf.int32)
-      made = module.AlbertModel(config, False, ids, scope="bert")
+      made = make(config=config, is_training=False,
+                  input_ids=tf.zeros([1, 3], tf.int32), scope="other/bert")
       assert isinstance(made, modeling_google.GoogleAlbertModel) == (
           name == "google_config")
-  tf.reset_default_graph()
-  modeling.BertModel(config=config, is_training=False,
-                     input_ids=tf.zeros([1, 3], tf.int32), scope="other/bert")
-  assert all(v.op.name.startswith("other/bert/")
-             for v in tf.trainable_variables())
+      assert all(v.op.name.startswith("other/bert/")
+                 for v in tf.trainable_variables())
 
 
 def test_small_functions():
@@ -166,13 +162,12 @@ def test_small_functions():
   assert [v.op.name for v in tf.global_variables()] == [
       "LayerNorm/beta", "LayerNorm/gamma", "LayerNorm_1/beta",
       "LayerNorm_1/gamma"]
-  dropped = modeling.dropout(tf.ones([1000]), 0.25)
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
-    np.testing.assert_allclose(session.run(normal), [[-1, 1], [0, 0]],
-                               atol=1e-5)
-    np.testing.assert_array_equal(session.run(relu), [[0, 1], [0, 0]])
-    values = session.run(dropped)
+    normal, relu, values = session.run([
+        normal, relu, modeling.dropout(tf.ones([1000]), 0.25)])
+  np.testing.assert_allclose(normal, [[-1, 1], [0, 0]], atol=1e-5)
+  np.testing.assert_array_equal(relu, [[0, 1], [0, 0]])
   assert set(np.round(values, 4)) == {0, np.float32(1.3333)}
   assert 650 < np.count_nonzero(values) < 850
 
@@ -181,8 +176,7 @@ def test_small_functions():
     (optimization.AdamWeightDecayOptimizer, optimization.AdamW, (0.1, 0.01)),
     (LAMBOptimizer, LAMB, (0.1, 0.01, 0.8, 0.99, 1e-5))])
 def test_optimizers_leave_the_global_step(theirs, own, settings):
-  values = []
-  for make in (theirs, own):
+  def train(make):
     with tf.Graph().as_default(), tf.Session() as session:
       x = tf.get_variable("x", initializer=[1.0, -2.0])
       step = tf.train.get_or_create_global_step()
@@ -191,19 +185,19 @@ def test_optimizers_leave_the_global_step(theirs, own, settings):
       session.run(tf.global_variables_initializer())
       for _ in range(3):
         session.run(train)
-      values.append(session.run([x, step]))
-  np.testing.assert_allclose(values[0][0], values[1][0], rtol=1e-6)
-  assert [step for _, step in values] == [0, 3]
+      return session.run([x, step])
+
+  (found, found_step), (wanted, step) = train(theirs), train(own)
+  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+  assert (found_step, step) == (0, 3)
 
 
 def test_a_tokenizer_knows_its_vocabulary(tmp_path):
-  (tmp_path / "vocab.txt").write_text("\n".join(TOKENS), encoding="utf-8")
-  tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+  tokenizer = tokenization.FullTokenizer(write(tmp_path, "vocab.txt", *TOKENS))
   assert tokenizer.vocab == {token: i for i, token in enumerate(TOKENS)}
   assert tokenizer.inv_vocab[3] == "[SEP]"
-  text = "我Banker[MASK]"
   # As in BERT, what looks like a special token is text.
-  assert tokenizer.tokenize(text.encode()) == [
+  assert tokenizer.tokenize("我Banker[MASK]".encode()) == [
       "我", "bank", "##er", "[UNK]", "[UNK]", "[UNK]"]
   with pytest.raises(KeyError):
     tokenizer.convert_tokens_to_ids(["unheard"])
@@ -214,11 +208,10 @@ def test_a_tokenizer_knows_its_vocabulary(tmp_path):
 
 
 @pytest.mark.parametrize("name, is_lower", [
-    ("uncased_L-12_H-768_A-12", True), ("cased_L-12_H-768_A-12", False),
-    ("multi_cased_L-12_H-768_A-12", False), ("chinese_L-12_H-768_A-12", True),
-    ("multilingual_L-12_H-768_A-12", True)])
+    ("uncased", True), ("cased", False), ("multi_cased", False),
+    ("chinese", True), ("multilingual", True)])
 def test_the_case_of_released_models(name, is_lower):
-  path = "/models/%s/bert_model.ckpt" % name
+  path = "/models/%s_L-12_H-768_A-12/bert_model.ckpt" % name
   tokenization.validate_case_matches_checkpoint(is_lower, path)
   with pytest.raises(ValueError, match=name):
     tokenization.validate_case_matches_checkpoint(not is_lower, path)
