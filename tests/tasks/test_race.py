@@ -53,8 +53,10 @@ def test_sequences():
   example = race.Example("i", None, "abcdefgh", "pq_", ["x", "yz"], 1)
 
   def rows(length, query_length, num_choices=2):
-    features = race.pack_choices(race.sequence_maker(
-        Letters(), length, query_length)(example), example, num_choices)
+    packed = race.sequence_maker(Letters(), length, query_length)(example)
+    features, again = [race.pack_choices(packed, example, num_choices)
+                       for _ in range(2)]  # `packed` is left alone
+    assert features == again
     assert (features["num_choices"], features["label"]) == (2, 1)
     return [[written(x) if name == "input_ids" else "".join(map(str, x))
              for x in np.split(np.array(features[name]), num_choices)]

@@ -12,7 +12,6 @@ from writing import write
 
 pytestmark = pytest.mark.slow
 
-TEXT = {"sentence": "甲"}
 PAIR = {"sentence1": "甲", "sentence2": "乙"}
 
 
@@ -56,11 +55,6 @@ def test_classification(tmp_path):
   """All files of a task; those one folder up, as GLUE and CLUE unpack them."""
   mnli = ["index\tsentence1\tsentence2", "0\ta\tb", "1\ta \"b\tc"]
   cases = [
-      ("tnews", {"test.json": [dict(TEXT, id=5), dict(TEXT, id=3)],
-                 "test1.0.json": [dict(TEXT, id=0)]},
-       {"test": one_hot(15, 14, 5), "test1.0": one_hot(15, 6)},
-       {"tnews11_predict.json": clue((5, "116"), (3, "106")),
-        "tnews10_predict.json": clue((0, "107"))}),
       ("ocnli", {"test.json": [dict(PAIR, id=i, label="-") for i in range(3)],
                  "../diagnostics/test.json": [
                      {"index": 7, "premise": "甲", "hypothesis": "乙"}]},
