@@ -2,6 +2,10 @@
 
 import json
 
+import numpy as np
+
+from albert.files import checkpoints
+
 
 def write(folder, name, *rows):
   """Writes a file of rows, text or what becomes JSON; returns its URL."""
@@ -11,3 +15,9 @@ def write(folder, name, *rows):
       row if isinstance(row, str) else json.dumps(row) for row in rows).encode(
           errors="surrogateescape"))
   return "file://%s" % path
+
+
+def write_checkpoint(folder, step, value=0.0):
+  """Writes a checkpoint of one variable, "x"."""
+  checkpoints.write_checkpoint(str(folder), "model.ckpt-%d" % step, {
+      "x": np.float32(value)})

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from refusals import refused
+from writing import write_checkpoint
 
 from albert.files import checkpoints
 
@@ -87,17 +88,12 @@ def test_a_checkpoint_that_does_not_fit_is_an_error(
   refused(message, start, str(tmp_path / "model.ckpt"), wanted)
 
 
-def make_checkpoint(folder, step, value=0.0):
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-%d" % step, {
-      "x": np.array([1.0, value], np.float32)})
-
-
 def test_without_its_newest_checkpoint_a_folder_stands_for_the_one_before(
     tmp_path):
   """What is not whole does not count either."""
   folders = str(tmp_path), "file://%s" % tmp_path
   for step in (9, 10, 20, 30):
-    make_checkpoint(tmp_path, step)
+    write_checkpoint(tmp_path, step)
 
   def expect(step):
     for folder in folders:
@@ -140,13 +136,13 @@ def test_a_released_checkpoint_is_not_one_to_go_on_from(tmp_path):
 def test_the_newest_checkpoint_with_finite_weights_is_found(tmp_path):
   assert checkpoints.newest_finite_checkpoint(str(tmp_path)) == "none"
   for step, value in enumerate((0.0, 1.0, np.nan, np.inf)):
-    make_checkpoint(tmp_path, step, value)
+    write_checkpoint(tmp_path, step, value)
   assert checkpoints.newest_finite_checkpoint(str(tmp_path)) == str(
       tmp_path / "model.ckpt-1")
 
 
 def test_what_a_killed_save_left_is_removed(tmp_path):
-  make_checkpoint(tmp_path, 1)
+  write_checkpoint(tmp_path, 1)
   kept = sorted(os.listdir(str(tmp_path)))
   (tmp_path / "model.ckpt-2_temp_0f").mkdir()
   (tmp_path / "model.ckpt-2_temp_0f" / "part-00000-of-00001.index").touch()

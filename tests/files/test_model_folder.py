@@ -5,14 +5,13 @@ import json
 import logging
 import re
 
-import numpy as np
 import pytest
 from refusals import refused
 from scripting import SIZES
-from writing import write
+from writing import write, write_checkpoint
 
 from albert import model_folder
-from albert.files import checkpoints, filesystem
+from albert.files import filesystem
 from albert.model.config import AlbertConfig
 from albert.model_folder import FolderSettings, ModelFolder
 
@@ -28,8 +27,7 @@ def folder(tmp_path):
   folder.mkdir()
   ModelFolder(CONFIG, write(tmp_path, "any.txt", *TOKENS), do_lower_case=False,
               labels=["0", "1"]).write(str(folder))
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-3", {
-      "x": np.zeros([], np.float32)})
+  write_checkpoint(folder, 3)
   return folder
 
 

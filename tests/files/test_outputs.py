@@ -10,23 +10,15 @@ import pytest
 import tensorflow.compat.v1 as tf
 from reading import read_json, table
 from refusals import refused
+from writing import write_checkpoint
 
 from albert.files import checkpoints, outputs
-
-
-def make_checkpoint(folder, step):
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-%d" % step, {
-      "x": np.array(step, np.float32)})
 
 
 def evaluate(folder, scores, first_step=0, higher=True, **kwargs):
   """Makes checkpoints and evaluates each; returns the last Evaluator.
 
-  Args:
-    folder: pathlib.Path.
-    scores: dict, step -> score, or a dict of results.
-    first_step, higher: of the BestRule.
-    **kwargs: of the Evaluator.
+  `scores`: dict, step -> score, or a dict of results.
   """
   def results(checkpoint):
     step = checkpoints.step_of(checkpoint)
@@ -35,7 +27,7 @@ def evaluate(folder, scores, first_step=0, higher=True, **kwargs):
                 global_step=step)
 
   for step in sorted(scores):
-    make_checkpoint(folder, step)
+    write_checkpoint(folder, step, step)
     # A new one each time, as after a restart: the history is on disk.
     evaluator = outputs.Evaluator(str(folder), results, outputs.BestRule(
         "score", higher, first_step), **kwargs)
@@ -95,7 +87,7 @@ def test_after_a_step_back_later_evaluations_do_not_count(tmp_path):
   assert best_step(tmp_path) == 20  # that of step 10 is gone
   assert evaluator.should_stop()  # step 10 was better all the same
   scores[40] = 0.7
-  make_checkpoint(tmp_path, 40)
+  write_checkpoint(tmp_path, 40)
   evaluator.evaluate(40)
   assert history() == [10, 20, 30, 40]
   for _ in range(2):
@@ -145,9 +137,9 @@ def test_what_is_evaluated(tmp_path):
 
   assert evaluated() is None
   (tmp_path / "best").mkdir()
-  make_checkpoint(tmp_path / "best", 4)
+  write_checkpoint(tmp_path / "best", 4)
   assert evaluated() == "best/model.ckpt-4"
-  make_checkpoint(tmp_path, 8)
+  write_checkpoint(tmp_path, 8)
   assert evaluated() == "model.ckpt-8"
   best = str(tmp_path / "best" / "model.ckpt-4")
   assert evaluated(checkpoint=best) == "best/model.ckpt-4"
@@ -164,7 +156,7 @@ def test_another_description_needs_another_folder(tmp_path):
   prepare(tmp_path, config={"a": 2})
   assert read_json(tmp_path / "config.json") == {"a": 2}
   (tmp_path / "best").mkdir()
-  make_checkpoint(tmp_path / "best", 1)  # as after several runs
+  write_checkpoint(tmp_path / "best", 1)  # as after several runs
   prepare("file://%s" % tmp_path, config={"a": 2})
   refused("config.json says", prepare, tmp_path, config={"a": 3})
   assert read_json(tmp_path / "config.json") == {"a": 2}
@@ -177,7 +169,7 @@ def test_another_description_needs_another_folder(tmp_path):
 
 
 def test_what_an_earlier_version_says_less_is_no_contradiction(tmp_path):
-  make_checkpoint(tmp_path, 1)
+  write_checkpoint(tmp_path, 1)
   prepare(tmp_path, task={"labels": ["a", "b"], "label_tokens": True})
   now = {"labels": ["a", "b"], "head": "token_labels"}
   prepare(tmp_path, task=now)
