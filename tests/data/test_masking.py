@@ -2,7 +2,6 @@
 
 import collections
 import re
-import types
 
 import numpy as np
 import pytest
@@ -17,12 +16,10 @@ from albert.files import records
 
 
 def make_settings(tokenizer, **changes):
-  return create_pretraining_data.create_settings(types.SimpleNamespace(**dict(
-      dict(max_seq_length=64, max_predictions_per_seq=20, masked_lm_prob=0.15,
-           dupe_factor=3, short_seq_prob=0.1, random_seed=7, masking="word",
-           ngram=3, whole_word_share=0.5, sentence_pair="sop",
-           do_whole_word_mask=None, per_token_replacement=False,
-           legacy_wwm_labels=False), **changes)), tokenizer)
+  return create_pretraining_data.create_settings(
+      create_pretraining_data.RecordSettings(**dict(dict(
+          max_seq_length=64, max_predictions_per_seq=20, masked_lm_prob=0.15,
+          dupe_factor=3, random_seed=7), **changes)), tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -243,20 +240,12 @@ def test_records_hold_words_of_the_vocabulary(tmp_path, tokenizer, texts):
   check_records(documents, tokenizer, make_settings(tokenizer))
 
 
-def find(ids, part):
-  """Returns where in `ids` a part is, both arrays."""
-  text, part = [x.astype("<u4").tobytes() for x in (ids, part)]
-  at = text.index(part)
-  while at % 4:
-    at = text.index(part, at + 1)
-  return at // 4
-
-
 def check_records(documents, tokenizer, settings):
   """Reads back what docs/pretraining.md says about records."""
   whole_words = settings.masking in ("word", "ngram")
   counts = collections.Counter()
   for index, document in enumerate(documents):
+    text = "".join(map(chr, document.ids))
     for record in masking.create_records([document], index, settings,
                                          collections.Counter()):
       positions, labels = [
@@ -277,7 +266,7 @@ def check_records(documents, tokenizer, settings):
       parts = [np.arange(1, second - 1), np.arange(second, length - 1)]
       one, two = parts[::-1] if swapped else parts
       both = np.concatenate([one, two])
-      start = find(document.ids, ids[both])
+      start = text.index("".join(map(chr, ids[both])))
 
       # No special token is among them, and none is there twice.
       places = dict(zip(both, range(start, start + len(both))))

@@ -1,7 +1,7 @@
 """Programs written against the older modules, with these in their place.
 
-sentiment.py, tagger.py and features.py next to this file are in the style of
-public programs for BERT and ALBERT.
+sentiment.py and tagger.py next to this file are in the style of public programs
+for BERT and ALBERT.
 """
 
 import os
@@ -121,17 +121,40 @@ def test_a_tagger_with_an_estimator(model, tmp_path):
 
 @configs(*CONFIGS)
 def test_vectors_of_tokens(model):
+  """As BERT's extract_features.py and its copies make them."""
   folder, config, weights = model
-  tokens, *layers = start("features.py", folder)
+  vocab = tokenization.load_vocab(str(folder / "vocab.txt"))
+  inv_vocab = {v: k for k, v in vocab.items()}
+  basic = tokenization.BasicTokenizer(do_lower_case=True)
+  wordpiece = tokenization.WordpieceTokenizer(vocab=vocab)
   text = next(iter(TEXTS))
-  assert tokens == ["[CLS]", *text, "[SEP]"]
-  ids = [list(map(TOKENS.index, tokens))]
-  wanted = reference.forward(weights, config, ids, np.ones_like(ids),
-                             np.zeros_like(ids))
-  for found, x in zip(layers, [wanted["embedding_output"],
-                               *wanted["all_layers"]]):
-    np.testing.assert_allclose(np.array(found, float), x[0, 0, :3], atol=1e-5)
-  assert len(layers) == 1 + config["num_hidden_layers"]
+  tokens = ["[CLS]", *(
+      piece for token in basic.tokenize(tokenization.convert_to_unicode(text))
+      for piece in wordpiece.tokenize(token)), "[SEP]"]
+  assert [tokenization.printable_text(token) for token in tokens] == [
+      "[CLS]", *text, "[SEP]"]
+  ids = tokenization.convert_tokens_to_ids(vocab, tokens)
+  assert ids == list(map(TOKENS.index, tokens))
+  assert tokenization.convert_ids_to_tokens(inv_vocab, ids) == tokens
+  ones = np.ones([1, len(ids)], np.int32)
+  made = modeling_google.AlbertModel(
+      config=modeling_google.AlbertConfig.from_json_file(
+          str(folder / "config.json")), is_training=False,
+      input_ids=tf.constant([ids]), input_mask=tf.constant(ones),
+      token_type_ids=tf.zeros_like(ones))
+  assert made.get_embedding_table().shape.as_list() == [
+      config["vocab_size"], config["embedding_size"]]
+  assert len(made.get_all_encoder_layers()) == config["num_hidden_layers"]
+  checkpoint = str(folder / "model.ckpt")
+  assignment_map, _ = modeling_google.get_assignment_map_from_checkpoint(
+      tf.trainable_variables(), checkpoint)
+  tf.train.init_from_checkpoint(checkpoint, assignment_map)
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    found = session.run([made.get_embedding_output()] + made.all_encoder_layers)
+  wanted = reference.forward(weights, config, [ids], ones, 0 * ones)
+  np.testing.assert_allclose(found, [wanted["embedding_output"],
+                                     *wanted["all_layers"]], atol=1e-5)
 
 
 def test_the_layout_is_that_of_the_configuration():

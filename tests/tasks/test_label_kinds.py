@@ -19,12 +19,7 @@ def test_numbers():
   logits = np.array([[1.0], [2.0], [4.0]], np.float32)
   assert kind.values(logits) is logits
   assert kind.answers(logits) == [1.0, 2.0, 4.0]
-  results, report = kind.score(logits, np.array([1, 2, 2]))
-  assert report is None
-  # Less their means: -4, -1, 5 and -2, 1, 1, in thirds.
-  assert results == pytest.approx({
-      "loss": 4 / 3, "mse": 4 / 3, "pearson": 12 / (42 * 6) ** 0.5,
-      "spearman": 0.75 ** 0.5})
+  assert kind.score(logits, np.array([1, 2, 2]))[1] is None  # no report
 
 
 def test_one_label():
@@ -35,11 +30,6 @@ def test_one_label():
   logits = (np.log(probabilities) + 3).astype(np.float32)
   np.testing.assert_allclose(kind.values(logits), probabilities, rtol=1e-6)
   assert kind.answers(probabilities) == ["a", "c", "a"]
-  results, report = kind.score(logits, np.array([0, 1, 1]))
-  assert results["accuracy"] == pytest.approx(1 / 3)
-  assert results["macro_f1"] == pytest.approx(2 / 3 / 3)
-  assert results["loss"] == pytest.approx(-np.log(0.5 * 0.2 * 0.1) / 3)
-  assert report.split("\n")[-3].split() == ["b", "1", "0", "1"]
 
 
 @pytest.mark.parametrize("labels, counts, chosen, positive", [
