@@ -52,7 +52,7 @@ logits = tf.nn.bias_add(
 loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
     labels=labels, logits=logits))
 train_op = optimization.create_optimizer(
-    loss, 1e-3, 100, 10, False, optimizer=sys.argv[3])
+    loss, 2e-3, 20, 3, False, optimizer=sys.argv[3])
 
 tvars = tf.trainable_variables()
 assignment_map, initialized = modeling.get_assignment_map_from_checkpoint(

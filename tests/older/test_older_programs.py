@@ -11,8 +11,8 @@ import sys
 import numpy as np
 import pytest
 import reference_albert as reference
+import small_steps
 import tensorflow.compat.v1 as tf
-from given_settings import make_settings
 from scripting import ROOT
 from small_models import albert_zh_config, google_config
 from writing import write
@@ -23,9 +23,6 @@ import optimization
 import tokenization
 from albert.files import checkpoints
 from albert.heads import Classifier
-from albert.model.config import AlbertConfig
-from albert.train import distribution, step
-from albert.train.settings import Schedule
 from lamb_optimizer import LAMB, LAMBOptimizer
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "bank", "##er", "a",
@@ -51,11 +48,9 @@ def configs(*first):
 def model(request, tmp_path):
   """(folder of what programs read, configuration, weights)."""
   config = CONFIGS[request.param]
-  rng = np.random.RandomState(3)
-  weights = dict(reference.random_weights(config),
-                 output_weights=rng.normal(size=[2, 24]),
-                 output_bias=rng.normal(size=[2]))
-  weights = {name: x.astype(np.float32) for name, x in weights.items()}
+  weights = {name: x.astype(np.float32) for name, x in dict(
+      reference.random_weights(config), output_weights=np.eye(2, 24),
+      output_bias=np.array([0.5, -0.5])).items()}
   checkpoints.write_checkpoint(str(tmp_path), "model.ckpt", weights)
   write(tmp_path, "config.json", config)
   write(tmp_path, "vocab.txt", *TOKENS)
@@ -73,37 +68,27 @@ def start(program, *args):
   return [line.split(" ") for line in done.stdout.decode().splitlines()]
 
 
-def own_losses(config, weights, optimizer):
-  """Returns the losses of this project's step for the same batch."""
-  ids = np.zeros([len(TEXTS), 16], int)
-  for row, tokens in zip(ids, TEXTS.values()):
-    tokens = ["[CLS]", *tokens, "[SEP]"]
-    row[:len(tokens)] = list(map(TOKENS.index, tokens))
-  features = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids,
-              "label_ids": np.arange(len(TEXTS)) % 2}
-  with tf.Graph().as_default(), tf.Session() as session:
-    spec = step.model_fn_builder(
-        AlbertConfig.from_dict(config), Classifier(2),
-        make_settings(learning_rate=1e-3, optimizer=optimizer),
-        Schedule(100, 10), distribution.get_workers())(
-            {name: tf.constant(x, tf.int32) for name, x in features.items()},
-            None, tf.estimator.ModeKeys.TRAIN, {})
-    session.run(tf.global_variables_initializer(), {
-        v.initial_value: weights[v.op.name] for v in tf.trainable_variables()})
-    return [session.run([spec.loss, spec.train_op])[0] for _ in range(STEPS)]
-
-
 @configs("albert_zh_config")
 def test_a_classifier_with_placeholders(model, monkeypatch):
   """The same tokens, and the losses of this project's own step."""
   folder, config, weights = model
+  ids = np.zeros([len(TEXTS), 16], np.int32)
+  for row, tokens in zip(ids, TEXTS.values()):
+    row[:len(tokens) + 2] = [TOKENS.index(token) for token in (
+        "[CLS]", *tokens, "[SEP]")]
+  features = {"input_ids": ids, "input_mask": np.sign(ids),
+              "segment_ids": 0 * ids,
+              "label_ids": np.arange(len(TEXTS), dtype=np.int32) % 2}
   monkeypatch.setattr(modeling.AlbertModel, "dropout",
                       lambda model, x, *args, **kwargs: x)
+  monkeypatch.setattr(small_steps, "start_value", lambda name, _: weights[name])
   for optimizer in ("adamw", "lamb"):
+    wanted, _ = small_steps.train(STEPS, small_steps.make_options(
+        learning_rate=2e-3, optimizer=optimizer), [features] * STEPS,
+                                  head=Classifier(2), **config)
     *losses, predicted = start("sentiment.py", folder, STEPS, optimizer)
     found = [float(loss) for loss, in losses]
-    np.testing.assert_allclose(found, own_losses(config, weights, optimizer),
-                               rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert found[-1] < 0.8 * found[0]
     assert len(predicted) == len(TEXTS) and set(predicted) <= {"0", "1"}
 

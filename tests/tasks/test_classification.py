@@ -108,7 +108,7 @@ def test_fields_of_ones_own(tmp_path):
       0].negative == "丙"
 
 
-def test_labels_of_a_file_to_predict(tmp_path, caplog):
+def test_labels_of_a_file_to_predict(tmp_path):
   """None where all are the same, or where there is no agreement."""
   def labels(name, *rows, split="test"):
     return [x.label for x in read(tmp_path, name, [
@@ -122,10 +122,8 @@ def test_labels_of_a_file_to_predict(tmp_path, caplog):
                 split="train") == ["neutral"]
   for empty in (None, "", " "):
     assert labels("jsonl", {"label": "1"}, {"label": empty}) == ["1", None]
-  with caplog.at_level(logging.INFO, "absl"):
-    assert labels("afqmc", {"label": "0"}, {"label": "0"}) == [None, None]
-    assert labels("tnews", {"label": -1}, {"label": -1}) == [None, None]
-  assert "test.json: '0' in all rows" in caplog.text
+  assert labels("afqmc", {"label": "0"}, {"label": "0"}) == [None, None]
+  assert labels("tnews", {"label": -1}, {"label": -1}) == [None, None]
   refused("test.json:2: .*'-1'.* 100, ", labels, "tnews", {"label": "100"},
           {"label": -1})
 
@@ -229,7 +227,5 @@ def test_numbers_of_ones_own(tmp_path, column):
   assert [x.label for x in read(
       tmp_path, task, "text_a\t%s\na\t-1.5\nb\t2e1\n" % column)] == [
           "-1.5", "2e1"]
-  refused("train.tsv:3: .*'many'.*number", read, tmp_path, task,
-          "text_a\t%s\na\t1\nb\tmany\n" % column)
   refused("--regression: .*--labels", get_task, "tsv", labels=["1"],
           regression=True)
