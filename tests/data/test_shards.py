@@ -28,12 +28,6 @@ BATCH = 1024
 class NumberMaker(shards.ShardMaker):
   """Makes records that are the numbers of passages, each PASSES times."""
 
-  def __init__(self, num_buckets, folder):
-    super().__init__(None, types.SimpleNamespace(
-        max_seq_length=1, max_predictions_per_seq=1, random_seed=1,
-        dupe_factor=PASSES),
-                     num_buckets, str(folder))
-
   def serialized_records(self, texts, shard_index, counts):
     numbers = np.repeat(np.arange(PASSAGES) + shard_index * PASSAGES, PASSES)
     counts["records"] += len(numbers)
@@ -42,8 +36,11 @@ class NumberMaker(shards.ShardMaker):
         self._num_buckets, size=len(made))
 
 
-def write(maker, paths):
+def write(paths, num_buckets=7, maker=NumberMaker):
   """Makes records of a text of SHARDS shards, and writes them."""
+  maker = maker(None, types.SimpleNamespace(
+      max_seq_length=1, max_predictions_per_seq=1, random_seed=1,
+      dupe_factor=PASSES), num_buckets, str(paths[0].parent))
   reader = types.SimpleNamespace(shards=lambda: [[]] * SHARDS, share_read=1.0)
   num_shards, counts = shards.make_shards(reader, maker, 2)
   shards.write_outputs(maker, num_shards, counts["records"],
@@ -54,7 +51,7 @@ def write(maker, paths):
 @pytest.mark.parametrize("num_outputs", [10, full(1), full(100)])
 def test_batches_are_as_mixed_as_a_perfect_shuffle(tmp_path, num_outputs):
   paths = [tmp_path / ("out-%d" % i) for i in range(num_outputs)]
-  write(NumberMaker(max(7, num_outputs), tmp_path), paths)
+  write(paths, max(7, num_outputs))
   numbers = [[row["passage"][0] for row in features(path)] for path in paths]
   assert {len(part) for part in numbers} == {PASSES * TOTAL // num_outputs}
   assert (np.bincount(np.concatenate(numbers)) == PASSES).all()
@@ -81,7 +78,7 @@ def test_more_files_than_may_be_open(tmp_path):
   resource.setrlimit(resource.RLIMIT_NOFILE, (
       max(map(int, os.listdir("/proc/self/fd"))) + 50, limits[1]))
   try:
-    write(NumberMaker(7, tmp_path), paths)
+    write(paths)
   finally:
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
   assert all(path.stat().st_size for path in paths)
@@ -101,7 +98,7 @@ def test_outputs_appear_together_or_not_at_all(tmp_path):
   for path in paths:
     path.write_text("before")
   with pytest.raises(OSError, match="No space left on device: .*out-"):
-    write(FailingMaker(7, tmp_path), paths)
+    write(paths, maker=FailingMaker)
   assert [path.read_text() for path in paths] == ["before"] * 3
   assert not list(tmp_path.glob("*.tmp"))
 
@@ -109,8 +106,7 @@ def test_outputs_appear_together_or_not_at_all(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("content, message", [
     ("一句话。\n又一句话。\n".encode(), " 3 files"),
-    ("这是一句话。\n".encode("gbk") * 99, "a.txt: 99 .*iconv -f gbk")],
-                         ids=["two lines", "gbk"])
+    ("这是一句话。\n".encode("gbk") * 99, "a.txt: 99 .*iconv -f gbk")])
 def test_text_that_makes_no_records(content, message, tmp_path):
   (tmp_path / "a.txt").write_bytes(content)
   fail(message, SCRIPT, VOCAB, "--input_file=%s" % (tmp_path / "a.txt"),

