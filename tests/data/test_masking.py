@@ -70,10 +70,9 @@ def clauses_of(segmenter, tokenizer, *lines):
 def test_clauses_of_sentencepiece(real_data):
   tokenizer = tokenization.SentencePieceTokenizer(
       str(real_data / "sentencepiece" / "30k-clean.model"))
-  assert clauses_of(
-      corpus.Segmenter(tokenizer, use_jieba=False), tokenizer,
-      "Yes (of 3.5 km), at 12:30; no!", "End.") == [
-          "yes(of3.5km),", "at12:30;", "no!", "end."]
+  found = clauses_of(corpus.Segmenter(tokenizer, use_jieba=False), tokenizer,
+                     "Yes (of 3.5 km), at 12:30; no!", "End.")
+  assert found == ["yes(of3.5km),", "at12:30;", "no!", "end."]
 
 
 def make_document(*sentences):
@@ -167,13 +166,12 @@ def test_lengths_do_not_tell_the_label(tokenizer, sentence_pair):
   """The last lines of these documents are short, as those of articles."""
   rng, settings = np.random.RandomState(0), make_settings(
       tokenizer, max_seq_length=128, sentence_pair=sentence_pair)
-  documents = [make_document(*[[[1] * size] for size in rng.randint(
-      4, 32, size=rng.randint(9, 40))], [[1] * 5], [[1] * 8])
+  documents = [make_document(*([[1] * size] for size in (
+      *rng.randint(4, 32, size=rng.randint(9, 40)), 5, 8)))
                for _ in range(1000)]
   pairs, is_last = zip(*[
-      (pair, pair[1].end == len(document.ids))
-      for document, _, found, _ in pairs_of(documents, settings, 4)
-      for pair in found])
+      (pair, pair[1].end == len(document.ids)) for document, _, found, _ in
+      pairs_of(documents, settings, 4) for pair in found])
   rows = np.array([(size(first), size(second), label) for first, second, label
                    in masking.label_pairs(pairs, settings, rng)])
   assert share_told(rows) < 0.52
@@ -232,8 +230,7 @@ def test_records_hold_the_text(documents, tokenizer, masking):
 def test_records_hold_words_of_the_vocabulary(tmp_path, tokenizer, texts):
   """Also such as jieba cuts apart, or that join parts of two of its words."""
   tokenizer = tokenization.WordPieceTokenizer(write(
-      tmp_path, "vocab.txt", *tokenizer.vocab, "充电", "他一", "的时", "，他",
-      "一个"))
+      tmp_path, "v.txt", *tokenizer.vocab, *"充电 他一 的时 ，他 一个".split()))
   documents = list(map(corpus.Segmenter(tokenizer, True).document, texts))
   assert set(range(21128, 21133)) < set(np.concatenate(
       [document.ids for document in documents]))
@@ -314,9 +311,8 @@ def test_records_depend_on_documents_index_and_seed_alone(documents, tokenizer):
 
 def test_legacy_labels(segmenter, tokenizer):
   document = segmenter.document(["他胸有成竹，说明天出发。"] * 8)
-  settings = make_settings(tokenizer, legacy_wwm_labels=True,
-                           masked_lm_prob=0.9, max_predictions_per_seq=60,
-                           short_seq_prob=0.0)
+  settings = make_settings(tokenizer, legacy_wwm_labels=True, short_seq_prob=0,
+                           masked_lm_prob=0.9, max_predictions_per_seq=60)
   record = next(masking.create_records([document], 0, settings,
                                        collections.Counter()))
   text = "".join(tokenizer.convert_ids_to_tokens(
@@ -328,9 +324,9 @@ def test_legacy_labels(segmenter, tokenizer):
 @pytest.mark.parametrize("length", [64, 128])
 def test_ngrams_follow_the_papers_distribution(documents, tokenizer, length):
   counts = collections.Counter()
-  list(masking.create_records(documents, 0, make_settings(
-      tokenizer, masking="ngram", dupe_factor=15, max_seq_length=length),
-                              counts))
+  settings = make_settings(tokenizer, masking="ngram", dupe_factor=15,
+                           max_seq_length=length)
+  list(masking.create_records(documents, 0, settings, counts))
   placed = np.array([counts["placed_%d" % n] for n in (1, 2, 3)])
   assert placed.sum() > 5000 and placed @ [1, 2, 3] == counts["masked_words"]
   # p(n) = (1/n) / (1 + 1/2 + 1/3)

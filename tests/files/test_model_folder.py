@@ -41,10 +41,9 @@ def test_what_is_written_is_read(tmp_path):
       config=CONFIG, tokenizer_file=write(tmp_path, "a", *TOKENS),
       do_lower_case=False, path=str(tmp_path), max_seq_length=99,
       task_name="lcqmc", head="classifier", labels=["no", "是"], pairs=True,
-      init_checkpoint="albert_tiny", crf=True,
-      by_character=True, pooling="cls", layer=2, long_text="windows",
-      max_windows=3, positive_label="是", thresholds={"no": 0.25},
-      has_unanswerable=True, null_threshold=1.5)
+      init_checkpoint="albert_tiny", crf=True, by_character=True, pooling="cls",
+      layer=2, long_text="windows", max_windows=3, positive_label="是",
+      thresholds={"no": 0.25}, has_unanswerable=True, null_threshold=1.5)
   for field in dataclasses.fields(ModelFolder):
     if field.default is not dataclasses.MISSING:
       assert getattr(whole, field.name) != field.default, field.name

@@ -147,8 +147,7 @@ def test_what_is_evaluated(tmp_path):
 
 def prepare(folder, **contents):
   outputs.prepare_output_dir(str(folder), {
-      name + ".json": json.dumps(content).encode()
-      for name, content in contents.items()})
+      name + ".json": json.dumps(x).encode() for name, x in contents.items()})
 
 
 def test_another_description_needs_another_folder(tmp_path):

@@ -60,10 +60,11 @@ def test_texts(head, loss, labels, w, T):
   """The labels may be weighted; the teacher is not."""
   size = 1 if head.name == "regression" else 3
   weights, teacher = WEIGHTS[:size], TEACHER[:, :size]
-  found = check(head, loss(X @ weights.T, teacher, T), {"label_ids": labels}, {
-      "teacher_logits": teacher}, {"output_weights": weights,
-                                   "output_bias": np.zeros(size)},
-                X, w=w, T=T, atol=1e-5)
+  found = check(
+      head, loss(X @ weights.T, teacher, T), {"label_ids": labels},
+      {"teacher_logits": teacher}, {"output_weights": weights,
+                                    "output_bias": np.zeros(size)},
+      X, w=w, T=T, atol=1e-5)
   np.testing.assert_allclose(found.losses["example_loss"], found.each.sum(),
                              rtol=1e-5)
   for name, (_, counted) in found.metrics.items():

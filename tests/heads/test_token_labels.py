@@ -11,8 +11,7 @@ from albert.heads import TokenLabels, crf
 LABELS = ["O", "B-a", "I-a"]
 # A text of two tokens, one of three tokens; [CLS], [SEP] and padding besides.
 SCORES = np.array([[[0, 0, 9], [0, 1, 5], [0, 2, 3], [0, 9, 0], [0, 9, 0]],
-                   [[0, 9, 0], [2, 0, 0], [0, 1, 3], [0, 0, 4], [0, 9, 0]]],
-                  float)
+                   [[0, 9, 0], [2, 0, 0], [0, 1, 3], [0, 0, 4], [0, 9., 0]]])
 MASK = [[1, 1, 1, 1, 0], [1] * 5]
 INSIDE = np.array([[0, 1, 1, 0, 0], [0, 1, 1, 1, 0]])
 IDS = np.array([[0, 1, 2, 0, 0], [0, 0, 1, 2, 0]])

@@ -138,20 +138,6 @@ def test_vectors_of_tokens(model):
                                      *wanted["all_layers"]], atol=1e-5)
 
 
-def test_the_layout_is_that_of_the_configuration():
-  for name, config in CONFIGS.items():
-    config = modeling.BertConfig.from_dict(config)
-    for make in (modeling.AlbertModel, modeling_google.AlbertModel,
-                 modeling.BertModel):
-      tf.reset_default_graph()
-      made = make(config=config, is_training=False,
-                  input_ids=tf.zeros([1, 3], tf.int32), scope="other/bert")
-      assert isinstance(made, modeling_google.GoogleAlbertModel) == (
-          name == "google_config")
-      assert all(v.op.name.startswith("other/bert/")
-                 for v in tf.trainable_variables())
-
-
 def test_small_functions():
   x = tf.constant([[1.0, 3.0], [2.0, 2.0]])
   assert modeling.get_shape_list(x) == modeling.get_shape_list(x, [2, 3]) == [

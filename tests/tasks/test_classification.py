@@ -17,9 +17,8 @@ def read(folder, task, content, split="train", **kwargs):
   rows = [content] if isinstance(content, str) else content
   url = write(folder, split + (
       ".json" if rows is content or content[0] in "{[" else ".tsv"), *rows)
-  examples = classification.read_examples(
-      get_task(task) if isinstance(task, str) else task, url, split == "test",
-      **kwargs)
+  task = get_task(task) if isinstance(task, str) else task
+  examples = classification.read_examples(task, url, split == "test", **kwargs)
   assert all(example.where.startswith(url + ":") for example in examples)
   return [example._replace(where="") for example in examples]
 
@@ -96,8 +95,7 @@ def test_fields_of_ones_own(tmp_path):
   # As docs/fine_tuning.md has it.
   task = classification._task(
       "title", "body", ["bad", "good"], label="stars", rename={
-          "1": "bad", "2": "bad", "3": None, "4": "good", "5": "good"},
-      metric="f1")
+          "1": "bad", "2": "bad", "3": None, "4": "good", "5": "good"})
   assert [x.label for x in read(tmp_path, task, [
       dict(row, stars=n) for n in (5, 3, 1)])] == ["good", "bad"]
   # A negative is read where a task has one.
@@ -174,28 +172,25 @@ def test_no_row_of_a_file_to_predict_is_left_out(tmp_path, task):
             skip_bad_rows=True)
 
 
-NLI = ["contradiction", "entailment", "neutral"]
 # What the numbers of a model's outputs stand for.
 LABELS = [
     ("lcqmc lcqmc_pair bq chnsenticorp afqmc csl cola sst-2 mrpc qqp wnli",
      ["0", "1"]),
-    ("xnli cmnli ocnli mnli mnli_matched mnli_mismatched", NLI),
+    ("xnli cmnli ocnli mnli mnli_matched mnli_mismatched",
+     ["contradiction", "entailment", "neutral"]),
     ("qnli rte", ["entailment", "not_entailment"]),
     ("wsc cluewsc2020", ["false", "true"]), ("sts-b", []), ("tsv jsonl", None),
     ("tnews", "100 101 102 103 104 106 107 108 109 110 112 113 114 115 116"
      .split()), ("iflytek", [str(i) for i in range(119)])]
 SUBMISSIONS = {
-    **{task: {"test": name + "11_predict.json",
-              "test1.0": name + "10_predict.json"} for task, name in (
-                  ("tnews", "tnews"), ("wsc", "cluewsc"),
-                  ("cluewsc2020", "cluewsc"))},
-    **{task: {"test": test, "diagnostics": "diagnostics_predict.json"}
-       for task, test in (("ocnli", "{}_50k_predict.json"),
-                          ("cmnli", "{}_predict.json"))},
-    **dict.fromkeys(("mnli", "mnli_matched", "mnli_mismatched"), {
-        "test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv",
-        "diagnostic": "AX.tsv"}),
-    **{name.lower(): {"test": name + ".tsv"} for name in (
+    "tnews": "test=tnews11_predict.json test1.0=tnews10_predict.json",
+    "wsc cluewsc2020":
+        "test=cluewsc11_predict.json test1.0=cluewsc10_predict.json",
+    "ocnli": "test={}_50k_predict.json diagnostics=diagnostics_predict.json",
+    "cmnli": "test={}_predict.json diagnostics=diagnostics_predict.json",
+    "mnli mnli_matched mnli_mismatched":
+        "test=MNLI-m.tsv test_mismatched=MNLI-mm.tsv diagnostic=AX.tsv",
+    **{name.lower(): "test=%s.tsv" % name for name in (
         "CoLA", "SST-2", "MRPC", "QQP", "STS-B", "QNLI", "RTE", "WNLI")}}
 
 
@@ -203,9 +198,11 @@ def test_labels_and_submissions():
   tasks = classification.TASKS
   assert {name: task.labels for name, task in tasks.items()} == {
       name: labels for names, labels in LABELS for name in names.split()}
+  submissions = {name: text for names, text in SUBMISSIONS.items()
+                 for name in names.split()}
   for name, task in tasks.items():
-    assert task.submissions == SUBMISSIONS.get(
-        name, {"test": "{}_predict.json"})
+    assert task.submissions == dict(part.split("=") for part in submissions.get(
+        name, "test={}_predict.json").split())
     assert set(task.files) == {"train", "dev"} | set(task.submissions)
 
 
@@ -224,8 +221,7 @@ def test_files_of_a_task(tmp_path):
 def test_numbers_of_ones_own(tmp_path, column):
   task = get_task("tsv", regression=True)
   assert task.is_regression and task.metric == "pearson"
-  assert [x.label for x in read(
-      tmp_path, task, "text_a\t%s\na\t-1.5\nb\t2e1\n" % column)] == [
-          "-1.5", "2e1"]
+  examples = read(tmp_path, task, "text_a\t%s\na\t-1.5\nb\t2e1\n" % column)
+  assert [x.label for x in examples] == ["-1.5", "2e1"]
   refused("--regression: .*--labels", get_task, "tsv", labels=["1"],
           regression=True)

@@ -90,9 +90,9 @@ def test_files(tmp_path):
   examples = read(tmp_path, "race", "test")
   assert examples == [
       race.Example(name + "-%d" % i, part, "a", "bc"[i], ARTICLE["options"][i],
-                   None if part == "middle" else i) for name, part in (
-                       ("middle/1.txt", "middle"), ("h", "high"),
-                       ("high/2.txt", "high")) for i in range(2)]
+                   i if part == "high" else None) for name, part in zip((
+                       "middle/1.txt", "h", "high/2.txt"), (
+                           "middle", "high", "high")) for i in range(2)]
   first = race.Example("m-x-0", "m", "甲\n乙", "b", ["a", "b"], 0)
   assert read(tmp_path, "c3", "dev") == [first, first._replace(id=7)]
   # CLUE's one file counts before those of the two parts.

@@ -1,4 +1,4 @@
-"""What is sent to boards; how labelled files are scored; no model is trained."""
+"""What is sent to boards; how labelled files are scored; nothing is trained."""
 
 import json
 
@@ -31,9 +31,8 @@ def predict(folder, script, *cases):
       write(folder / str(number) / "set", name, *rows)
     given = {"test_file": url + "set/test.json"} if script == "run_squad" else {
         "data_dir": url + "set"}
-    commands.append({"flags": dict(given, task_name=task,
-                                   output_dir=url + "out"),
-                     "predictions": predictions})
+    commands.append({"predictions": predictions, "flags": dict(
+        given, task_name=task, output_dir=url + "out")})
   write(folder, "cases.json", commands)
   _, log = succeed("tests/given_predictions.py", script, folder / "cases.json")
   return [folder / str(number) / "out" for number in range(len(cases))], log
@@ -95,13 +94,11 @@ def test_multiple_choice(tmp_path):
   of_chid = chosen([-3, -1, -9], [-3.5, -1, -9], [-1, -2, -3])
   few = [{"id": name, "candidates": ["一", "二"], "content": "甲#idiom#"}
          for name in (8, 2)]
-  (c3_out, chid_out, few_out), _ = predict(
-      tmp_path, "run_race",
-      ("c3", {"test1.1.json": c3, "test1.0.json": c3},
-       {"test": of_c3, "test1.0": of_c3[::-1]}),
-      ("chid", {"test1.1.json": chid, "test1.0.json": chid},
-       {"test": of_chid, "test1.0": of_chid[::-1]}),
-      ("chid", {"test.json": few}, {"test": chosen(*[[-1, -2]] * 2)}))
+  (c3_out, chid_out, few_out), _ = predict(tmp_path, "run_race", *(
+      (task, {"test1.1.json": rows, "test1.0.json": rows},
+       {"test": said, "test1.0": said[::-1]})
+      for task, rows, said in (("c3", c3, of_c3), ("chid", chid, of_chid))), (
+          "chid", {"test.json": few}, {"test": chosen(*[[-1, -2]] * 2)}))
   assert (c3_out / "c311_predict.json").read_text() == clue(
       (4, 1), (3, 2), (9, 0))
   assert (c3_out / "c310_predict.json").read_text() == clue(
@@ -123,9 +120,8 @@ def squad(*answers):
 
 def spans(*places):
   """Logits of [CLS] 子 [SEP] 甲 乙 丙 丁 [SEP], greatest at (start, end)."""
-  return [{"start": [float(i == start + 3) for i in range(8)],
-           "end": [float(i == end + 3) for i in range(8)]}
-          for start, end in places]
+  return [{name: [float(i == place + 3) for i in range(8)]
+           for name, place in zip(("start", "end"), pair)} for pair in places]
 
 
 def test_reading_comprehension(tmp_path):

@@ -47,8 +47,7 @@ def test_what_is_kept(way, length, expected):
     assert not any(map(any, (segments for _, segments in found)))
 
 
-def test_beginning_and_end_of_512():
-  """As in the paper."""
+def test_beginning_and_end_of_512_are_as_in_the_paper():
   text = "a" * 500 + "b" * 500
   (ids, _), = windows.sequence_maker(Letters(), 512, "head_tail")(text)
   assert written(ids) == "<" + "a" * 128 + "b" * 382 + "|"
