@@ -39,7 +39,7 @@ def test_what_is_not_chinese_is_cut_as_english(text, tokens):
     ("squad", ["black cat", "dog"], "cat", 0, 2 * 1 / (2 + 1)),
     ("squad", ["b b c"], "b b b", 0, 2 * 2 / 6),
     ("squad2", [], "", 1, 1), ("squad2", [], "cat", 0, 0),
-    ("squad2", ["cat"], "", 0, 0),
+    ("squad2", ["the", "cat"], "", 0, 0),
     # Nothing is left of the only answer.
     (run_squad.TASKS["squad2"].rule, ["the"], "", 1, 1),
     (run_squad.TASKS["squad"].rule, ["the"], "an", 1, 0),
