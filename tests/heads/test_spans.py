@@ -34,9 +34,8 @@ def test_independent():
       weights["cls/squad/output_weights"], weights["cls/squad/output_bias"])]
   for name, logits in (("start", start), ("end", end)):
     np.testing.assert_allclose(found.predictions[name], logits, atol=1e-5)
-  np.testing.assert_allclose(
-      found.each, (losses_of(start, START) + losses_of(end, END)) / 2,
-      rtol=1e-5)
+  expected = (losses_of(start, START) + losses_of(end, END)) / 2
+  np.testing.assert_allclose(found.each, expected, rtol=1e-5)
 
 
 def beam_scores(weights, starts):

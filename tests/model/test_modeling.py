@@ -102,8 +102,7 @@ def test_no_mask_and_no_segments_mean_all_real_and_all_first(name):
   weights = reference.random_weights(config)
   small.assert_same_outputs(
       small.run_model(config, weights, input_mask=None, token_type_ids=None),
-      small.run_reference(config, weights, input_mask=ones,
-                          token_type_ids=0 * ones), atol=1e-5)
+      small.run_reference(config, weights, INPUT_IDS, ones, 0 * ones), 1e-5)
 
 
 def test_one_hot_lookups_and_sizes_that_are_not_known():
@@ -206,9 +205,9 @@ def test_dropout_is_another_for_other_examples():
   """Slices of a batch and replicas must not all drop the same."""
   tf.train.get_or_create_global_step()
   ids = tf.placeholder(tf.int32, [2, 3])
-  kept = create_model(
-      AlbertConfig.from_dict(small.albert_zh_config(**small.ONE_LAYER)), True,
-      ids).dropout(tf.ones([1000]), 0.5, salt=77) > 0
+  config = AlbertConfig.from_dict(small.albert_zh_config(**small.ONE_LAYER))
+  model = create_model(config, True, ids)
+  kept = model.dropout(tf.ones([1000]), 0.5, salt=77) > 0
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     masks = [session.run(kept, {ids: value}) for value in (
@@ -255,11 +254,11 @@ def test_dropout_drops_a_tenth_and_differs_between_layers_and_examples():
 
 
 def test_dropout_of_attention_probabilities_is_drawn_for_each_head():
-  left, = added_by_layers(small.google_config(
-      attention_probs_dropout_prob=0.5), {
-          "self/query/kernel": 0, "self/value/kernel": 0, "self/value/bias": 1,
-          "attention_1/output/dense/kernel": np.eye(24),
-          "intermediate/output/dense/kernel": 0})
+  config = small.google_config(attention_probs_dropout_prob=0.5)
+  left, = added_by_layers(config, {
+      "self/query/kernel": 0, "self/value/kernel": 0, "self/value/bias": 1,
+      "attention_1/output/dense/kernel": np.eye(24),
+      "intermediate/output/dense/kernel": 0})
   # Seven keys of equal weight, each dropped or doubled.
   np.testing.assert_allclose(left * 7 / 2, np.round(left * 7 / 2), atol=1e-4)
   by_head = left.reshape([3, 7, 4, 6])

@@ -83,10 +83,9 @@ def chosen(*rows):
 
 
 def test_multiple_choice(tmp_path):
-  c3 = [[
-      [["甲"], [{"question": "乙", "choice": ["一", "二"], "id": 4},
-               {"question": "乙", "choice": ["一", "二", "三"], "id": 3}], "x"],
-      [["甲"], [{"question": "乙", "choice": ["一", "二"], "id": 9}], "y"]]]
+  c3 = [[[["甲"], [{"question": "乙", "choice": list(choices), "id": name}
+                   for name, choices in rows], "x"]
+         for rows in ([(4, "一二"), (3, "一二三")], [(9, "一二")])]]
   of_c3 = chosen([-2, -1, -1e9], [-3, -2, -1], [-1, -2, -1e9])
   chid = [{"groupID": 3, "candidates": ["一二", "三四", "五六"], "content": [
       "甲#idiom000007#乙", "丙#idiom000002#丁#idiom000003#"]}]
