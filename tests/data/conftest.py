@@ -1,7 +1,7 @@
 """Fixtures: the vocabulary of the project, and jieba with it."""
 
 import pytest
-from scripting import ROOT
+from vocabularies import VOCAB_FILE
 
 import tokenization
 from albert.data import corpus
@@ -9,8 +9,7 @@ from albert.data import corpus
 
 @pytest.fixture(scope="module")
 def tokenizer():
-  return tokenization.WordPieceTokenizer(
-      str(ROOT / "albert_config" / "vocab.txt"))
+  return tokenization.WordPieceTokenizer(VOCAB_FILE)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,4 @@
-"""The Beam pipeline makes the local tool's records.
-
-On Python 3.7 alone: one platform shows it, and Beam is slow to install.
-"""
+"""Beam makes the local tool's records. On TF 1.15 alone: it installs slowly."""
 
 import pytest
 import tensorflow.compat.v1 as tf

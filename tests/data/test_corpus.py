@@ -4,9 +4,18 @@ import gzip
 
 import jieba
 import pytest
+from writing import write
 
 import create_pretraining_data
 from albert.data import corpus
+
+
+def words_of(segmenter, tokenizer, line):
+  """Returns the words of a line, and its tokens."""
+  ids, begins, _ = segmenter.segment(line)
+  tokens = tokenizer.convert_ids_to_tokens(ids)
+  return ["".join(tokens[begin:end]).replace("##", "") for begin, end in zip(
+      begins, begins[1:] + [len(ids)])], tokens
 
 
 @pytest.mark.parametrize("line, words", [
@@ -17,11 +26,15 @@ from albert.data import corpus
     ("中\u200b国很大", ["中国", "很大"]), ("😀", ["[UNK]"]),
     ("カタカナ😀の" * 1500, ["[UNK]"])])
 def test_words_are_jiebas(segmenter, tokenizer, line, words):
-  ids, begins, _ = segmenter.segment(line)
-  tokens = tokenizer.convert_ids_to_tokens(ids)
+  found, tokens = words_of(segmenter, tokenizer, line)
   assert tokens == tokenizer.tokenize(line) == tokenizer.tokenize_plain(line)
-  assert ["".join(tokens[begin:end]).replace("##", "") for begin, end in zip(
-      begins, begins[1:] + [len(ids)])] == words
+  assert found == words
+
+
+def test_spelled_words_are_those_between_spaces(tokenizer):
+  words, tokens = words_of(corpus.Segmenter(tokenizer, use_jieba=False),
+                           tokenizer, "unbelievable story")
+  assert words == ["unbelievable", "story"] and len(tokens) > 2
 
 
 @pytest.mark.parametrize("word, line, words", [
@@ -32,39 +45,29 @@ def test_words_are_jiebas(segmenter, tokenizer, line, words):
     ("洱泽丙丁戊", "看洱泽丙丁戊。", ["看", "洱泽丙丁戊", "。"]),
     ("zyx12", "用zyx12plus。", ["用", "zyx12plus", "。"])])  # one token
 def test_words_of_a_dictionary(tokenizer, tmp_path, caplog, word, line, words):
-  path = tmp_path / "words.txt"
-  path.write_text(word + " 9999\n", encoding="utf-8")
-  segment = create_pretraining_data.create_segmenter(
-      create_pretraining_data.TextSettings(user_dict=str(path)),
-      tokenizer).segment
-  ids, begins, _ = segment(line)
-  tokens = tokenizer.convert_ids_to_tokens(ids)
-  assert ["".join(tokens[begin:end]).replace("##", "") for begin, end in zip(
-      begins, begins[1:] + [len(ids)])] == words
+  def segmenter(*lines):
+    return create_pretraining_data.create_segmenter(
+        create_pretraining_data.TextSettings(user_dict=write(
+            tmp_path, "words.txt", *lines)), tokenizer)
+
+  assert words_of(segmenter(word + " 9999"), tokenizer, line)[0] == words
   assert not caplog.messages
-  path.write_text("\u200b\u200b 9999\nzyx zyx 9999\n", encoding="utf-8")
-  create_pretraining_data.create_segmenter(
-      create_pretraining_data.TextSettings(user_dict=str(path)), tokenizer)
+  segmenter("\u200b\u200b 9999", "zyx zyx 9999")
   assert "1 words of the user dictionary" in caplog.text
 
 
-@pytest.fixture(scope="module")
-def cutter():
-  return corpus.WordCutter()
-
-
-@pytest.mark.parametrize("text", [
-    "", "我来到北京清华大学", "他来到了网易杭研大厦", "小明毕业于计算所",
-    "李小福是创新办主任也是专家", "永和服装饰品有限公司", "龘龘𠀀丂，龘", "a b",
-    "3D打印，C++ 1.5% é\t\r\n", "去café吃饭😀！"])
-def test_the_word_cutter_is_jieba(cutter, text):
-  for _ in range(2):  # what it remembers of names is the same
+def test_the_word_cutter_is_jieba():
+  cutter = corpus.WordCutter()
+  for text in 2 * [  # what it remembers of names is the same
+      "", "我来到北京清华大学", "他来到了网易杭研大厦", "小明毕业于计算所",
+      "李小福是创新办主任也是专家", "永和服装饰品有限公司", "龘龘𠀀丂，龘",
+      "a b", "3D打印，C++ 1.5% é\t\r\n", "去café吃饭😀！"]:
     assert cutter.cut(text) == jieba.lcut(text)
 
 
 @pytest.mark.parametrize("name", ["lctt_zh.txt", "laws_zh.txt"])
-def test_words_and_ids_of_real_text(name, cutter, segmenter, tokenizer,
-                                    real_data):
+def test_words_and_ids_of_real_text(name, segmenter, tokenizer, real_data):
+  cutter = corpus.WordCutter()
   with open(str(real_data / "corpus" / name), encoding="utf-8") as reader:
     lines = [line for _, line in zip(range(20000), reader)]
   for line in lines[::10]:
@@ -82,34 +85,30 @@ def test_words_and_ids_of_real_text(name, cutter, segmenter, tokenizer,
 @pytest.mark.parametrize("extra", [-1, 0, 1, corpus.LONGEST_LINE])
 def test_a_long_last_line_is_read(tmp_path, extra, end):
   text = "好" * (corpus.LONGEST_LINE + extra)
-  (tmp_path / "a.txt").write_bytes(("开头\n" + text + end).encode())
-  (document,) = corpus.TextReader([str(tmp_path / "a.txt")]).documents()
+  (document,) = corpus.TextReader([
+      write(tmp_path, "a.txt", "开头\n" + text + end)]).documents()
   assert document[0] == "开头" and "".join(document[1:]) == text
 
 
 def test_short_documents_do_not_make_large_shards(tmp_path):
-  (tmp_path / "chat.txt").write_text("好。\n行。\n\n" * 3000, encoding="utf-8")
-  sizes = [len(shard) for shard in corpus.TextReader(
-      [str(tmp_path / "chat.txt")], shard_characters=256 * 1000).shards()]
-  assert sizes == [1000] * 3
+  path = write(tmp_path, "chat.txt", "好。\n行。\n\n" * 3000)
+  assert [len(shard) for shard in corpus.TextReader(
+      [path], shard_characters=256 * 1000).shards()] == [1000] * 3
 
 
 def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   long_line = "，".join("第%d个词" % i for i in range(60000))
-  (tmp_path / "a.txt").write_bytes(
-      "\ufeff开头\r\n".encode() + b"\xff\xfe\r\n" +
-      "繁體字 and English 😀\r\n \u200b\0\r\n\n三\u200b。\n\n".encode() +
-      long_line.encode())
-  with gzip.open(str(tmp_path / "b.txt.gz"), "wb") as writer:
-    writer.write("压缩的".encode())
-  reader = corpus.TextReader([str(tmp_path / "a.txt"),
-                              str(tmp_path / "b.txt.gz")])
+  path = write(
+      tmp_path, "a.txt", "\ufeff开头\r", "\udcff\udcfe\r",
+      "繁體字 and English 😀\r", " \u200b\0\r\n", "三\u200b。\n", long_line)
+  (tmp_path / "b.txt.gz").write_bytes(gzip.compress("压缩的".encode()))
+  reader = corpus.TextReader([path, str(tmp_path / "b.txt.gz")])
   documents = list(reader.documents())
   assert documents[:2] == [
       ["开头", "\ufffd\ufffd", "繁體字 and English 😀"], ["三\u200b。"]]
   assert documents[-1] == ["压缩的"]
   assert reader.counts["invalid_bytes"] == 2
-  both = [corpus.TextReader([str(tmp_path / "a.txt")]) for _ in range(2)]
+  both = [corpus.TextReader([path]) for _ in range(2)]
   list(zip(*(one.documents() for one in both)))  # at the same time
   assert [one.counts["invalid_bytes"] for one in both] == [2, 2]
   assert reader.counts["documents"] == 4

@@ -1,11 +1,12 @@
 """Facts about pretraining records, read off the records."""
 
 import collections
-import types
+import re
 
 import numpy as np
 import pytest
 from scripting import ROOT
+from writing import write
 
 import create_pretraining_data
 import tokenization
@@ -15,22 +16,22 @@ from albert.files import records
 
 
 def make_settings(tokenizer, **changes):
-  return create_pretraining_data.create_settings(types.SimpleNamespace(**dict(
-      dict(max_seq_length=64, max_predictions_per_seq=20, masked_lm_prob=0.15,
-           dupe_factor=3, short_seq_prob=0.1, random_seed=7, masking="word",
-           ngram=3, whole_word_share=0.5, sentence_pair="sop",
-           do_whole_word_mask=None, per_token_replacement=False,
-           legacy_wwm_labels=False), **changes)), tokenizer)
-
-
-def read_documents(segmenter):
-  return [segmenter.document(lines) for lines in corpus.TextReader(
-      [str(ROOT / "data" / "text_train.txt")]).documents()]
+  return create_pretraining_data.create_settings(
+      create_pretraining_data.RecordSettings(**dict(dict(
+          max_seq_length=64, max_predictions_per_seq=20, masked_lm_prob=0.15,
+          dupe_factor=3, random_seed=7), **changes)), tokenizer)
 
 
 @pytest.fixture(scope="module")
-def documents(segmenter):
-  return read_documents(segmenter)
+def texts():
+  """Lists of lines."""
+  return list(corpus.TextReader([
+      str(ROOT / "data" / "text_train.txt")]).documents())
+
+
+@pytest.fixture(scope="module")
+def documents(segmenter, texts):
+  return list(map(segmenter.document, texts))
 
 
 def pairs_of(documents, settings, passes=1):
@@ -47,13 +48,6 @@ def size(segment):
   return segment.end - segment.start
 
 
-def clauses_of(segmenter, tokenizer, lines):
-  document = segmenter.document(lines)
-  tokens = tokenizer.convert_ids_to_tokens(document.ids)
-  bounds = [0, *document.clauses, len(tokens)]
-  return ["".join(tokens[begin:end]) for begin, end in zip(bounds, bounds[1:])]
-
-
 @pytest.mark.parametrize("line, clauses", [
     ("他说：“走吧，好不好？”然后，走了3.5公里；累……！",
      ["他说：", "[UNK]走吧，", "好不好？[UNK]", "然后，", "走了3.5公里；",
@@ -62,17 +56,23 @@ def clauses_of(segmenter, tokenizer, lines):
     ("用node.js，在12:30 (today), http://a.cn。",
      ["用node.js，", "在12:30(today),", "http://a.cn。"])])
 def test_clauses(segmenter, tokenizer, line, clauses):
-  found = clauses_of(segmenter, tokenizer, [line])
-  assert [text.replace("##", "") for text in found] == clauses
+  assert clauses_of(segmenter, tokenizer, line) == clauses
+
+
+def clauses_of(segmenter, tokenizer, *lines):
+  document = segmenter.document(lines)
+  tokens = tokenizer.convert_ids_to_tokens(document.ids)
+  bounds = [0, *document.clauses, len(tokens)]
+  return [re.sub("##|\u2581", "", "".join(tokens[begin:end]))
+          for begin, end in zip(bounds, bounds[1:])]
 
 
 def test_clauses_of_sentencepiece(real_data):
   tokenizer = tokenization.SentencePieceTokenizer(
       str(real_data / "sentencepiece" / "30k-clean.model"))
   found = clauses_of(corpus.Segmenter(tokenizer, use_jieba=False), tokenizer,
-                     ["Yes (of 3.5 km), at 12:30; no!", "End."])
-  assert [text.replace("\u2581", " ").strip() for text in found] == [
-      "yes (of 3.5 km),", "at 12:30;", "no!", "end."]
+                     "Yes (of 3.5 km), at 12:30; no!", "End.")
+  assert found == ["yes(of3.5km),", "at12:30;", "no!", "end."]
 
 
 def make_document(*sentences):
@@ -152,10 +152,8 @@ def test_labels_of_pairs(documents, tokenizer, sentence_pair):
 def share_told(rows, width=8):
   """Returns how many labels of one half of the rows the two lengths tell.
 
-  Args:
-    rows: int [N, 3], lengths and labels; what is likelier for lengths that are
-      alike is read off the other half.
-    width: int, tokens that lengths may differ in to be alike.
+  What is likelier for lengths of the same `width` tokens, is read off the other
+  half; rows: int [N, 3], lengths and labels.
   """
   keys = rows[:, 0] // width * 1000 + rows[:, 1] // width
   half = len(rows) // 2
@@ -168,13 +166,12 @@ def test_lengths_do_not_tell_the_label(tokenizer, sentence_pair):
   """The last lines of these documents are short, as those of articles."""
   rng, settings = np.random.RandomState(0), make_settings(
       tokenizer, max_seq_length=128, sentence_pair=sentence_pair)
-  documents = [make_document(*[[[1] * size] for size in rng.randint(
-      4, 32, size=rng.randint(9, 40))], [[1] * 5], [[1] * 8])
+  documents = [make_document(*([[1] * size] for size in (
+      *rng.randint(4, 32, size=rng.randint(9, 40)), 5, 8)))
                for _ in range(1000)]
   pairs, is_last = zip(*[
-      (pair, pair[1].end == len(document.ids))
-      for document, _, found, _ in pairs_of(documents, settings, 4)
-      for pair in found])
+      (pair, pair[1].end == len(document.ids)) for document, _, found, _ in
+      pairs_of(documents, settings, 4) for pair in found])
   rows = np.array([(size(first), size(second), label) for first, second, label
                    in masking.label_pairs(pairs, settings, rng)])
   assert share_told(rows) < 0.52
@@ -200,7 +197,7 @@ def test_ends_do_not_tell_the_order(segmenter, tokenizer, real_data, length,
   is_mark = np.array([
       len(token) == 1 and characters.is_punctuation(token) for token in
       tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))])
-  ends, begins, labels, halves = [], [], [], []
+  ends, begins, halves, labels = [], [], [], []
   for *segments, label in masking.label_pairs(
       [pair for _, _, pairs, _ in pairs_of(laws, settings, passes=4)
        for pair in pairs], settings, np.random.RandomState(0)):
@@ -209,10 +206,10 @@ def test_ends_do_not_tell_the_order(segmenter, tokenizer, real_data, length,
     begins.append([is_mark[part[0]] for part in ids])
     halves.append([len(part) for part in ids])
     labels.append(label)
-  labels, halves = np.array(labels), np.array(halves)
+  ends, begins, halves, labels = map(np.array, (ends, begins, halves, labels))
   assert len(labels) > 10000
   error = 2 / np.sqrt(len(labels))
-  for marks in (np.array(ends), np.array(begins)):
+  for marks in (ends, begins):
     rules = [marks[:, 0], marks[:, 1]]
     if sentence_pair == "sop":
       # With two documents in a pair, that they differ in style tells the label.
@@ -230,25 +227,14 @@ def test_records_hold_the_text(documents, tokenizer, masking):
   check_records(documents, tokenizer, make_settings(tokenizer, masking=masking))
 
 
-def test_records_hold_words_of_the_vocabulary(tmp_path):
+def test_records_hold_words_of_the_vocabulary(tmp_path, tokenizer, texts):
   """Also such as jieba cuts apart, or that join parts of two of its words."""
-  vocab = (ROOT / "albert_config" / "vocab.txt").read_bytes()
-  (tmp_path / "vocab.txt").write_bytes(
-      vocab + "充电\n他一\n的时\n，他\n一个\n".encode())
-  tokenizer = tokenization.WordPieceTokenizer(str(tmp_path / "vocab.txt"))
-  documents = read_documents(corpus.Segmenter(tokenizer, use_jieba=True))
+  tokenizer = tokenization.WordPieceTokenizer(write(
+      tmp_path, "v.txt", *tokenizer.vocab, *"充电 他一 的时 ，他 一个".split()))
+  documents = list(map(corpus.Segmenter(tokenizer, True).document, texts))
   assert set(range(21128, 21133)) < set(np.concatenate(
       [document.ids for document in documents]))
   check_records(documents, tokenizer, make_settings(tokenizer))
-
-
-def find(ids, part):
-  """Returns where in `ids` a part is, both arrays."""
-  text, part = [x.astype("<u4").tobytes() for x in (ids, part)]
-  at = text.index(part)
-  while at % 4:
-    at = text.index(part, at + 1)
-  return at // 4
 
 
 def check_records(documents, tokenizer, settings):
@@ -256,6 +242,7 @@ def check_records(documents, tokenizer, settings):
   whole_words = settings.masking in ("word", "ngram")
   counts = collections.Counter()
   for index, document in enumerate(documents):
+    text = "".join(map(chr, document.ids))
     for record in masking.create_records([document], index, settings,
                                          collections.Counter()):
       positions, labels = [
@@ -276,7 +263,7 @@ def check_records(documents, tokenizer, settings):
       parts = [np.arange(1, second - 1), np.arange(second, length - 1)]
       one, two = parts[::-1] if swapped else parts
       both = np.concatenate([one, two])
-      start = find(document.ids, ids[both])
+      start = text.index("".join(map(chr, ids[both])))
 
       # No special token is among them, and none is there twice.
       places = dict(zip(both, range(start, start + len(both))))
@@ -302,8 +289,8 @@ def check_records(documents, tokenizer, settings):
 
 
 def test_random_tokens_are_never_special(tokenizer):
-  replacements = make_settings(tokenizer).replacements
-  tokens = tokenizer.convert_ids_to_tokens(replacements)
+  tokens = tokenizer.convert_ids_to_tokens(
+      make_settings(tokenizer).replacements)
   assert len(tokens) == 21128 - 99 - 5 - 2
   assert not [t for t in tokens if t.startswith("[unused")]
   assert not set(tokens) & set(tokenization.SPECIAL_TOKENS)
@@ -324,9 +311,8 @@ def test_records_depend_on_documents_index_and_seed_alone(documents, tokenizer):
 
 def test_legacy_labels(segmenter, tokenizer):
   document = segmenter.document(["他胸有成竹，说明天出发。"] * 8)
-  settings = make_settings(tokenizer, legacy_wwm_labels=True,
-                           masked_lm_prob=0.9, max_predictions_per_seq=60,
-                           short_seq_prob=0.0)
+  settings = make_settings(tokenizer, legacy_wwm_labels=True, short_seq_prob=0,
+                           masked_lm_prob=0.9, max_predictions_per_seq=60)
   record = next(masking.create_records([document], 0, settings,
                                        collections.Counter()))
   text = "".join(tokenizer.convert_ids_to_tokens(
@@ -335,21 +321,12 @@ def test_legacy_labels(segmenter, tokenizer):
   assert "##。" not in text and "##胸" not in text
 
 
-def test_spelled_words(tokenizer):
-  segmenter = corpus.Segmenter(tokenizer, use_jieba=False)
-  ids, begins, _ = segmenter.segment("unbelievable story")
-  tokens = tokenizer.convert_ids_to_tokens(ids)
-  assert len(tokens) > len(begins) == 2
-  assert begins == [i for i, token in enumerate(tokens)
-                    if not token.startswith("##")]
-
-
 @pytest.mark.parametrize("length", [64, 128])
 def test_ngrams_follow_the_papers_distribution(documents, tokenizer, length):
   counts = collections.Counter()
-  list(masking.create_records(documents, 0, make_settings(
-      tokenizer, masking="ngram", dupe_factor=15, max_seq_length=length),
-                              counts))
+  settings = make_settings(tokenizer, masking="ngram", dupe_factor=15,
+                           max_seq_length=length)
+  list(masking.create_records(documents, 0, settings, counts))
   placed = np.array([counts["placed_%d" % n] for n in (1, 2, 3)])
   assert placed.sum() > 5000 and placed @ [1, 2, 3] == counts["masked_words"]
   # p(n) = (1/n) / (1 + 1/2 + 1/3)
@@ -359,8 +336,7 @@ def test_ngrams_follow_the_papers_distribution(documents, tokenizer, length):
   assert counts["masked_tokens"] > 0.145 * usable
 
 
-def test_ngrams_with_a_single_mask(documents, tokenizer):
-  """What cannot fit does not wait for ever."""
+def test_what_cannot_fit_does_not_wait_for_ever(documents, tokenizer):
   counts = collections.Counter()
   list(masking.create_records(documents, 0, make_settings(
       tokenizer, masking="ngram", max_predictions_per_seq=1), counts))

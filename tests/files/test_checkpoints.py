@@ -6,8 +6,9 @@ import os
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from refusals import refused
+from writing import write_checkpoint
 
-from albert.errors import InputError
 from albert.files import checkpoints
 
 WORDS = "bert/embeddings/word_embeddings"
@@ -18,10 +19,6 @@ SHARED = {WORDS: [6, 4], WORDS + "_2": [4, 8],
 SINGLE = {WORDS: [6, 8], "bert/encoder/layer_0/output/dense/bias": [8]}
 GOOGLE = {WORDS: [6, 4], "bert/encoder/transformer/group_0/bias": [8]}
 HEAD = {"output_weights": [2, 8], "output_bias": [2]}
-
-
-def without(shapes, name):
-  return {key: shape for key, shape in shapes.items() if key != name}
 
 
 def save(folder, shapes):
@@ -44,18 +41,22 @@ def start(path, shapes, is_training=True):
     return {v.op.name: session.run(v) for v in tf.trainable_variables()}
 
 
+@pytest.fixture(autouse=True)
+def whole_log(caplog):
+  caplog.set_level(logging.INFO, "absl")
+
+
 def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
   path, weights = save(tmp_path, dict(
       SHARED, unrelated=[3], global_step=[], **{WORDS + "/adam_m": [6, 4]}))
-  with caplog.at_level(logging.INFO, "absl"):
-    values = start(path, dict(SHARED, **HEAD))
+  values = start(path, dict(SHARED, **HEAD))
   for name in SHARED:
     np.testing.assert_array_equal(values[name], weights[name])
   assert ("4 variables loaded; new: output_weights, output_bias; not used: "
           "unrelated\n") in caplog.text
   start(path, SHARED, is_training=False)
-  with pytest.raises(InputError, match="lacks .* output_weights"):
-    start(path, dict(SHARED, **HEAD), is_training=False)
+  refused("lacks .* output_weights", start, path, dict(SHARED, **HEAD),
+          is_training=False)
   # Comparing does not read the weights, which takes a while of large models.
   os.truncate(path + ".data-00000-of-00001", 0)
   with pytest.raises(tf.errors.OpError):
@@ -63,10 +64,8 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
 
 
 def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
-  path, weights = save(tmp_path, dict(SHARED, **dict(
-      HEAD, output_weights=[3, 8])))
-  with caplog.at_level(logging.INFO, "absl"):
-    values = start(path, dict(SHARED, **HEAD))
+  path, weights = save(tmp_path, {**SHARED, **HEAD, "output_weights": [3, 8]})
+  values = start(path, dict(SHARED, **HEAD))
   assert ("of a different shape: output_weights (checkpoint [3, 8], model "
           "[2, 8])") in caplog.text
   assert values["output_weights"].shape == (2, 8)
@@ -78,21 +77,15 @@ def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
     (dict(SHARED, **{WORDS: [7, 4]}), SHARED,
      r"word_embeddings .checkpoint .7, 4., model .6, 4..$"),
     (dict(SHARED, **{WORDS: [6, 3], WORDS + "_2": [3, 8]}), SHARED, "1 more"),
-    *((without(SHARED, name), SHARED, "lacks .*" + name)
-      for name in list(SHARED)[1:3]),
+    *(({key: shape for key, shape in SHARED.items() if key != name}, SHARED,
+       "lacks .*" + name) for name in list(SHARED)[1:3]),
     (SINGLE, dict(SINGLE, **{"bert/encoder/layer_1/output/dense/bias": [8]}),
      "lacks .*layer_1"), (None, SHARED, "no checkpoint at")])
 def test_a_checkpoint_that_does_not_fit_is_an_error(
     tmp_path, saved, wanted, message):
   if saved:
     save(tmp_path, saved)
-  with pytest.raises(InputError, match=message):
-    start(str(tmp_path / "model.ckpt"), wanted)
-
-
-def make_checkpoint(folder, step, value=0.0):
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-%d" % step, {
-      "x": np.array([1.0, value], np.float32)})
+  refused(message, start, str(tmp_path / "model.ckpt"), wanted)
 
 
 def test_without_its_newest_checkpoint_a_folder_stands_for_the_one_before(
@@ -100,7 +93,7 @@ def test_without_its_newest_checkpoint_a_folder_stands_for_the_one_before(
   """What is not whole does not count either."""
   folders = str(tmp_path), "file://%s" % tmp_path
   for step in (9, 10, 20, 30):
-    make_checkpoint(tmp_path, step)
+    write_checkpoint(tmp_path, step)
 
   def expect(step):
     for folder in folders:
@@ -128,8 +121,7 @@ def test_without_its_newest_checkpoint_a_folder_stands_for_the_one_before(
   for folder in folders:
     assert checkpoints.latest_checkpoint(folder) is None
     checkpoints.name_whole_checkpoints(folder)
-    with pytest.raises(InputError, match="no checkpoint at"):
-      checkpoints.find_checkpoint(folder)
+    refused("no checkpoint at", checkpoints.find_checkpoint, folder)
   assert not (tmp_path / "checkpoint").exists()
 
 
@@ -144,13 +136,13 @@ def test_a_released_checkpoint_is_not_one_to_go_on_from(tmp_path):
 def test_the_newest_checkpoint_with_finite_weights_is_found(tmp_path):
   assert checkpoints.newest_finite_checkpoint(str(tmp_path)) == "none"
   for step, value in enumerate((0.0, 1.0, np.nan, np.inf)):
-    make_checkpoint(tmp_path, step, value)
+    write_checkpoint(tmp_path, step, value)
   assert checkpoints.newest_finite_checkpoint(str(tmp_path)) == str(
       tmp_path / "model.ckpt-1")
 
 
 def test_what_a_killed_save_left_is_removed(tmp_path):
-  make_checkpoint(tmp_path, 1)
+  write_checkpoint(tmp_path, 1)
   kept = sorted(os.listdir(str(tmp_path)))
   (tmp_path / "model.ckpt-2_temp_0f").mkdir()
   (tmp_path / "model.ckpt-2_temp_0f" / "part-00000-of-00001.index").touch()

@@ -5,36 +5,29 @@ import json
 import logging
 import re
 
-import numpy as np
 import pytest
+from refusals import refused
 from scripting import SIZES
+from writing import write, write_checkpoint
 
 from albert import model_folder
-from albert.errors import InputError
-from albert.files import checkpoints, filesystem
+from albert.files import filesystem
 from albert.model.config import AlbertConfig
 from albert.model_folder import FolderSettings, ModelFolder
 
 CONFIG = AlbertConfig(**dict(SIZES, vocab_size=6))
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
-
-
-def write_vocabulary(path, last="a"):
-  path.parent.mkdir(exist_ok=True)
-  path.write_text("\n".join(TOKENS[:-1] + [last]))
-  return str(path)
+OTHER = TOKENS[:-1] + ["b"]
 
 
 @pytest.fixture
 def folder(tmp_path):
   """A fine-tuned folder, of a model whose texts keep their case."""
   folder = tmp_path / "model"
-  vocabulary = write_vocabulary(tmp_path / "vocabulary" / "any.txt")
   folder.mkdir()
-  ModelFolder(CONFIG, vocabulary, do_lower_case=False,
+  ModelFolder(CONFIG, write(tmp_path, "any.txt", *TOKENS), do_lower_case=False,
               labels=["0", "1"]).write(str(folder))
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-3", {
-      "x": np.zeros([], np.float32)})
+  write_checkpoint(folder, 3)
   return folder
 
 
@@ -42,44 +35,35 @@ def load(path, **given):
   return model_folder.load(FolderSettings(**given), path and str(path))
 
 
-def refused(message, function, *args, **kwargs):
-  with pytest.raises(InputError, match=message):
-    function(*args, **kwargs)
-
-
 def test_what_is_written_is_read(tmp_path):
   """Every field has another value than its default."""
-  written = ModelFolder(
-      config=CONFIG, tokenizer_file=write_vocabulary(tmp_path / "a"),
+  whole = ModelFolder(
+      config=CONFIG, tokenizer_file=write(tmp_path, "a", *TOKENS),
       do_lower_case=False, path=str(tmp_path), max_seq_length=99,
       task_name="lcqmc", head="classifier", labels=["no", "是"], pairs=True,
-      init_checkpoint="albert_tiny", crf=True,
-      by_character=True, pooling="cls", layer=2, long_text="windows",
-      max_windows=3, positive_label="是", thresholds={"no": 0.25},
-      has_unanswerable=True, null_threshold=1.5)
+      init_checkpoint="albert_tiny", crf=True, by_character=True, pooling="cls",
+      layer=2, long_text="windows", max_windows=3, positive_label="是",
+      thresholds={"no": 0.25}, has_unanswerable=True, null_threshold=1.5)
   for field in dataclasses.fields(ModelFolder):
     if field.default is not dataclasses.MISSING:
-      assert getattr(written, field.name) != field.default, field.name
+      assert getattr(whole, field.name) != field.default, field.name
   for number, changes in enumerate((
-      {}, dict(labels=[], pairs=False, crf=None),
-      dict(task_name=None, head=None, labels=None, pairs=None,
-           max_seq_length=None))):
-    one = dataclasses.replace(written, **changes)
+      {}, dict(labels=[], pairs=False, crf=None), dict.fromkeys(
+          ("task_name", "head", "labels", "pairs", "max_seq_length")))):
+    written = dataclasses.replace(whole, **changes)
     folder = tmp_path / str(number)
     folder.mkdir()
-    one.write(str(folder))
+    written.write(str(folder))
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "task.json", "vocab.txt"}
     read = load(folder)
-    assert read.config.to_dict() == CONFIG.to_dict()
-    assert read.contents() == one.contents()
-    assert dataclasses.replace(
-        read, config=one.config, tokenizer_file=one.tokenizer_file,
-        path=one.path) == one
-    assert read.path == str(folder)
-  (tmp_path / "any.model").write_bytes(b"a model")
-  written = ModelFolder(CONFIG, str(tmp_path / "any.model")).contents()
-  assert written["spm.model"] == b"a model" and "vocab.txt" not in written
+    assert read.contents() == written.contents()
+    assert read == dataclasses.replace(
+        written, config=read.config, tokenizer_file=read.tokenizer_file,
+        path=str(folder))
+  found = ModelFolder(CONFIG, write(tmp_path, "any.model", "a")).contents()
+  assert set(found) == {"config.json", "task.json", "spm.model"}
+  assert found["spm.model"] == b"a"
   assert set(ModelFolder(CONFIG, None).contents()) == {
       "config.json", "task.json"}
 
@@ -96,11 +80,10 @@ def test_a_folder_and_a_checkpoint_in_it(folder, caplog):
 
 
 def test_a_configuration_that_is_given_wins(folder, tmp_path, caplog):
-  path = str(tmp_path / "given.json")
   for layers in (2, 3):
     assert not caplog.records
-    filesystem.write_json(path, dict(CONFIG.to_dict(),
-                                     num_hidden_layers=layers))
+    path = write(tmp_path, "given.json", dict(CONFIG.to_dict(),
+                                              num_hidden_layers=layers))
     with caplog.at_level(logging.WARNING, "absl"):
       assert load(folder, bert_config_file=path).config.num_hidden_layers == (
           layers)
@@ -112,14 +95,14 @@ def test_configurations_of_released_models(tmp_path):
   assert model_folder.find_config(str(tmp_path)) is None
   for name in ("bert_config_large.json", "albert_config_tiny.json",
                "config.json"):  # each before those above
-    (tmp_path / name).write_text("{}")
+    write(tmp_path, name, {})
     assert model_folder.find_config(str(tmp_path)) == str(tmp_path / name)
 
 
 def test_a_vocabulary_that_is_given(folder, tmp_path):
-  same = write_vocabulary(tmp_path / "same.txt")
+  same, other = [write(tmp_path, name, *tokens) for name, tokens in (
+      ("same.txt", TOKENS), ("other.txt", OTHER))]
   assert load(folder, vocab_file=same).tokenizer_file == same
-  other = write_vocabulary(tmp_path / "other.txt", last="b")
   for name in ("vocab_file", "spm_model_file"):
     refused("%s .*%s" % (other, folder / "vocab.txt"), load, folder,
             **{name: other})
@@ -132,7 +115,7 @@ def test_a_vocabulary_that_is_given(folder, tmp_path):
 
 def test_what_a_folder_lacks(folder):
   refused("--bert_config_file .*from scratch", load, None)
-  (folder / "vocab.txt").write_text("\n".join(TOKENS + ["b"]))
+  write(folder, "vocab.txt", *TOKENS, "b")
   refused("vocab.txt has 7 .*vocab_size 6", load(folder).create_tokenizer)
   (folder / "vocab.txt").unlink()
   refused("--vocab_file or --spm_model_file", load(folder).create_tokenizer)
@@ -145,10 +128,9 @@ def test_case_is_that_of_the_model(folder):
   assert not load(folder, do_lower_case=False).do_lower_case
   refused("--do_lower_case .*True.*%s .*False" % folder, load, folder,
           do_lower_case=True)
-  (folder / "task.json").write_text("{}")
+  write(folder, "task.json", {})
   for given in (None, True, False):
-    assert load(folder, do_lower_case=given).do_lower_case == (given is not
-                                                               False)
+    assert load(folder, do_lower_case=given).do_lower_case != (given is False)
   (folder / "task.json").unlink()
   assert load(folder).create_tokenizer().tokenize("A") == ["a"]
 
@@ -156,16 +138,14 @@ def test_case_is_that_of_the_model(folder):
 @pytest.mark.parametrize("task, head", [
     ({"label_tokens": True, "labels": ["O"]}, "token_labels"),
     ({"label_tokens": False, "labels": ["0"]}, None),
-    ({"task_name": "c3"}, "choices"), ({"task_name": "race"}, "choices"),
-    ({"task_name": "chid"}, "choices"),
+    *(({"task_name": name}, "choices") for name in ("c3", "race", "chid")),
     ({"task_name": "lcqmc", "labels": ["0", "1"]}, None),
     ({"task_name": "c3", "head": "classifier"}, "classifier")])
 def test_folders_of_earlier_versions(folder, task, head):
-  (folder / "task.json").write_text(json.dumps(task))
+  write(folder, "task.json", task)
   loaded = load(folder)
-  assert loaded.head == head
-  assert loaded.labels == task.get("labels")
-  assert loaded.crf is None
+  assert (loaded.head, loaded.labels, loaded.crf) == (
+      head, task.get("labels"), None)
 
 
 def test_a_different_task_keeps_nothing_of_the_one_before():
@@ -187,16 +167,15 @@ def test_lengths():
 
 
 def for_records(folder, path, made_with, **given):
-  settings = FolderSettings(**given)
   return model_folder.for_records(
-      model_folder.load(settings, folder and str(folder)), settings, made_with,
-      [str(path)], max_seq_length=48)
+      load(folder, **given), FolderSettings(**given), made_with, [str(path)],
+      max_seq_length=48)
 
 
 @pytest.fixture
 def records(tmp_path):
   """The path of records that have their vocabulary next to them."""
-  write_vocabulary(tmp_path / "records" / "vocab.txt", last="b")
+  write(tmp_path / "records", "vocab.txt", *OTHER)
   return tmp_path / "records" / "train.tfrecord"
 
 
@@ -222,7 +201,7 @@ def test_the_vocabulary_of_records(folder, records, tmp_path, caplog):
           records, made_with)
   refused("vocab.txt .*--spm_model_file", for_records, folder, records,
           {"spm_model_file_sha256": "0"})
-  write_vocabulary(records.parent / "vocab.txt", last="c")
+  write(records.parent, "vocab.txt", *TOKENS)
   refused("vocab.txt is not", for_records, None, records, made_with, **config)
 
 
@@ -241,5 +220,5 @@ def test_the_case_of_the_records_wins(folder, records):
   assert not for_records(folder, records, {}).do_lower_case
   # A released model does not say it.
   (folder / "task.json").unlink()
-  assert not for_records(folder, records, {"do_lower_case": False}
-                         ).do_lower_case
+  assert not for_records(folder, records, {
+      "do_lower_case": False}).do_lower_case

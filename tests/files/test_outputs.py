@@ -8,33 +8,19 @@ import sys
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from reading import table
+from reading import read_json, table
+from refusals import refused
+from writing import write_checkpoint
 
-from albert.errors import InputError
 from albert.files import checkpoints, outputs
 from albert.train import evaluation
-
-
-def make_checkpoint(folder, step):
-  checkpoints.write_checkpoint(str(folder), "model.ckpt-%d" % step, {
-      "x": np.array(step, np.float32)})
-
-
-def remove_checkpoint(folder, step):
-  for path in folder.glob("model.ckpt-%d.*" % step):
-    path.unlink()
 
 
 def evaluate(folder, scores, first_step=0, higher=True, **kwargs):
   """Makes checkpoints and evaluates each; returns the last Evaluator.
 
-  Args:
-    folder: pathlib.Path.
-    scores: dict, step -> score, or a dict of results.
-    first_step, higher: of the BestRule.
-    **kwargs: of the Evaluator.
+  `scores`: dict, step -> score, or a dict of results.
   """
-
   def results(checkpoint):
     step = checkpoints.step_of(checkpoint)
     found = scores[step]
@@ -42,16 +28,12 @@ def evaluate(folder, scores, first_step=0, higher=True, **kwargs):
                 global_step=step)
 
   for step in sorted(scores):
-    make_checkpoint(folder, step)
+    write_checkpoint(folder, step, step)
     # A new one each time, as after a restart: the history is on disk.
     evaluator = evaluation.Evaluator(str(folder), results, evaluation.BestRule(
         "score", higher, first_step), **kwargs)
     evaluator.evaluate(step)
   return evaluator
-
-
-def steps_of_history(folder):
-  return [int(row[0]) for row in table(folder / "eval_history.tsv")[1:]]
 
 
 def best_step(folder):
@@ -86,28 +68,34 @@ def test_after_a_step_back_later_evaluations_do_not_count(tmp_path):
   scores = {10: 0.9, 20: 0.6, 30: 0.5, 40: 1.0, 50: 0.8}
   evaluator = evaluate(tmp_path, scores, early_stop_evals=1)
   assert evaluator.should_stop() and best_step(tmp_path) == 40
-  # As `keep_checkpoint_max` and a user who steps back remove them.
-  for step in (10, 40, 50):
-    remove_checkpoint(tmp_path, step)
+
+  def go_on_without(*steps, step):
+    """As `keep_checkpoint_max` and a user who steps back remove them."""
+    for number in steps:
+      for path in tmp_path.glob("model.ckpt-%d.*" % number):
+        path.unlink()
+    evaluator.go_on_from(step)
+
+  def history():
+    return [int(row[0]) for row in table(tmp_path / "eval_history.tsv")[1:]]
+
   del scores[20]
   with pytest.raises(KeyError):  # it is interrupted, and done again
-    evaluator.go_on_from(30)
+    go_on_without(10, 40, 50, step=30)
   scores[20] = 0.6
-  evaluator.go_on_from(30)
-  assert steps_of_history(tmp_path) == [10, 20, 30]
+  go_on_without(step=30)
+  assert history() == [10, 20, 30]
   assert best_step(tmp_path) == 20  # that of step 10 is gone
   assert evaluator.should_stop()  # step 10 was better all the same
   scores[40] = 0.7
-  make_checkpoint(tmp_path, 40)
+  write_checkpoint(tmp_path, 40)
   evaluator.evaluate(40)
-  assert steps_of_history(tmp_path) == [10, 20, 30, 40]
+  assert history() == [10, 20, 30, 40]
   for _ in range(2):
     assert best_step(tmp_path) == 40
     evaluator.go_on_from(40)
-  for step in (20, 30, 40):
-    remove_checkpoint(tmp_path, step)
-  evaluator.go_on_from(0)
-  assert steps_of_history(tmp_path) == []
+  go_on_without(20, 30, 40, step=0)
+  assert history() == []
   assert not (tmp_path / "best").exists() and not evaluator.should_stop()
 
 
@@ -150,9 +138,9 @@ def test_what_is_evaluated(tmp_path):
 
   assert evaluated() is None
   (tmp_path / "best").mkdir()
-  make_checkpoint(tmp_path / "best", 4)
+  write_checkpoint(tmp_path / "best", 4)
   assert evaluated() == "best/model.ckpt-4"
-  make_checkpoint(tmp_path, 8)
+  write_checkpoint(tmp_path, 8)
   assert evaluated() == "model.ckpt-8"
   best = str(tmp_path / "best" / "model.ckpt-4")
   assert evaluated(checkpoint=best) == "best/model.ckpt-4"
@@ -160,38 +148,34 @@ def test_what_is_evaluated(tmp_path):
 
 def prepare(folder, **contents):
   outputs.prepare_output_dir(str(folder), {
-      name + ".json": json.dumps(content).encode()
-      for name, content in contents.items()})
+      name + ".json": json.dumps(x).encode() for name, x in contents.items()})
 
 
 def test_another_description_needs_another_folder(tmp_path):
   prepare(tmp_path, config={"a": 1})
   prepare(tmp_path, config={"a": 2})
-  assert json.loads((tmp_path / "config.json").read_text()) == {"a": 2}
+  assert read_json(tmp_path / "config.json") == {"a": 2}
   (tmp_path / "best").mkdir()
-  make_checkpoint(tmp_path / "best", 1)  # as after several runs
+  write_checkpoint(tmp_path / "best", 1)  # as after several runs
   prepare("file://%s" % tmp_path, config={"a": 2})
-  with pytest.raises(InputError, match="config.json says"):
-    prepare(tmp_path, config={"a": 3})
-  assert json.loads((tmp_path / "config.json").read_text()) == {"a": 2}
+  refused("config.json says", prepare, tmp_path, config={"a": 3})
+  assert read_json(tmp_path / "config.json") == {"a": 2}
   # Each of the three commands, with its time.
   commands = (tmp_path / "command.txt").read_text().splitlines()
   assert len(commands) == 3
   assert all(line.split(" ", 3)[2] == sys.executable for line in commands)
-  with pytest.raises(InputError, match="--output_dir"):  # a pattern
-    prepare(tmp_path / "[1]")
+  refused("--output_dir", prepare, tmp_path / "[1]")  # a pattern
   assert not (tmp_path / "[1]").exists()
 
 
 def test_what_an_earlier_version_says_less_is_no_contradiction(tmp_path):
-  make_checkpoint(tmp_path, 1)
+  write_checkpoint(tmp_path, 1)
   prepare(tmp_path, task={"labels": ["a", "b"], "label_tokens": True})
   now = {"labels": ["a", "b"], "head": "token_labels"}
   prepare(tmp_path, task=now)
-  assert json.loads((tmp_path / "task.json").read_text()) == now
+  assert read_json(tmp_path / "task.json") == now
   for changed in (dict(now, labels=["a", "c"]), {"labels": ["a", "b"]}):
-    with pytest.raises(InputError, match="task.json says"):
-      prepare(tmp_path, task=changed)
+    refused("task.json says", prepare, tmp_path, task=changed)
 
 
 def test_results_of_an_earlier_test_file_go(tmp_path):

@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from refusals import refused
 from small_models import evaluate
 
 from albert import heads
-from albert.errors import InputError
 from albert.heads import base
 from albert.model_folder import ModelFolder
-
-ENCODER = {"bert/pooler/dense/kernel": [8, 8]}
 
 
 def test_a_loss_for_each_example():
@@ -18,12 +16,11 @@ def test_a_loss_for_each_example():
   output = base.example_losses(losses, {"logits": losses},
                                tf.constant([2.0, 0.0, 1.0]), accuracy=losses)
   assert output.predictions == {"logits": losses}
-  each, total, shown = evaluate(
-      [output.each, output.losses, output.metrics])
+  total, shown, each = evaluate(output[1:])
   assert each.tolist() == [2, 0, 4] and total == {"example_loss": 6.0}
-  for name in ("example_loss", "accuracy"):  # not weighted
-    assert np.array(shown.pop(name)).tolist() == [[1, 2, 4], [1, 1, 1]]
-  assert not shown
+  assert {name: np.array(x).tolist() for name, x in shown.items()} == (
+      dict.fromkeys(("example_loss", "accuracy"),  # not weighted
+                    [[1, 2, 4], [1, 1, 1]]))
   assert evaluate(base.example_losses(losses, {}).losses) == {
       "example_loss": 7.0}
 
@@ -36,6 +33,11 @@ def test_hits_totals_and_the_first_token():
       base.first_token(inputs)])
   assert hits.tolist() == [1, 0, 0] and totals == {"example_loss": 2.0}
   assert first.tolist() == [[0], [0]]
+
+
+def restored(saved, **task):
+  return heads.restore({"bert/pooler/dense/kernel": [8, 8], **saved},
+                       ModelFolder(None, None, path="folder", **task))
 
 
 @pytest.mark.parametrize("saved, task, expected", [
@@ -54,7 +56,7 @@ def test_hits_totals_and_the_first_token():
       "cls/seq_relationship/output_bias": [2]}, {"head": "classifier"},
      {"masked_lm": heads.MaskedLm, "sentence_order": heads.SentenceOrder})])
 def test_heads_of_a_checkpoint(saved, task, expected):
-  found = heads.restore({**ENCODER, **saved}, ModelFolder(None, None, **task))
+  found = restored(saved, **task)
   assert {name: type(head) for name, head in found.items()} == dict(
       expected, encode=heads.Encode, sentence_vector=heads.SentenceVector)
   if "classify" in expected:  # the first is the default of an export
@@ -62,18 +64,11 @@ def test_heads_of_a_checkpoint(saved, task, expected):
 
 
 def test_what_the_folder_and_the_variables_say_of_a_head():
-  def restored(name, saved, **task):
-    return heads.restore({**ENCODER, **saved}, ModelFolder(
-        None, None, path="folder", **task))[name]
-
   weights = {"output_weights": [3, 8]}
-  assert restored("classify", weights).num_labels == 3
-  labelled = {"head": "token_labels", "labels": ["O", "B-a", "I-a"]}
-  assert not restored("label_tokens", weights, **labelled).use_crf
-  assert restored("label_tokens", {**weights, "crf/transitions": [3, 3]},
-                  **labelled).use_crf
-  vector = restored("sentence_vector", {},
-                    pooling="cls", layer=1)
+  assert restored(weights)["classify"].num_labels == 3
+  for crf in ({}, {"crf/transitions": [3, 3]}):
+    assert restored(dict(weights, **crf), head="token_labels", labels=[
+        "O", "B-a", "I-a"])["label_tokens"].use_crf == bool(crf)
+  vector = restored({}, pooling="cls", layer=1)["sentence_vector"]
   assert (vector.pooling, vector.layer) == ("cls", 1)
-  with pytest.raises(InputError, match="folder .* 2 .* 3"):
-    restored("classify", weights, labels=["a", "b"])
+  refused("folder .* 2 .* 3", restored, weights, labels=["a", "b"])

@@ -12,18 +12,16 @@ POOLED = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
 THREE = {"output_weights": np.array([[1.0, 0], [0, 1], [1, 1]]),
          "output_bias": np.array([0, 0, 0.5])}
 LOGITS = np.array([[1, 0, 1.5], [0, 2, 2.5], [-1, 1, 0.5]])
+SIGMOIDS = 1 / (1 + np.exp(-LOGITS))
 ONE = {"output_weights": np.array([[1.0, -1]]), "output_bias": np.array([0.5])}
 SCORES = np.array([1.5, -1.5, -1.5])
+UNITS = dict(ONE, output_units=np.array([100.0, 20.0]))
+LABELS, SEVERAL = [0, 2, 1], np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
+ENTROPIES = -np.log(softmax(LOGITS)[range(3), LABELS])
 
 
 def close(found, expected):
   np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-UNITS = {"output_units": np.array([100.0, 20.0])}
-LABELS, SEVERAL = [0, 2, 1], np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
-SIGMOIDS = 1 / (1 + np.exp(-LOGITS))
-ENTROPIES = -np.log(softmax(LOGITS)[range(3), LABELS])
 
 
 @pytest.mark.parametrize("head, labels, weights, logits, losses, factors", [
@@ -35,7 +33,7 @@ ENTROPIES = -np.log(softmax(LOGITS)[range(3), LABELS])
     (heads.Regression(), [1.5, 0, -2.5], ONE, SCORES[:, np.newaxis],
      np.array([0, 2.25, 1]), 1),
     # Standardized, the second number is -3.
-    (heads.Regression((5.0, 6.0)), [130.0, 40, 90], dict(ONE, **UNITS),
+    (heads.Regression((5.0, 6.0)), [130.0, 40, 90], UNITS,
      100 + 20 * SCORES[:, np.newaxis], np.array([0, 2.25, 1]), 1)])
 def test_loss(head, labels, weights, logits, losses, factors):
   found = run_head(head, {"label_ids": np.array(labels)}, weights, POOLED)
@@ -69,16 +67,12 @@ def test_logits_of_windows_are_averaged(head):
 
 
 def test_weights_for_use_give_the_units_of_the_data():
-  trained = dict(ONE, **UNITS)
-  used = heads.Regression.for_use(trained)
+  used = heads.Regression.for_use(UNITS)
   close(used["output_weights"], [[20, -20]])
   close(used["output_bias"], [110])
-  scores = [evaluate(heads.Regression(units).outputs(PooledModel(POOLED), {}),
-                     weights)["score"] for units, weights in (
-                         ((0.0, 1.0), trained), ((0.0, 1.0), used),
-                         (None, used))]
-  for found in scores:
-    close(found, 100 + 20 * SCORES)
+  for units, weights in (((0.0, 1.0), UNITS), ((0.0, 1.0), used), (None, used)):
+    close(evaluate(heads.Regression(units).outputs(PooledModel(POOLED), {}),
+                   weights)["score"], 100 + 20 * SCORES)
   assert heads.Regression.for_use(ONE) is ONE
 
 

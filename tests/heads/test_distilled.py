@@ -19,61 +19,57 @@ MASK = np.array([[0, 1, 1, 1, 1, 0], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0],
 KNOWN = np.array([[0, 1, 0, 1, 1, 0]] * 4)
 IS_LABELLED = np.array([1, 0, 1, 1])
 LABELS = np.array([2, 0, 1, 1])
-CLASS_WEIGHTS = [0.5, 3.0, 1.0]
 
 
-def sigmoid(x):
-  return 1 / (1 + np.exp(-x))
-
-
-def softmax_losses(s, t, labels, T):
-  """Returns the losses of labels and of a teacher."""
+def softmax_loss(s, t, T):
   p, q = softmax(t / T), softmax(s / T)
-  return (-np.log((softmax(s) * np.eye(3)[labels]).sum(-1)),
-          T**2 * (p * np.log(p / q)).sum(-1))
+  return T**2 * (p * np.log(p / q)).sum(-1)
 
 
-def weighted_losses(s, t, labels, T):
-  own, soft = softmax_losses(s, t, labels, T)
-  return own * np.array(CLASS_WEIGHTS)[labels], soft
+def sigmoid_loss(s, t, T):
+  p, q = [1 / (1 + np.exp(-x / T)) for x in (t, s)]
+  return T**2 * (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+                 ).mean(-1)
 
 
-def sigmoid_losses(s, t, labels, T):
-  p, q = sigmoid(t / T), sigmoid(s / T)
-  kl = T**2 * (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
-  return (-np.log(np.where(labels, sigmoid(s), 1 - sigmoid(s))).mean(-1),
-          kl.mean(-1))
+def squared_loss(s, t, _):
+  return ((s - t)**2)[:, 0]
 
 
-def squared_losses(s, t, labels, T):
-  del T
-  return (s[:, 0] - labels)**2, (s[:, 0] - t[:, 0])**2
+def check(head, loss, features, teacher, weights, *inputs, w=0.3, T=2.0,
+          atol=0):
+  """Checks the mixture with the head's own loss; returns the HeadOutput."""
+  own = run_head(head, features, weights, *inputs).each
+  found = run_head(Distilled(head, w, T), {
+      **features, **teacher, "is_labelled": IS_LABELLED}, weights, *inputs)
+  np.testing.assert_allclose(
+      found.each, np.where(IS_LABELLED, (1 - w) * own + w * loss, loss),
+      rtol=1e-4, atol=atol)
+  return found
 
 
 @pytest.mark.parametrize("w, T", [(0.3, 2.0), (1.0, 1.0), (1e-6, 5.0)])
-@pytest.mark.parametrize("head, losses, labels", [
-    (Classifier(3), softmax_losses, LABELS),
-    (Classifier(3, CLASS_WEIGHTS), weighted_losses, LABELS),
-    (MultiLabel(3), sigmoid_losses, np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0],
-                                              [1, 1, 1]])),
-    (Regression(), squared_losses, np.array([0.5, 0.0, -2.0, 1.0]))],
+@pytest.mark.parametrize("head, loss, labels", [
+    (Classifier(3), softmax_loss, LABELS),
+    (Classifier(3, [0.5, 3.0, 1.0]), softmax_loss, LABELS),
+    (MultiLabel(3), sigmoid_loss, np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0],
+                                            [1, 1, 1]])),
+    (Regression(), squared_loss, np.array([0.5, 0.0, -2.0, 1.0]))],
                          ids=["one", "weighted", "several", "numbers"])
-def test_texts(head, losses, labels, w, T):
+def test_texts(head, loss, labels, w, T):
   """The labels may be weighted; the teacher is not."""
   size = 1 if head.name == "regression" else 3
-  found = run_head(Distilled(head, w, T), {
-      "label_ids": labels, "teacher_logits": TEACHER[:, :size],
-      "is_labelled": IS_LABELLED}, {
-          "output_weights": WEIGHTS[:size], "output_bias": np.zeros(size)}, X)
-  own, soft = losses(X @ WEIGHTS[:size].T, TEACHER[:, :size], labels, T)
-  np.testing.assert_allclose(
-      found.each, np.where(IS_LABELLED, (1 - w) * own + w * soft, soft),
-      rtol=1e-4, atol=1e-5)
+  weights, teacher = WEIGHTS[:size], TEACHER[:, :size]
+  found = check(
+      head, loss(X @ weights.T, teacher, T), {"label_ids": labels},
+      {"teacher_logits": teacher}, {"output_weights": weights,
+                                    "output_bias": np.zeros(size)},
+      X, w=w, T=T, atol=1e-5)
   np.testing.assert_allclose(found.losses["example_loss"], found.each.sum(),
                              rtol=1e-5)
-  for name, (_, weights) in found.metrics.items():
+  for name, (_, counted) in found.metrics.items():
     np.testing.assert_array_equal(
-        weights, np.ones([4]) if name == "teacher_loss" else IS_LABELLED)
+        counted, np.ones([4]) if name == "teacher_loss" else IS_LABELLED)
 
 
 @pytest.mark.parametrize("use_crf", [False, True])
@@ -81,14 +77,10 @@ def test_tokens(use_crf):
   head = TokenLabels(["O", "B-x", "I-x"], use_crf)
   label_ids = np.where(MASK, [0, 1, 2, 0, 1, 0], 0)
   features = {"label_ids": label_ids, "label_mask": MASK}
-  weights = dict({"output_weights": WEIGHTS, "output_bias": np.zeros(3)},
-                 **{"crf/transitions": RNG.normal(size=[3, 3])} if use_crf
-                 else {})
-  own = run_head(head, features, weights, None, TOKENS).each
-  found = run_head(Distilled(head, 0.3, 2.0), dict(
-      features, teacher_logits=TOKEN_TEACHER.transpose([0, 2, 1]),
-      teacher_mask=KNOWN, is_labelled=IS_LABELLED), weights, None, TOKENS)
-  _, soft = softmax_losses(TOKENS @ WEIGHTS.T, TOKEN_TEACHER, label_ids, 2.0)
-  soft = (soft * MASK * KNOWN).sum(1) / MASK.sum(1)
-  np.testing.assert_allclose(found.each, np.where(
-      IS_LABELLED, 0.7 * own + 0.3 * soft, soft), rtol=1e-4)
+  weights = {"output_weights": WEIGHTS, "output_bias": np.zeros(3)}
+  if use_crf:
+    weights["crf/transitions"] = RNG.normal(size=[3, 3])
+  loss = softmax_loss(TOKENS @ WEIGHTS.T, TOKEN_TEACHER, 2.0) * MASK * KNOWN
+  check(head, loss.sum(1) / MASK.sum(1), features, {
+      "teacher_logits": TOKEN_TEACHER.transpose([0, 2, 1]),
+      "teacher_mask": KNOWN}, weights, None, TOKENS)

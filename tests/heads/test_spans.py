@@ -20,10 +20,10 @@ def losses_of(logits, places):
 
 def test_where_an_answer_can_be():
   """[CLS] q q [SEP] p p [SEP], and a shorter one with padding."""
-  assert evaluate(spans.answer_mask(
+  found = evaluate(spans.answer_mask(
       tf.constant([[1] * 7, [1] * 5 + [0] * 2]),
-      tf.constant([[0] * 4 + [1] * 3, [0] * 3 + [1] * 2 + [0] * 2]))
-                  ).tolist() == [[1, 0, 0, 0, 1, 1, 0], [1, 0, 0, 1, 0, 0, 0]]
+      tf.constant([[0] * 4 + [1] * 3, [0] * 3 + [1] * 2 + [0] * 2])))
+  assert found.tolist() == [[1, 0, 0, 0, 1, 1, 0], [1, 0, 0, 1, 0, 0, 0]]
 
 
 def test_independent():
@@ -32,11 +32,10 @@ def test_independent():
                    X)
   start, end = [X @ row + bias for row, bias in zip(
       weights["cls/squad/output_weights"], weights["cls/squad/output_bias"])]
-  np.testing.assert_allclose(found.predictions["start"], start, atol=1e-5)
-  np.testing.assert_allclose(found.predictions["end"], end, atol=1e-5)
-  np.testing.assert_allclose(
-      found.each, (losses_of(start, START) + losses_of(end, END)) / 2,
-      rtol=1e-5)
+  for name, logits in (("start", start), ("end", end)):
+    np.testing.assert_allclose(found.predictions[name], logits, atol=1e-5)
+  expected = (losses_of(start, START) + losses_of(end, END)) / 2
+  np.testing.assert_allclose(found.each, expected, rtol=1e-5)
 
 
 def beam_scores(weights, starts):

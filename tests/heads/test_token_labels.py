@@ -1,28 +1,25 @@
 """Labels of tokens, on given scores."""
 
-import itertools
-
 import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
 from reference_albert import softmax
 from small_models import PooledModel, evaluate, run_head
 
-from albert.heads import TokenLabels
+from albert.heads import TokenLabels, crf
 
 LABELS = ["O", "B-a", "I-a"]
 # A text of two tokens, one of three tokens; [CLS], [SEP] and padding besides.
 SCORES = np.array([[[0, 0, 9], [0, 1, 5], [0, 2, 3], [0, 9, 0], [0, 9, 0]],
-                   [[0, 9, 0], [2, 0, 0], [0, 1, 3], [0, 0, 4], [0, 9, 0]]],
-                  float)
+                   [[0, 9, 0], [2, 0, 0], [0, 1, 3], [0, 0, 4], [0, 9., 0]]])
 MASK = [[1, 1, 1, 1, 0], [1] * 5]
 INSIDE = np.array([[0, 1, 1, 0, 0], [0, 1, 1, 1, 0]])
 IDS = np.array([[0, 1, 2, 0, 0], [0, 0, 1, 2, 0]])
-WEIGHTS = {"output_weights": np.eye(3), "output_bias": np.zeros(3)}
 MOVES = np.array([[0.0, 1, 0], [0, 0, -2], [3, 0, 0]])
-
-
-def weights_of(use_crf):
-  return dict(WEIGHTS, **{"crf/transitions": MOVES} if use_crf else {})
+TRANSITIONS = MOVES - [[0, 0, 1e4], [0] * 3, [0] * 3]  # I- begins nothing
+# Without a CRF, and with one.
+WEIGHTS = [{"output_weights": np.eye(3), "output_bias": np.zeros(3)}]
+WEIGHTS.append(dict(WEIGHTS[0], **{"crf/transitions": MOVES}))
 
 
 @pytest.mark.parametrize("use_crf, labels", [
@@ -32,33 +29,25 @@ def weights_of(use_crf):
 def test_what_is_exported(use_crf, labels):
   """"I-" only after "B-" or "I-"; no label at [CLS], [SEP] and padding."""
   found = evaluate(TokenLabels(LABELS, use_crf).outputs(
-      PooledModel(None, SCORES, mask=MASK), {}), weights_of(use_crf))
+      PooledModel(None, SCORES, mask=MASK), {}), WEIGHTS[use_crf])
   np.testing.assert_allclose(found["scores"], SCORES)
   np.testing.assert_array_equal(found["labels"], labels)
-  transitions = MOVES * use_crf
-  transitions[0, 2] = -1e4
-  np.testing.assert_allclose(found["transitions"], transitions)
+  np.testing.assert_allclose(found["transitions"], TRANSITIONS * (
+      1 if use_crf else TRANSITIONS < -9))
 
 
 @pytest.mark.parametrize("use_crf", [False, True])
 def test_loss(use_crf):
   """The mean over the tokens; nothing where there are none."""
-  weights = weights_of(use_crf)
   found = run_head(TokenLabels(LABELS, use_crf), {
-      "label_ids": np.concatenate([IDS, IDS[:1]]),
-      "label_mask": np.concatenate([INSIDE, 0 * INSIDE[:1]])}, weights, None,
-                   np.concatenate([SCORES, SCORES[:1]]))
-  for row, loss in enumerate(found.each[:2]):
-    places = np.flatnonzero(INSIDE[row])
-    rows, labels = SCORES[row, places], IDS[row, places]
-    if use_crf:
-      totals = {y: rows[range(len(y)), y].sum() + sum(
-          MOVES[pair] for pair in zip(y, y[1:]))
-                for y in itertools.product(range(3), repeat=len(rows))
-                if (0, 2) not in zip(y, y[1:])}
-      total = np.log(sum(map(np.exp, totals.values()))) - totals[tuple(labels)]
-    else:
-      total = -np.log(softmax(rows)[range(len(rows)), labels]).sum()
-    assert loss == pytest.approx(total / len(places), rel=1e-5)
-  assert found.each[2] == 0
+      "label_ids": IDS[[0, 1, 0]], "label_mask": INSIDE[[0, 1, 0]] * [
+          [1], [1], [0]]}, WEIGHTS[use_crf], None, SCORES[[0, 1, 0]])
+  if use_crf:
+    losses = -evaluate(crf.log_likelihood(*map(tf.constant, (
+        SCORES, IDS, INSIDE.astype(float), TRANSITIONS))))
+  else:
+    losses = -(np.log(softmax(SCORES))[
+        np.arange(2)[:, None], np.arange(5), IDS] * INSIDE).sum(1)
+  np.testing.assert_allclose(
+      found.each, [*losses / INSIDE.sum(1), 0], rtol=1e-5)
   np.testing.assert_array_equal(found.predictions["loss"], found.each)

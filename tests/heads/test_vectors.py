@@ -1,11 +1,11 @@
-"""Vectors of texts, on given vectors of tokens."""
+"""Vectors of texts, on given vectors of tokens, and their losses."""
 
 import numpy as np
 import pytest
-from small_models import PooledModel, evaluate
+import tensorflow.compat.v1 as tf
+from small_models import PooledModel, evaluate, run_head
 
-from albert.heads import Encode, SentenceVector
-from albert.heads.vectors import sentence_vectors
+from albert.heads import Encode, SentenceVector, vectors
 
 # Two tokens and padding; a text without padding.
 LAYERS = [number + np.array([[[1.0, 2], [3, 6], [50, 50]],
@@ -19,23 +19,87 @@ def model():
   return PooledModel(POOLED, *LAYERS, mask=[[1, 1, 0], [1, 1, 1]])
 
 
-@pytest.mark.parametrize("pooling, layer, expected", [
-    ("mean", -1, MEANS + 2), ("mean", 0, MEANS), ("mean", -2, MEANS + 1),
-    ("cls", 1, [[2, 3], [1, 1]]), ("pooled", 0, POOLED)])
-def test_of_a_pooling_and_a_layer(pooling, layer, expected, model):
-  np.testing.assert_allclose(
-      evaluate(sentence_vectors(model, pooling, layer)), expected)
+@pytest.mark.parametrize("head, vector", [
+    (SentenceVector("cls", 1), {"vector": LAYERS[1][:, 0]}),
+    (SentenceVector("mean", -1), {"vector": MEANS + 2}),
+    (SentenceVector("mean", -2), {"vector": MEANS + 1}),
+    (SentenceVector("pooled", 0), {"vector": POOLED}), (Encode(), None)])
+def test_what_is_exported(head, vector, model):
+  found, expected = evaluate(head.outputs(model, {})), {
+      "pooled_output": POOLED, "sequence_output": LAYERS[2],
+      **{"layer_%d" % i: x for i, x in enumerate(LAYERS)}}
+  if vector:
+    expected = dict(vector, pooled=POOLED)
+    for i, x in enumerate(LAYERS):
+      expected.update({"mean_%d" % i: MEANS + i, "cls_%d" % i: x[:, 0]})
+  assert set(found) == set(expected)
+  for name, x in expected.items():
+    np.testing.assert_allclose(found[name], x)
 
 
-def test_what_is_exported(model):
-  found = evaluate(SentenceVector("cls", 1).outputs(model, {}))
-  assert set(found) == {"vector", "pooled", "mean_0", "cls_0", "mean_1",
-                        "cls_1", "mean_2", "cls_2"}
-  for name, x in (("vector", LAYERS[1][:, 0]), ("cls_2", LAYERS[2][:, 0]),
-                  ("mean_0", MEANS), ("pooled", POOLED)):
-    np.testing.assert_allclose(found[name], x)
-  found = evaluate(Encode().outputs(model, {}))
-  assert len(found) == 5
-  for name, x in (("sequence_output", LAYERS[2]), ("pooled_output", POOLED),
-                  ("layer_0", LAYERS[0]), ("layer_2", LAYERS[2])):
-    np.testing.assert_allclose(found[name], x)
+SCALE = 3.0
+RNG = np.random.RandomState(0)
+
+
+def unit(x):
+  return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def test_where_nothing_is_to_be_in_order_nothing_is_learnt():
+  x = tf.constant([0.9, -0.2, 0.4])
+  loss = vectors.cosent_loss(x, tf.ones([3]), SCALE)
+  found, slope = evaluate([loss, *tf.gradients(loss, x)])
+  assert found == 0 and not slope.any()
+
+
+def in_batch(x, texts):
+  """The mean loss, with what may be a wrong answer worked out pair by pair."""
+  count, total = len(x), 0.0
+  for i in range(count):
+    right = SCALE * x[i, 0] @ x[i, 1]
+    logits = [right]
+    for j in range(count):
+      for k in range(1, x.shape[1]):
+        about = {texts[j, k]} | ({texts[j, 0]} if k == 1 else set())
+        if (j, k) != (i, 1) and not about & {texts[i, 0], texts[i, 1]}:
+          logits.append(SCALE * x[i, 0] @ x[j, k])
+    total += np.log(np.exp(logits).sum()) - right
+  return total / count
+
+
+@pytest.mark.parametrize("texts", [
+    [[0, 1], [2, 3], [4, 5], [6, 7]],  # all different
+    [[0, 1], [2, 3], [0, 4], [5, 3]],  # a first text twice, a second one twice
+    [[0, 0], [1, 1], [0, 0], [2, 2]],  # simcse, a text twice
+    [[0, 1, 2], [3, 4, 5], [6, 7, 1], [3, 8, 9]],  # with unlike ones
+    [[0, 1, 2], [1, 3, 4], [5, 6, 6], [7, 8, 0]]])
+def test_in_batch(texts):
+  texts = np.array(texts)
+  x = unit(RNG.normal(size=texts.shape + (5,)))
+  logits = vectors.in_batch_logits(tf.constant(x, tf.float32),
+                                   tf.constant(texts), SCALE)
+  losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+      labels=tf.range(4), logits=logits)
+  np.testing.assert_allclose(evaluate(losses).mean(), in_batch(x, texts),
+                             rtol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("loss", vectors.LOSSES)
+def test_head(loss, pooling):
+  x = RNG.normal(size=[8, 3, 5])  # four pairs of texts of three tokens
+  mask = np.array([[1, 1, 1], [1, 1, 0]] * 4)
+  weights = mask / mask.sum(1, keepdims=True)
+  units = unit((x * weights[:, :, None]).sum(1) if pooling == "mean" else
+               x[:, 0]).reshape([4, 2, 5])
+  texts, scores = np.arange(8).reshape([4, 2]), np.array([0., 3., 1., 1.])
+  found = run_head(vectors.Likeness(loss, SCALE, pooling), {
+      "input_ids": np.zeros([4, 2, 3], int), "texts": texts, "scores": scores},
+                   {}, None, 0 * x, x, mask=mask)
+  cosines = (units[:, 0] * units[:, 1]).sum(1)
+  np.testing.assert_allclose(found.predictions["cosines"], cosines, rtol=1e-5)
+  expected = np.log1p(sum(
+      np.exp(SCALE * (cosines[j] - cosines[i])) for i in range(4)
+      for j in range(4) if scores[i] > scores[j])) if loss == "cosent" else (
+          in_batch(units, texts))
+  np.testing.assert_allclose(found.each.mean(), expected, rtol=1e-5)

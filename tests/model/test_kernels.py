@@ -27,15 +27,14 @@ def assert_same(found, expected, *inputs):
                                atol=1e-6 * np.abs(other).max())
 
 
-def dropout(x, example=0):
-  """Drops the same each time, and different values for each example."""
-  draw = tf.random.stateless_uniform(
-      tf.shape(x), seed=tf.stack([tf.constant(17), tf.cast(example, tf.int32)]))
-  return x * tf.cast(draw >= 0.4, x.dtype) / 0.6
-
-
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_attention_has_the_values_and_gradients_of_the_plain_one(one_by_one):
+  def dropout(x, example=0):
+    """Drops the same each time, and different values for each example."""
+    draw = tf.random.stateless_uniform(tf.shape(x), seed=tf.stack([
+        tf.constant(17), tf.cast(example, tf.int32)]))
+    return x * tf.cast(draw >= 0.4, x.dtype) / 0.6
+
   rng = np.random.RandomState(5)
   inputs = [tf.constant(rng.normal(size=[BATCH, HEADS, length, SIZE]),
                         tf.float32) for length in (QUERIES, SEQ, SEQ)]
@@ -53,14 +52,14 @@ def test_attention_has_the_values_and_gradients_of_the_plain_one(one_by_one):
       *inputs, mask_bias, dropout, one_by_one=one_by_one), expected, *inputs)
 
 
-def test_training_handles_long_sequences_one_by_one_on_a_cpu():
-  long = kernels.LONG_SEQUENCE
-  for length, use_cpu, one_by_one in (
-      (long, True, True), (long - 1, True, False), (long, False, False),
-      (None, True, False)):
-    used = kernels.for_training(length, use_cpu=use_cpu)
-    assert used.attention.func is kernels.recomputed_attention
-    assert used.attention.keywords["one_by_one"] == one_by_one
+@pytest.mark.parametrize("more, use_cpu, one_by_one", [
+    (0, True, True), (-1, True, False), (0, False, False), (None, True, False)])
+def test_long_sequences_are_handled_one_by_one_on_a_cpu(
+    more, use_cpu, one_by_one):
+  used = kernels.for_training(
+      None if more is None else kernels.LONG_SEQUENCE + more, use_cpu=use_cpu)
+  assert used.attention.func is kernels.recomputed_attention
+  assert used.attention.keywords["one_by_one"] == one_by_one
 
 
 @pytest.mark.parametrize("kernel", [kernels.lean_gelu, kernels.sigmoid_gelu])
@@ -94,8 +93,7 @@ def test_products_head_by_head(heads, transpose_b):
                 for matmul in (kernels.matmul_by_heads, tf.matmul)], a, b)
 
 
-# The first token is among them, as in what a head asks for that reads the
-# pooled output; one is twice there.
+# The first token is among them, as where a head reads the pooled output.
 OUTPUT_POSITIONS = np.array([[0, 3, 6], [0, 0, 2], [0, 5, 4]])
 
 

@@ -7,6 +7,7 @@ import pytest
 import reference_albert as reference
 import small_models as small
 import tensorflow.compat.v1 as tf
+from reading import table
 from scripting import ROOT
 from small_models import CONFIGS, INPUT_IDS, INPUT_MASK, SEGMENT_IDS
 
@@ -37,9 +38,8 @@ def trainable_shapes(config, num_labels=None):
     ("tiny", "tiny_zh_finetuned", 59)])
 def test_tiny_has_exactly_the_variables_of_the_released_file(
     config, released, num_labels):
-  lines = (ROOT / "tests" / "released_variables" / (
-      "albert_%s.vars.txt" % released)).read_text()
-  rows = [line.split("\t") for line in lines.splitlines()]
+  rows = table(ROOT / "tests" / "released_variables" / (
+      "albert_%s.vars.txt" % released))
   assert trainable_shapes(AlbertConfig.from_json_file(str(
       CONFIG_DIR / ("albert_config_%s.json" % config))), num_labels) == {
           name: tuple(json.loads(shape)) for name, shape in rows
@@ -80,19 +80,19 @@ def test_forward_agrees_with_numpy(name):
 
 def test_activations():
   x = np.linspace(-5, 5, 101)
-  names = ["gelu", "gelu_new", "relu", "tanh", "linear"]
-  for name, y in zip(names, small.evaluate(
-      [modeling.activate(tf.constant(x), name) for name in names])):
+  for name, y in small.evaluate({
+      name: modeling.activate(tf.constant(x), name) for name in (
+          "gelu", "gelu_new", "relu", "tanh", "linear")}).items():
     np.testing.assert_allclose(y, reference.activation(name, x), atol=1e-12)
 
 
 def test_layer_norm_epsilon_is_far_below_the_variance_of_small_embeddings():
   x = 1e-3 * np.random.RandomState(0).normal(size=[3, 16])
   weights = {"norm/gamma": 1 + np.arange(16) / 8, "norm/beta": np.arange(16)}
-  y = modeling.layer_norm(tf.constant(x, tf.float32), "norm")
-  np.testing.assert_allclose(
-      small.evaluate(y, weights),
-      reference.layer_norm(weights, "norm", x), rtol=0, atol=1e-5)
+  y = small.evaluate(
+      modeling.layer_norm(tf.constant(x, tf.float32), "norm"), weights)
+  np.testing.assert_allclose(y, reference.layer_norm(weights, "norm", x),
+                             rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [
@@ -100,11 +100,9 @@ def test_layer_norm_epsilon_is_far_below_the_variance_of_small_embeddings():
 def test_no_mask_and_no_segments_mean_all_real_and_all_first(name):
   config, ones = CONFIGS[name], np.ones_like(INPUT_IDS)
   weights = reference.random_weights(config)
-  actual = small.run_model(config, weights, input_mask=None,
-                           token_type_ids=None)
-  expected = small.run_reference(config, weights, input_mask=ones,
-                                 token_type_ids=0 * ones)
-  small.assert_same_outputs(actual, expected, atol=1e-5)
+  small.assert_same_outputs(
+      small.run_model(config, weights, input_mask=None, token_type_ids=None),
+      small.run_reference(config, weights, INPUT_IDS, ones, 0 * ones), 1e-5)
 
 
 def test_one_hot_lookups_and_sizes_that_are_not_known():
@@ -151,18 +149,16 @@ def test_gradients_agree_with_finite_differences(name):
     assert slope == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-3)
 
 
-def initial_weights(seed, *names):
-  """Returns the initial values of variables [400, 100] of one graph."""
-  config = AlbertConfig.from_dict(CONFIGS["google"])
-  with tf.Graph().as_default(), tf.Session() as session:
-    tf.set_random_seed(seed)
-    weights = [modeling.get_weights(name, [400, 100], config)
-               for name in names]
-    session.run(tf.global_variables_initializer())
-    return session.run(weights)
-
-
 def test_initial_weights_depend_on_the_seed_and_the_name_alone():
+  def initial_weights(seed, *names):
+    config = AlbertConfig.from_dict(CONFIGS["google"])
+    with tf.Graph().as_default(), tf.Session() as session:
+      tf.set_random_seed(seed)
+      weights = [modeling.get_weights(name, [400, 100], config)
+                 for name in names]
+      session.run(tf.global_variables_initializer())
+      return session.run(weights)
+
   a, b = initial_weights(1, "a", "b")
   np.testing.assert_array_equal(initial_weights(1, "b", "c", "a")[2], a)
   for other in (b, *initial_weights(2, "a")):
@@ -179,3 +175,95 @@ def test_inputs_of_a_wrong_shape(shape, message):
   with pytest.raises(ValueError, match=message):
     create_model(AlbertConfig.from_dict(CONFIGS["google_relu"]), False,
                  tf.zeros(shape, tf.int32))
+
+
+@pytest.mark.parametrize("make", [
+    small.albert_zh_config,
+    pytest.param(small.google_config, marks=pytest.mark.slow)])
+def test_dropout_depends_on_the_step_and_the_examples_alone(make):
+  config = make(**small.ONE_LAYER, **small.DROPOUT)
+  global_step = tf.train.get_or_create_global_step()
+  output = small.create(config, is_training=True).get_sequence_output()
+  set_step = global_step.assign(tf.placeholder(tf.int64, [], "step"))
+  weights = {name: value
+             for name, value in reference.random_weights(config).items()
+             if not name.startswith("cls/")}
+  results = []
+  for steps in ([0, 0, 1, 2], [1]):
+    with tf.Session() as session:
+      small.initialize(session, weights)
+      for step in steps:
+        session.run(set_step, {"step:0": step})
+        results.append(session.run(output))
+  for one, other in ((0, 1), (2, 4)):
+    np.testing.assert_array_equal(results[one], results[other])
+  for one, other in ((0, 2), (2, 3)):
+    assert np.abs(results[one] - results[other]).max() > 0.1
+
+
+def test_dropout_is_another_for_other_examples():
+  """Slices of a batch and replicas must not all drop the same."""
+  tf.train.get_or_create_global_step()
+  ids = tf.placeholder(tf.int32, [2, 3])
+  config = AlbertConfig.from_dict(small.albert_zh_config(**small.ONE_LAYER))
+  model = create_model(config, True, ids)
+  kept = model.dropout(tf.ones([1000]), 0.5, salt=77) > 0
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    masks = [session.run(kept, {ids: value}) for value in (
+        [[1, 2, 3], [4, 5, 6]], [[1, 2, 3], [4, 5, 6]], [[4, 5, 6], [1, 2, 3]],
+        [[1, 2, 3], [4, 5, 7]])]
+  np.testing.assert_array_equal(masks[0], masks[1])
+  for other in masks[2:]:
+    assert 0.4 < np.mean(masks[0] == other) < 0.6
+
+
+def added_by_layers(config, values):
+  """Returns what each pre-LN layer but the first adds, in training.
+
+  `values`: how names of the encoder's variables end -> what these are.
+  """
+  tf.train.get_or_create_global_step()
+  layers = small.create(dict(config, ln_type="preln"), is_training=True,
+                        input_mask=None).get_all_encoder_layers()
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    session.run([v.assign(value + tf.zeros_like(v))
+                 for v in tf.trainable_variables("bert/encoder")
+                 for end, value in values.items() if v.op.name.endswith(end)])
+    layers = session.run(list(layers))
+  return [after - before for before, after in zip(layers, layers[1:])]
+
+
+def test_dropout_drops_a_tenth_and_differs_between_layers_and_examples():
+  kept = []
+  for added in added_by_layers(
+      small.albert_zh_config(num_hidden_layers=3, hidden_size=240,
+                             **small.DROPOUT),
+      {"output/dense/kernel": 0, "attention/output/dense/bias": 0.9,
+       "shared/output/dense/bias": 9}):
+    added = np.round(added).astype(int)
+    assert set(np.unique(added)) == {0, 1, 10, 11}
+    kept += [added % 10 == 1, added >= 10]
+  # 5040 draws: 0.1 within five standard deviations.
+  for i, one in enumerate(kept):
+    assert abs(np.mean(one) - 0.9) < 0.022
+    assert abs(np.mean(one[0] & one[1]) - 0.81) < 0.047
+    for other in kept[:i]:
+      assert abs(np.mean(one & other) - 0.81) < 0.028
+
+
+def test_dropout_of_attention_probabilities_is_drawn_for_each_head():
+  config = small.google_config(attention_probs_dropout_prob=0.5)
+  left, = added_by_layers(config, {
+      "self/query/kernel": 0, "self/value/kernel": 0, "self/value/bias": 1,
+      "attention_1/output/dense/kernel": np.eye(24),
+      "intermediate/output/dense/kernel": 0})
+  # Seven keys of equal weight, each dropped or doubled.
+  np.testing.assert_allclose(left * 7 / 2, np.round(left * 7 / 2), atol=1e-4)
+  by_head = left.reshape([3, 7, 4, 6])
+  np.testing.assert_allclose(by_head, by_head[..., :1] + np.zeros([6]),
+                             atol=1e-5)
+  assert abs(by_head[..., 0].mean() - 1.0) < 0.2
+  for axis in range(3):
+    assert np.ptp(by_head[..., 0], axis=axis).max() > 0.2

@@ -22,7 +22,7 @@ tokenizer = tokenization.FullTokenizer(
     vocab_file=os.path.join(folder, "vocab.txt"), do_lower_case=True)
 config = modeling.BertConfig.from_json_file(os.path.join(folder, "config.json"))
 
-all_ids, all_masks, all_labels = [], [], []
+all_ids, all_labels = [], []
 with open(os.path.join(folder, "texts.tsv"), encoding="utf-8") as reader:
   for line in reader:
     text, label = line.rstrip("\n").split("\t")
@@ -30,15 +30,14 @@ with open(os.path.join(folder, "texts.tsv"), encoding="utf-8") as reader:
     ids = tokenizer.convert_tokens_to_ids(tokens)
     assert tokenizer.convert_ids_to_tokens(ids) == tokens
     all_ids.append(ids + [0] * (16 - len(ids)))
-    all_masks.append([1] * len(ids) + [0] * (16 - len(ids)))
     all_labels.append(int(label))
 
 input_ids = tf.placeholder(tf.int32, [None, 16])
-input_mask = tf.placeholder(tf.int32, [None, 16])
 labels = tf.placeholder(tf.int32, [None])
 model = modeling.BertModel(
     config=config, is_training=True, input_ids=input_ids,
-    input_mask=input_mask, token_type_ids=None, use_one_hot_embeddings=False)
+    input_mask=tf.sign(input_ids), token_type_ids=None,
+    use_one_hot_embeddings=False)
 output_layer = model.get_pooled_output()
 hidden_size = output_layer.shape[-1].value if hasattr(
     output_layer.shape[-1], "value") else output_layer.shape[-1]
@@ -47,14 +46,13 @@ output_weights = tf.get_variable(
     initializer=modeling.create_initializer(config.initializer_range))
 output_bias = tf.get_variable(
     "output_bias", [2], initializer=tf.zeros_initializer())
-output_layer = modeling.dropout(output_layer, 0.0)
 logits = tf.nn.bias_add(
-    tf.matmul(output_layer, output_weights, transpose_b=True), output_bias)
-one_hot_labels = tf.one_hot(labels, depth=2, dtype=tf.float32)
-loss = tf.reduce_mean(-tf.reduce_sum(
-    one_hot_labels * tf.nn.log_softmax(logits, axis=-1), axis=-1))
+    tf.matmul(modeling.dropout(output_layer, 0.0), output_weights,
+              transpose_b=True), output_bias)
+loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
+    labels=labels, logits=logits))
 train_op = optimization.create_optimizer(
-    loss, 1e-3, 100, 10, False, optimizer=sys.argv[3])
+    loss, 2e-3, 20, 3, False, optimizer=sys.argv[3])
 
 tvars = tf.trainable_variables()
 assignment_map, initialized = modeling.get_assignment_map_from_checkpoint(
@@ -64,7 +62,7 @@ tf.train.init_from_checkpoint(checkpoint, assignment_map)
 
 with tf.Session() as session:
   session.run(tf.global_variables_initializer())
-  feed = {input_ids: all_ids, input_mask: all_masks, labels: all_labels}
+  feed = {input_ids: all_ids, labels: all_labels}
   for _ in range(steps):
     print("%.8f" % session.run([loss, train_op], feed)[0])
   print(*session.run(tf.argmax(logits, -1), feed))

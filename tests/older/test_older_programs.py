@@ -1,10 +1,5 @@
-"""Programs written against the older modules, with these in their place.
+"""Programs against the older modules, as public ones for BERT are written."""
 
-sentiment.py, tagger.py and features.py next to this file are in the style of
-public programs for BERT and ALBERT.
-"""
-
-import json
 import os
 import subprocess
 import sys
@@ -12,10 +7,11 @@ import sys
 import numpy as np
 import pytest
 import reference_albert as reference
+import small_steps
 import tensorflow.compat.v1 as tf
-from given_settings import make_settings
 from scripting import ROOT
 from small_models import albert_zh_config, google_config
+from writing import write
 
 import modeling
 import modeling_google
@@ -23,9 +19,6 @@ import optimization
 import tokenization
 from albert.files import checkpoints
 from albert.heads import Classifier
-from albert.model.config import AlbertConfig
-from albert.train import distribution, step
-from albert.train.settings import Schedule
 from lamb_optimizer import LAMB, LAMBOptimizer
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "bank", "##er", "a",
@@ -51,17 +44,14 @@ def configs(*first):
 def model(request, tmp_path):
   """(folder of what programs read, configuration, weights)."""
   config = CONFIGS[request.param]
-  rng = np.random.RandomState(3)
-  weights = dict(reference.random_weights(config),
-                 output_weights=rng.normal(size=[2, 24]),
-                 output_bias=rng.normal(size=[2]))
-  weights = {name: x.astype(np.float32) for name, x in weights.items()}
+  weights = {name: x.astype(np.float32) for name, x in dict(
+      reference.random_weights(config), output_weights=np.eye(2, 24),
+      output_bias=np.array([0.5, -0.5])).items()}
   checkpoints.write_checkpoint(str(tmp_path), "model.ckpt", weights)
-  (tmp_path / "config.json").write_text(json.dumps(config))
-  (tmp_path / "vocab.txt").write_text("\n".join(TOKENS), encoding="utf-8")
-  (tmp_path / "texts.tsv").write_text("".join(
-      "%s\t%d\n" % (text, i % 2) for i, text in enumerate(TEXTS)),
-                                      encoding="utf-8")
+  write(tmp_path, "config.json", config)
+  write(tmp_path, "vocab.txt", *TOKENS)
+  write(tmp_path, "texts.tsv", *(
+      "%s\t%d" % (text, i % 2) for i, text in enumerate(TEXTS)))
   return tmp_path, config, weights
 
 
@@ -74,37 +64,27 @@ def start(program, *args):
   return [line.split(" ") for line in done.stdout.decode().splitlines()]
 
 
-def own_losses(config, weights, optimizer):
-  """Returns the losses of this project's step for the same batch."""
-  ids = np.zeros([len(TEXTS), 16], int)
-  for row, tokens in zip(ids, TEXTS.values()):
-    tokens = ["[CLS]", *tokens, "[SEP]"]
-    row[:len(tokens)] = list(map(TOKENS.index, tokens))
-  features = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids,
-              "label_ids": np.arange(len(TEXTS)) % 2}
-  with tf.Graph().as_default(), tf.Session() as session:
-    spec = step.model_fn_builder(
-        AlbertConfig.from_dict(config), Classifier(2),
-        make_settings(learning_rate=1e-3, optimizer=optimizer),
-        Schedule(100, 10), distribution.get_workers())(
-            {name: tf.constant(x, tf.int32) for name, x in features.items()},
-            None, tf.estimator.ModeKeys.TRAIN, {})
-    session.run(tf.global_variables_initializer(), {
-        v.initial_value: weights[v.op.name] for v in tf.trainable_variables()})
-    return [session.run([spec.loss, spec.train_op])[0] for _ in range(STEPS)]
-
-
 @configs("albert_zh_config")
 def test_a_classifier_with_placeholders(model, monkeypatch):
   """The same tokens, and the losses of this project's own step."""
   folder, config, weights = model
+  ids = np.zeros([len(TEXTS), 16], np.int32)
+  for row, tokens in zip(ids, TEXTS.values()):
+    row[:len(tokens) + 2] = [TOKENS.index(token) for token in (
+        "[CLS]", *tokens, "[SEP]")]
+  features = {"input_ids": ids, "input_mask": np.sign(ids),
+              "segment_ids": 0 * ids,
+              "label_ids": np.arange(len(TEXTS), dtype=np.int32) % 2}
   monkeypatch.setattr(modeling.AlbertModel, "dropout",
                       lambda model, x, *args, **kwargs: x)
+  monkeypatch.setattr(small_steps, "start_value", lambda name, _: weights[name])
   for optimizer in ("adamw", "lamb"):
+    wanted, _ = small_steps.train(STEPS, small_steps.make_options(
+        learning_rate=2e-3, optimizer=optimizer), [features] * STEPS,
+                                  head=Classifier(2), **config)
     *losses, predicted = start("sentiment.py", folder, STEPS, optimizer)
     found = [float(loss) for loss, in losses]
-    np.testing.assert_allclose(found, own_losses(config, weights, optimizer),
-                               rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert found[-1] < 0.8 * found[0]
     assert len(predicted) == len(TEXTS) and set(predicted) <= {"0", "1"}
 
@@ -122,34 +102,40 @@ def test_a_tagger_with_an_estimator(model, tmp_path):
 
 @configs(*CONFIGS)
 def test_vectors_of_tokens(model):
+  """As BERT's extract_features.py and its copies make them."""
   folder, config, weights = model
-  tokens, *layers = start("features.py", folder)
+  vocab = tokenization.load_vocab(str(folder / "vocab.txt"))
+  inv_vocab = {v: k for k, v in vocab.items()}
+  basic = tokenization.BasicTokenizer(do_lower_case=True)
+  wordpiece = tokenization.WordpieceTokenizer(vocab=vocab)
   text = next(iter(TEXTS))
-  assert tokens == ["[CLS]", *text, "[SEP]"]
-  ids = [list(map(TOKENS.index, tokens))]
-  wanted = reference.forward(weights, config, ids, np.ones_like(ids),
-                             np.zeros_like(ids))
-  for found, x in zip(layers, [wanted["embedding_output"],
-                               *wanted["all_layers"]]):
-    np.testing.assert_allclose(np.array(found, float), x[0, 0, :3], atol=1e-5)
-  assert len(layers) == 1 + config["num_hidden_layers"]
-
-
-def test_the_layout_is_that_of_the_configuration():
-  for name, config in CONFIGS.items():
-    config = modeling.BertConfig.from_dict(config)
-    ids = tf.zeros([1, 3], tf.int32)
-    for module in (modeling, modeling_google):
-      tf.reset_default_graph()
-      ids = tf.zeros([1, 3], tf.int32)
-      made = module.AlbertModel(config, False, ids, scope="bert")
-      assert isinstance(made, modeling_google.GoogleAlbertModel) == (
-          name == "google_config")
-  tf.reset_default_graph()
-  modeling.BertModel(config=config, is_training=False,
-                     input_ids=tf.zeros([1, 3], tf.int32), scope="other/bert")
-  assert all(v.op.name.startswith("other/bert/")
-             for v in tf.trainable_variables())
+  tokens = ["[CLS]", *(
+      piece for token in basic.tokenize(tokenization.convert_to_unicode(text))
+      for piece in wordpiece.tokenize(token)), "[SEP]"]
+  assert [tokenization.printable_text(token) for token in tokens] == [
+      "[CLS]", *text, "[SEP]"]
+  ids = tokenization.convert_tokens_to_ids(vocab, tokens)
+  assert ids == list(map(TOKENS.index, tokens))
+  assert tokenization.convert_ids_to_tokens(inv_vocab, ids) == tokens
+  ones = np.ones([1, len(ids)], np.int32)
+  made = modeling_google.AlbertModel(
+      config=modeling_google.AlbertConfig.from_json_file(
+          str(folder / "config.json")), is_training=False,
+      input_ids=tf.constant([ids]), input_mask=tf.constant(ones),
+      token_type_ids=tf.zeros_like(ones))
+  assert made.get_embedding_table().shape.as_list() == [
+      config["vocab_size"], config["embedding_size"]]
+  assert len(made.get_all_encoder_layers()) == config["num_hidden_layers"]
+  checkpoint = str(folder / "model.ckpt")
+  assignment_map, _ = modeling_google.get_assignment_map_from_checkpoint(
+      tf.trainable_variables(), checkpoint)
+  tf.train.init_from_checkpoint(checkpoint, assignment_map)
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    found = session.run([made.get_embedding_output()] + made.all_encoder_layers)
+  wanted = reference.forward(weights, config, [ids], ones, 0 * ones)
+  np.testing.assert_allclose(found, [wanted["embedding_output"],
+                                     *wanted["all_layers"]], atol=1e-5)
 
 
 def test_small_functions():
@@ -166,13 +152,12 @@ def test_small_functions():
   assert [v.op.name for v in tf.global_variables()] == [
       "LayerNorm/beta", "LayerNorm/gamma", "LayerNorm_1/beta",
       "LayerNorm_1/gamma"]
-  dropped = modeling.dropout(tf.ones([1000]), 0.25)
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
-    np.testing.assert_allclose(session.run(normal), [[-1, 1], [0, 0]],
-                               atol=1e-5)
-    np.testing.assert_array_equal(session.run(relu), [[0, 1], [0, 0]])
-    values = session.run(dropped)
+    normal, relu, values = session.run([
+        normal, relu, modeling.dropout(tf.ones([1000]), 0.25)])
+  np.testing.assert_allclose(normal, [[-1, 1], [0, 0]], atol=1e-5)
+  np.testing.assert_array_equal(relu, [[0, 1], [0, 0]])
   assert set(np.round(values, 4)) == {0, np.float32(1.3333)}
   assert 650 < np.count_nonzero(values) < 850
 
@@ -181,8 +166,7 @@ def test_small_functions():
     (optimization.AdamWeightDecayOptimizer, optimization.AdamW, (0.1, 0.01)),
     (LAMBOptimizer, LAMB, (0.1, 0.01, 0.8, 0.99, 1e-5))])
 def test_optimizers_leave_the_global_step(theirs, own, settings):
-  values = []
-  for make in (theirs, own):
+  def train(make):
     with tf.Graph().as_default(), tf.Session() as session:
       x = tf.get_variable("x", initializer=[1.0, -2.0])
       step = tf.train.get_or_create_global_step()
@@ -191,19 +175,19 @@ def test_optimizers_leave_the_global_step(theirs, own, settings):
       session.run(tf.global_variables_initializer())
       for _ in range(3):
         session.run(train)
-      values.append(session.run([x, step]))
-  np.testing.assert_allclose(values[0][0], values[1][0], rtol=1e-6)
-  assert [step for _, step in values] == [0, 3]
+      return session.run([x, step])
+
+  (found, found_step), (wanted, step) = train(theirs), train(own)
+  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+  assert (found_step, step) == (0, 3)
 
 
 def test_a_tokenizer_knows_its_vocabulary(tmp_path):
-  (tmp_path / "vocab.txt").write_text("\n".join(TOKENS), encoding="utf-8")
-  tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+  tokenizer = tokenization.FullTokenizer(write(tmp_path, "vocab.txt", *TOKENS))
   assert tokenizer.vocab == {token: i for i, token in enumerate(TOKENS)}
   assert tokenizer.inv_vocab[3] == "[SEP]"
-  text = "我Banker[MASK]"
   # As in BERT, what looks like a special token is text.
-  assert tokenizer.tokenize(text.encode()) == [
+  assert tokenizer.tokenize("我Banker[MASK]".encode()) == [
       "我", "bank", "##er", "[UNK]", "[UNK]", "[UNK]"]
   with pytest.raises(KeyError):
     tokenizer.convert_tokens_to_ids(["unheard"])
@@ -214,11 +198,10 @@ def test_a_tokenizer_knows_its_vocabulary(tmp_path):
 
 
 @pytest.mark.parametrize("name, is_lower", [
-    ("uncased_L-12_H-768_A-12", True), ("cased_L-12_H-768_A-12", False),
-    ("multi_cased_L-12_H-768_A-12", False), ("chinese_L-12_H-768_A-12", True),
-    ("multilingual_L-12_H-768_A-12", True)])
+    ("uncased", True), ("cased", False), ("multi_cased", False),
+    ("chinese", True), ("multilingual", True)])
 def test_the_case_of_released_models(name, is_lower):
-  path = "/models/%s/bert_model.ckpt" % name
+  path = "/models/%s_L-12_H-768_A-12/bert_model.ckpt" % name
   tokenization.validate_case_matches_checkpoint(is_lower, path)
   with pytest.raises(ValueError, match=name):
     tokenization.validate_case_matches_checkpoint(not is_lower, path)

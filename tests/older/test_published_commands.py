@@ -3,49 +3,38 @@
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 
 import pytest
 from absl import flags
+from reading import json_lines
 from scripting import ROOT, SIZES, parsed, results, succeed
 
 from albert.files import checkpoints
 
 # Appended: the later one of two equal flags counts.
 SMALL = {
-    "run_pretraining.py": [
-        "--train_batch_size=8", "--eval_batch_size=8", "--num_train_steps=2",
-        "--num_warmup_steps=1", "--max_seq_length=32",
-        "--max_predictions_per_seq=5"],
-    "run_classifier.py": [
-        "--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=1",
-        "--max_train_examples=64", "--save_checkpoints_steps=4"],
-    "create_pretraining_data.py": [
-        "--max_seq_length=32", "--max_predictions_per_seq=5",
-        "--dupe_factor=1"],
-    "extract_features.py": ["--max_seq_length=16"]}
+    "run_pretraining.py":
+        " --train_batch_size=8 --eval_batch_size=8 --num_train_steps=2"
+        " --num_warmup_steps=1 --max_seq_length=32 --max_predictions_per_seq=5",
+    "run_classifier.py":
+        " --max_seq_length=16 --train_batch_size=8 --num_train_epochs=1"
+        " --max_train_examples=64 --save_checkpoints_steps=4",
+    "create_pretraining_data.py":
+        " --max_seq_length=32 --max_predictions_per_seq=5 --dupe_factor=1",
+    "extract_features.py": " --max_seq_length=16"}
+
+# (what its comment says, script, flags).
+COMMANDS = re.findall(
+    r"^(?:# (.*)\n)?python3? (\S+) (.*)$", pathlib.Path(__file__).with_name(
+        "published_commands.txt").read_text(encoding="utf-8"), re.M)
 
 
-def read_commands():
-  """Returns [(what its comment says, script, list of flags)]."""
-  found, about = [], ""
-  path = pathlib.Path(__file__).parent / "published_commands.txt"
-  for line in path.read_text(encoding="utf-8").splitlines():
-    if line.startswith("#"):
-      about = line[2:]
-    elif line:
-      _, script, *words = shlex.split(line)
-      found.append((about, script, words))
-  return found
-
-
-COMMANDS = read_commands()
-
-
-@pytest.mark.parametrize("script, words", [
-    command[1:] for command in COMMANDS])
-def test_a_command_is_understood(script, words):
+@pytest.mark.parametrize("_, script, words", COMMANDS)
+def test_a_command_is_understood(_, script, words):
+  words = shlex.split(words)
   with parsed(script, *words):
     for word in words:
       name = word.lstrip("-").split("=")[0]
@@ -85,13 +74,10 @@ def site(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_they_run(site):
-  logs = {}
-  for about, script, words in COMMANDS:
-    if about.startswith("run: "):
-      _, log = succeed(script, *map(os.path.expandvars, words), *SMALL[script])
-      logs[about[len("run: "):].split(" (")[0]] = log
-      print("%s: %s" % (about, log.splitlines()[-1]))
-  log = logs["albert_zh, pretraining of tiny"]
+  logs = {about: succeed(script, *shlex.split(os.path.expandvars(
+      words + SMALL[script])))[1]
+          for about, script, words in COMMANDS if about.startswith("run: ")}
+  log = logs["run: albert_zh, pretraining of tiny"]
   assert log.count("training records") == 1 and "--eval_input_file" in log
   folder = site / "my_new_model_path"
   assert results(folder)["global_step"] == 2
@@ -103,6 +89,5 @@ def test_they_run(site):
   # The checkpoint that was named, not the newest one.
   assert results(site / "lcqmc_output")["global_step"] == 4
   assert (site / "lcqmc_output" / "test_results.tsv").exists()
-  row = json.loads((site / "tmp" / "output.jsonl").read_text(
-      encoding="utf-8").splitlines()[0])
+  row = json_lines(site / "tmp" / "output.jsonl")[0]
   assert len(next(iter(row["tokens"][0]["layers"].values()))) == 16

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from albert.errors import InputError
 from albert.tasks import bio
 
 
@@ -30,8 +30,7 @@ def test_the_best_of_all_sequences(length):
   assert ties > 5 or not length
 
 
-def test_what_is_forbidden():
-  """I- follows B- or I- of its own kind alone."""
+def test_i_follows_b_or_i_of_its_own_kind_alone():
   labels = ["O", "B-a", "I-a", "B-b", "I-b"]
   follows, starts = bio.forbidden(labels)
   assert follows.dtype == starts.dtype == np.float32
@@ -39,5 +38,4 @@ def test_what_is_forbidden():
   assert {(labels[i], labels[j]) for i, j in zip(*np.nonzero(follows))} == {
       (before, label) for before in labels for label in ("I-a", "I-b")
       if before[2:] != label[2:]}
-  with pytest.raises(InputError, match="'S-a'.*BIO"):
-    bio.forbidden(["O", "S-a"])
+  refused("'S-a'.*BIO", bio.forbidden, ["O", "S-a"])

@@ -1,26 +1,20 @@
 """ChID: files in both formats, features, and the assignment."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
+from refusals import refused
 from vocabularies import Letters, written
+from writing import write
 
-from albert.errors import InputError
 from albert.tasks import chid, race
 
 IDIOMS = ["画蛇添足", "雪中送炭", "喜上眉梢", "草木皆兵"]
-ROW = {"groupID": 1, "candidates": IDIOMS,
-       "content": ["甲#idiom000001#乙#idiom000002#丙", "丁#idiom000003#"]}
+TEXTS = ["甲#idiom000001#乙#idiom000002#丙", "丁#idiom000003#"]
+ROW = {"groupID": 1, "candidates": IDIOMS, "content": TEXTS}
 ANSWERS = {"#idiom000001#": 2, "#idiom000002#": 0, "#idiom000003#": 3}
 FEW = {"id": 1500, "candidates": IDIOMS, "content": "甲#idiom#乙", "answer": 1}
-
-
-def write(folder, name, *rows):
-  (folder / name).write_text("".join(
-      (row if isinstance(row, str) else json.dumps(row)) + "\n"
-      for row in rows))
 
 
 def read(folder, split="train"):
@@ -28,29 +22,23 @@ def read(folder, split="train"):
       chid.find_files, chid.read, "file://%s" % folder, split)
 
 
-def test_the_full_format(tmp_path):
+def test_both_formats(tmp_path):
   write(tmp_path, "train.json", ROW, dict(ROW, content=["戊#idiom000004#"]))
   write(tmp_path, "train_answer.json", dict(ANSWERS, **{"#idiom000004#": 2}))
-  examples = read(tmp_path)
-  assert [(e.id, e.passage, e.answer, e.group) for e in examples] == [
-      ("#idiom000001#", ROW["content"][0], 2, 1),
-      ("#idiom000002#", ROW["content"][0], 0, 1),
-      ("#idiom000003#", ROW["content"][1], 3, 1),
-      ("#idiom000004#", "戊#idiom000004#", 2, 2)]
-  assert all(e.question == e.id and e.choices == IDIOMS for e in examples)
+  assert read(tmp_path) == [
+      ("#idiom00000%d#" % number, None, text, "#idiom00000%d#" % number, IDIOMS,
+       answer, group) for number, (text, answer, group) in enumerate([
+           (TEXTS[0], 2, 1), (TEXTS[0], 0, 1), (TEXTS[1], 3, 1),
+           ("戊#idiom000004#", 2, 2)], 1)]
   write(tmp_path, "test1.1.json", ROW)
   assert [e.answer for e in read(tmp_path, "test")] == [None] * 3
   assert not chid.find_files(str(tmp_path), "test1.0")
-  write(tmp_path, "dev.json", ROW)
-  with pytest.raises(InputError, match="#idiom000001# has no answer"):
-    read(tmp_path, "dev")
-
-
-def test_the_format_of_fewclue(tmp_path):
   write(tmp_path, "dev_few_all.json", FEW, dict(FEW, id=7, answer=0))
   assert [e[:6] for e in read(tmp_path, "dev")] == [
-      (1500, None, "甲#idiom#乙", "#idiom#", IDIOMS, 1),
-      (7, None, "甲#idiom#乙", "#idiom#", IDIOMS, 0)]
+      (name, None, "甲#idiom#乙", "#idiom#", IDIOMS, answer)
+      for name, answer in ((1500, 1), (7, 0))]
+  write(tmp_path, "dev.json", ROW)  # comes first
+  refused("#idiom000001# has no answer", read, tmp_path, "dev")
 
 
 @pytest.mark.parametrize("row, message", [
@@ -64,13 +52,11 @@ def test_the_format_of_fewclue(tmp_path):
     (dict(ROW, candidates=IDIOMS[:3]), "#idiom000003#: .*3 is not 0 to 2"),
     (dict(FEW, content="甲"), "one #idiom#, found 0"),
     (dict(FEW, answer="1"), "#idiom#: .*'1' is not 0 to 3"),
-    (dict(ROW, content=3), "'int'"),
-])
+    (dict(ROW, content=3), "'int'")])
 def test_bad_rows_are_named_by_line(tmp_path, row, message):
   write(tmp_path, "train.json", FEW, row)
   write(tmp_path, "train_answer.json", ANSWERS)
-  with pytest.raises(InputError, match="train.json:2: .*" + message):
-    read(tmp_path)
+  refused("train.json:2: .*" + message, read, tmp_path)
 
 
 @pytest.mark.parametrize("blank, length, expected", [

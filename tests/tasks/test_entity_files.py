@@ -4,15 +4,11 @@ import json
 import random
 
 import pytest
+from refusals import refused
+from writing import write
 
-from albert.errors import InputError
 from albert.tasks import entity_files
-from albert.tasks.entity_files import Example
-
-
-def write(tmp_path, name, content):
-  (tmp_path / name).write_text(content, encoding="utf-8")
-  return "file://%s" % (tmp_path / name)
+from albert.tasks.entity_files import Example, read_examples
 
 
 def test_cluener_layout(tmp_path):
@@ -21,45 +17,41 @@ def test_cluener_layout(tmp_path):
   lines = [json.dumps(dict(row, **more)) + "\r\n" for more in ({}, {"id": 7})]
   path = write(tmp_path, "train.json", "\ufeff" + "\n".join(lines))
   entities = [(0, 3, "name"), (4, 6, "address"), (6, 8, "address")]
-  examples = entity_files.read_examples(path)
-  assert examples == [Example(0, row["text"], entities),
-                      Example(7, row["text"], entities)]
+  examples = read_examples(path)
+  assert examples == [Example(name, row["text"], entities) for name in (0, 7)]
   assert entity_files.submission(examples[1], entities) == {
       "id": 7, "label": {"name": {"李小明": [[0, 2]]},
                          "address": {"北京": [[4, 5], [6, 7]]}}}
   assert entity_files.with_offsets(examples[0], entities)["entities"][0] == {
       "kind": "name", "start": 0, "end": 3, "text": "李小明"}
-  path = write(tmp_path, "test.json", '{"id": 3, "text": "a"}\n')
-  assert entity_files.read_examples(path, True) == [Example(3, "a", None)]
+  path = write(tmp_path, "test.json", {"id": 3, "text": "a"})
+  assert read_examples(path, True) == [Example(3, "a", None)]
 
 
-# Of an entity of one row; of the first, the inner and the last of several.
-SCHEMES = {"BIO": "BBII-", "BIOES": "SBIE-", "BILOU": "UBIL_", "BMES": "SBME-",
-           "BMEO": "BBME-"}
-
-
-def tags_of(scheme, length, entities):
-  tags = ["O"] * length
-  only, first, inner, last, mark = SCHEMES[scheme]
-  for start, end, kind in entities:
-    letters = only if end - start == 1 else (
-        first + inner * (end - start - 2) + last)
-    tags[start:end] = [letter + mark + kind for letter in letters]
-  return tags
-
-
-@pytest.mark.parametrize("scheme", sorted(SCHEMES))
-def test_columns(scheme, tmp_path):
+# Letters of an entity of one row; of the first, the inner and the last row of
+# others.
+@pytest.mark.parametrize("only, first, inner, last, mark", [
+    pytest.param(*letters, id=scheme) for scheme, letters in (
+        ("BIO", "BBII-"), ("BIOES", "SBIE-"), ("BILOU", "UBIL_"),
+        ("BMES", "SBME-"), ("BMEO", "BBME-"))])
+def test_columns(only, first, inner, last, mark, tmp_path):
   """The scheme follows from the file; characters are put together as is."""
+  def tags_of(length, entities):
+    tags = ["O"] * length
+    for start, end, kind in entities:
+      letters = only if end - start == 1 else (
+          first + inner * (end - start - 2) + last)
+      tags[start:end] = [letter + mark + kind for letter in letters]
+    return tags
+
   kinds = [(0, 2, "a"), (2, 3, "a"), (3, 6, "b")]
-  tags = tags_of(scheme, 7, kinds)
-  assert scheme != "BMES" or tags == "B-a E-a S-a B-b M-b E-b O".split()
-  rows = "".join("%s\tx %s\n" % pair for pair in zip("甲 AB9\u2028乙", tags))
+  rows = "".join("%s\tx %s\n" % pair for pair in zip(
+      "甲 AB9\u2028乙", tags_of(7, kinds)))
   path = write(tmp_path, "train.txt",
                "-DOCSTART- -X- O\n\n%s\n\n%s" % (rows, rows.strip("\n")))
-  assert entity_files.read_examples(path) == [
+  assert read_examples(path) == [
       Example(number, "甲 AB9\u2028乙", kinds) for number in range(2)]
-  rng, every = random.Random(scheme), []
+  rng, every = random.Random(0), []
   for _ in range(100):
     entities, end = [], 0
     while end < 20:
@@ -68,21 +60,21 @@ def test_columns(scheme, tmp_path):
       entities.append((start, end, rng.choice("abc")))
     every.append(entities)
   path = write(tmp_path, "random.txt", "\n\n".join("\n".join(
-      "甲 " + tag for tag in tags_of(scheme, 30, x)) for x in every))
-  assert [x.entities for x in entity_files.read_examples(path)] == every
+      "甲 " + tag for tag in tags_of(30, x)) for x in every))
+  assert [x.entities for x in read_examples(path)] == every
 
 
 def test_words_of_columns(tmp_path):
   path = write(tmp_path, "dev.bio", "\n".join([
       "Angela B-a", "Merkel I-a", "visits O", "7 O", "universities O", ", O",
       "TU B-b", "in O", "北京 B-b", "C O", "B O", "A O", "7 O"]) + "\n")
-  (example,) = entity_files.read_examples(path)
+  (example,) = read_examples(path)
   assert example.text == "Angela Merkel visits 7 universities,TU in北京CBA7"
   assert [example.text[start:end] for start, end, _ in example.entities] == [
       "Angela Merkel", "TU", "北京"]
   path = write(tmp_path, "test.txt", "甲\n乙\n\n丙\n")
-  assert entity_files.read_examples(path, True) == [
-      Example(0, "甲乙", None), Example(1, "丙", None)]
+  assert read_examples(path, True) == [Example(0, "甲乙", None),
+                                       Example(1, "丙", None)]
 
 
 def cluener(text="甲乙丙", **label):
@@ -111,23 +103,19 @@ def cluener(text="甲乙丙", **label):
     ("甲 B-a\n乙 I-a\n丙 M-a\n", r"3: .*M- and I- \(line 2\)")])
 def test_bad_rows_are_named(tmp_path, content, message):
   name = "a.json" if content.lstrip()[:1] in ("", "{", "[") else "a.txt"
-  with pytest.raises(InputError, match="%s:%s" % (name, message)):
-    entity_files.read_examples(write(tmp_path, name, content))
+  refused("%s:%s" % (name, message), read_examples,
+          write(tmp_path, name, content))
 
 
 def test_bad_rows_can_be_left_out_but_not_of_a_test_file(tmp_path, caplog):
   good, bad = '{"text": "甲", "label": {}}\n', '{"text": 5, "label": {}}\n'
   path = write(tmp_path, "a.json", bad + good + bad)
-  assert entity_files.read_examples(path, skip_bad_rows=True) == [
-      Example(0, "甲", [])]
-  assert "skipped 2 bad row(s)" in caplog.text
-  with pytest.raises(InputError, match="a.json:1: "):
-    entity_files.read_examples(path, True, skip_bad_rows=True)
-  path = write(tmp_path, "test.json", good + '{"text": "乙"}\n')
-  with pytest.raises(InputError, match="1 of 2 .*no labels"):
-    entity_files.read_examples(path, True)
+  assert read_examples(path, skip_bad_rows=True) == [Example(0, "甲", [])]
+  assert "skipped 2 " in caplog.text
+  refused("a.json:1: ", read_examples, path, True, skip_bad_rows=True)
+  refused("1 of 2 .*no labels", read_examples,
+          write(tmp_path, "test.json", good + '{"text": "乙"}\n'), True)
   # Where no text has an entity, these are no labels.
   path = write(tmp_path, "test.txt", "甲 O\n\n乙 O\n")
   for is_test, entities in ((False, []), (True, None)):
-    assert [example.entities for example in entity_files.read_examples(
-        path, is_test)] == [entities, entities]
+    assert [x.entities for x in read_examples(path, is_test)] == [entities] * 2

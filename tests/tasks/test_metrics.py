@@ -48,26 +48,22 @@ def test_regression(labels, predicted, expected):
 
 
 def test_report():
-  lines = metrics.report(np.array([[4, 1], [1, 2]]), ["no", "yes"]).split("\n")
-  assert lines[0].split() == ["label", "precision", "recall", "f1", "examples"]
-  assert lines[2].split() == ["yes", "0.6667", "0.6667", "0.6667", "3"]
-  assert lines[-2].split() == ["yes", "1", "2"]
   # The truth is down: recall counts rows, precision columns.
   lines = metrics.report(np.array([[3, 1], [0, 0]]), ["a", "b"]).split("\n")
-  assert lines[1].split() == ["a", "1.0000", "0.7500", "0.8571", "4"]
-  assert lines[2].split() == ["b", "0.0000", "0.0000", "0.0000", "0"]
+  assert [line.split() for line in lines[:3] + lines[-3:-1]] == [
+      ["label", "precision", "recall", "f1", "examples"],
+      ["a", "1.0000", "0.7500", "0.8571", "4"],
+      ["b", "0.0000", "0.0000", "0.0000", "0"], ["a", "3", "1"],
+      ["b", "0", "0"]]
 
 
 def test_a_report_of_many_classes_has_the_most_frequent_mistakes():
-  names = ["label%d" % i for i in range(5000)]
-  confusion = np.zeros([5000, 5000], np.int64)
-  np.fill_diagonal(confusion, 9)
+  confusion = 9 * np.eye(5000, dtype=np.int64)
   confusion[7, 8], confusion[8, 7] = 3, 4
   confusion[100:200, 0] = 1
-  lines = metrics.report(confusion, names).splitlines()
+  lines = metrics.report(confusion, list(map(str, range(5000)))).splitlines()
   assert len(lines) == 1 + 5000 + 2 + 50
-  assert lines[-50:-47] == ["label8\tlabel7\t4", "label7\tlabel8\t3",
-                            "label100\tlabel0\t1"]
+  assert lines[-50:-47] == ["8\t7\t4", "7\t8\t3", "100\t0\t1"]
 
 
 def test_entities():
@@ -87,10 +83,8 @@ def test_entities():
 
 
 @pytest.mark.parametrize("labels, scores, expected", [
-    ([0, 1], [0.1, 0.9], (1.0, 1.0, 0.9)),
-    ([1, 0], [0.1, 0.9], (0.0, 0.5, 0.1)),
-    ([1, 0, 0], [0.1, 0.9, 0.5], (0.0, 2 / 3, 1e9)),  # nothing is class 1
-    ([1, 0, 0], [0.5, 0.5, 0.5], (0.5, 2 / 3, 1e9))])
+    ([0, 1], [0.1, 0.9], (1.0, 1.0, 0.9)), ([1, 0], [0.1, 0.9], (0, 0.5, 0.1)),
+    ([1, 0, 0], [0.5, 0.5, 0.5], (0.5, 2 / 3, 1e9))])  # nothing is class 1
 def test_separation(labels, scores, expected):
   found = metrics.separation(labels, scores)
   assert (found["auc"], found["accuracy"], found["threshold"]) == (

@@ -1,16 +1,14 @@
-"""What is sent to the boards, and how files with labels are scored.
-
-Predictions are given, so that no model is trained.
-"""
+"""What is sent to boards; how labelled files are scored; nothing is trained."""
 
 import json
 
 import pytest
+from reading import json_lines, read_json
 from scripting import results, succeed
+from writing import write
 
 pytestmark = pytest.mark.slow
 
-TEXT = {"sentence": "甲"}
 PAIR = {"sentence1": "甲", "sentence2": "乙"}
 
 
@@ -19,36 +17,30 @@ def one_hot(size, *hot):
   return [{"logits": [float(i == k) for i in range(size)]} for k in hot]
 
 
-def json_lines(*rows):
-  return "".join(json.dumps(row) + "\n" for row in rows)
-
-
 def predict(folder, script, *cases):
-  """Predicts cases: (task, {file in folder/N/set: text}, {split: predictions}).
+  """Predicts cases: (task, {file in folder/N/set: rows}, {split: predictions}).
 
   Returns:
     (list of the folders that are written, log).
   """
   commands = []
   for number, (task, files, predictions) in enumerate(cases):
-    data = folder / str(number)
-    (data / "out").mkdir(parents=True)
-    for name, text in files.items():
-      (data / "set" / name).parent.mkdir(parents=True, exist_ok=True)
-      (data / "set" / name).write_text(text, encoding="utf-8")
-    url = "file://%s/" % data
+    url = "file://%s/" % (folder / str(number))
+    (folder / str(number) / "out").mkdir(parents=True)
+    for name, rows in files.items():
+      write(folder / str(number) / "set", name, *rows)
     given = {"test_file": url + "set/test.json"} if script == "run_squad" else {
         "data_dir": url + "set"}
-    commands.append({"flags": dict(given, task_name=task,
-                                   output_dir=url + "out"),
-                     "predictions": predictions})
-  (folder / "cases.json").write_text(json.dumps(commands))
+    commands.append({"predictions": predictions, "flags": dict(
+        given, task_name=task, output_dir=url + "out")})
+  write(folder, "cases.json", commands)
   _, log = succeed("tests/given_predictions.py", script, folder / "cases.json")
   return [folder / str(number) / "out" for number in range(len(cases))], log
 
 
 def clue(*answers):
-  return "".join('{"id": %d, "label": "%s"}\n' % answer for answer in answers)
+  return "".join('{"id": %d, "label": %s}\n' % (name, json.dumps(label))
+                 for name, label in answers)
 
 
 def glue(*answers):
@@ -57,17 +49,11 @@ def glue(*answers):
 
 def test_classification(tmp_path):
   """All files of a task; those one folder up, as GLUE and CLUE unpack them."""
-  mnli = "index\tsentence1\tsentence2\n0\ta\tb\n1\ta \"b\tc\n"
+  mnli = ["index\tsentence1\tsentence2", "0\ta\tb", "1\ta \"b\tc"]
   cases = [
-      ("tnews", {"test.json": json_lines(dict(TEXT, id=5), dict(TEXT, id=3)),
-                 "test1.0.json": json_lines(dict(TEXT, id=0))},
-       {"test": one_hot(15, 14, 5), "test1.0": one_hot(15, 6)},
-       {"tnews11_predict.json": clue((5, "116"), (3, "106")),
-        "tnews10_predict.json": clue((0, "107"))}),
-      ("ocnli", {"test.json": json_lines(*[
-          dict(PAIR, id=i, label="-") for i in range(3)]),
-                 "../diagnostics/test.json": json_lines(
-                     {"index": 7, "premise": "甲", "hypothesis": "乙"})},
+      ("ocnli", {"test.json": [dict(PAIR, id=i, label="-") for i in range(3)],
+                 "../diagnostics/test.json": [
+                     {"index": 7, "premise": "甲", "hypothesis": "乙"}]},
        {"test": one_hot(3, 2, 1, 0), "diagnostics": one_hot(3, 1)},
        {"ocnli_50k_predict.json": clue(
            (0, "neutral"), (1, "entailment"), (2, "contradiction")),
@@ -97,129 +83,106 @@ def chosen(*rows):
 
 
 def test_multiple_choice(tmp_path):
-  c3 = json.dumps([
-      [["甲"], [{"question": "乙", "choice": ["一", "二"], "id": 4},
-               {"question": "乙", "choice": ["一", "二", "三"], "id": 3}], "x"],
-      [["甲"], [{"question": "乙", "choice": ["一", "二"], "id": 9}], "y"]])
+  c3 = [[[["甲"], [{"question": "乙", "choice": list(choices), "id": name}
+                   for name, choices in rows], "x"]
+         for rows in ([(4, "一二"), (3, "一二三")], [(9, "一二")])]]
   of_c3 = chosen([-2, -1, -1e9], [-3, -2, -1], [-1, -2, -1e9])
-  chid = json_lines({
-      "groupID": 3, "candidates": ["一二", "三四", "五六"],
-      "content": ["甲#idiom000007#乙", "丙#idiom000002#丁#idiom000003#"]})
+  chid = [{"groupID": 3, "candidates": ["一二", "三四", "五六"], "content": [
+      "甲#idiom000007#乙", "丙#idiom000002#丁#idiom000003#"]}]
   # On their own the first and the second blank would both get 1.
   of_chid = chosen([-3, -1, -9], [-3.5, -1, -9], [-1, -2, -3])
-  few = json_lines(*[
-      {"id": name, "candidates": ["一", "二"], "content": "甲#idiom#"}
-      for name in (8, 2)])
-  (c3_out, chid_out, few_out), _ = predict(
-      tmp_path, "run_race",
-      ("c3", {"test1.1.json": c3, "test1.0.json": c3},
-       {"test": of_c3, "test1.0": of_c3[::-1]}),
-      ("chid", {"test1.1.json": chid, "test1.0.json": chid},
-       {"test": of_chid, "test1.0": of_chid[::-1]}),
-      ("chid", {"test.json": few}, {"test": chosen(*[[-1, -2]] * 2)}))
-  assert (c3_out / "c311_predict.json").read_text() == (
-      '{"id": 4, "label": 1}\n{"id": 3, "label": 2}\n{"id": 9, "label": 0}\n')
-  assert (c3_out / "c310_predict.json").read_text() == (
-      '{"id": 4, "label": 0}\n{"id": 3, "label": 2}\n{"id": 9, "label": 1}\n')
+  few = [{"id": name, "candidates": ["一", "二"], "content": "甲#idiom#"}
+         for name in (8, 2)]
+  (c3_out, chid_out, few_out), _ = predict(tmp_path, "run_race", *(
+      (task, {"test1.1.json": rows, "test1.0.json": rows},
+       {"test": said, "test1.0": said[::-1]})
+      for task, rows, said in (("c3", c3, of_c3), ("chid", chid, of_chid))), (
+          "chid", {"test.json": few}, {"test": chosen(*[[-1, -2]] * 2)}))
+  assert (c3_out / "c311_predict.json").read_text() == clue(
+      (4, 1), (3, 2), (9, 0))
+  assert (c3_out / "c310_predict.json").read_text() == clue(
+      (4, 0), (3, 2), (9, 1))
   assert (chid_out / "chid11_predict.json").read_text() == (
       '{\n "#idiom000007#": 0,\n "#idiom000002#": 1,\n "#idiom000003#": 2\n}\n')
-  assert json.loads((chid_out / "chid10_predict.json").read_text()) == {
+  assert read_json(chid_out / "chid10_predict.json") == {
       "#idiom000007#": 2, "#idiom000002#": 1, "#idiom000003#": 0}
-  assert json.loads((few_out / "chid11_predict.json").read_text()) == {
-      "8": 0, "2": 0}
+  assert read_json(few_out / "chid11_predict.json") == {"8": 0, "2": 0}
 
 
 def squad(*answers):
   """A file with a question for each list of answers, or None."""
-  return json.dumps({"data": [{"paragraphs": [{"context": "甲乙丙丁", "qas": [
+  return [{"data": [{"paragraphs": [{"context": "甲乙丙丁", "qas": [
       {"id": "TEST_%d_QUERY_0" % i, "question": "子", "answers": texts and [
           {"text": text, "answer_start": -1} for text in texts]}
-      for i, texts in enumerate(answers)]}]}]})
+      for i, texts in enumerate(answers)]}]}]}]
 
 
 def spans(*places):
   """Logits of [CLS] 子 [SEP] 甲 乙 丙 丁 [SEP], greatest at (start, end)."""
-  return [{"start": [float(i == start + 3) for i in range(8)],
-           "end": [float(i == end + 3) for i in range(8)]}
-          for start, end in places]
+  return [{name: [float(i == place + 3) for i in range(8)]
+           for name, place in zip(("start", "end"), pair)} for pair in places]
 
 
 def test_reading_comprehension(tmp_path):
+  """A question without answers is not scored, and neither are placeholders."""
   fake = ["FAKE_ANSWER_1", "FAKE_ANSWER_2"]
-  (out,), log = predict(
+  given = {"test.json": squad(["甲乙"], ["丙丁", "丙"], ["乙"], None)}, {
+      "test": spans((0, 1), (3, 3), (1, 2), (0, 3))}
+  (out, *folders), log = predict(
       tmp_path, "run_squad", ("cmrc2018", {"test.json": squad(fake, fake)},
-                              {"test": spans((0, 1), (3, 3))}))
+                              {"test": spans((0, 1), (3, 3))}),
+      ("drcd", *given), ("cmrc2018", *given))
   assert (out / "cmrc2018_predict.json").read_text(encoding="utf-8") == (
       '{\n "TEST_0_QUERY_0": "甲乙",\n "TEST_1_QUERY_0": "丁"\n}\n')
   assert "placeholder: not scored" in log
   assert not (out / "test_results.txt").exists()
+  for folder in folders:
+    assert list(read_json(folder / "predictions.json").values()) == [
+        "甲乙", "丁", "乙丙", "甲乙丙丁"]
+    assert results(folder, "test_results.txt") == pytest.approx({
+        "eval_exact": 100 / 3, "eval_f1": 100 * (1 + 2 / 3 + 2 / 3) / 3,
+        "eval_total": 3})
 
 
 def test_scores_of_labelled_files_for_classification(tmp_path):
-  row, pair = "甲\t乙\t%s\n", json.dumps(PAIR)[:-1] + ', "label": "%s"}\n'
+  pair = json.dumps(PAIR)[:-1] + ', "label": "%s"}'
   folders, log = predict(
       tmp_path, "run_classifier",
-      ("lcqmc", {"test.txt": "".join(row % label for label in "0110")},
-       {"test": one_hot(2, 0, 1, 0, 1)}),
-      ("xnli", {"test.tsv": "premise\thypo\tlabel\n" + "".join(
-          row % label for label in ("contradictory", "neutral", "neutral"))},
+      ("xnli", {"test.tsv": ["premise\thypo\tlabel"] + [
+          "甲\t乙\t" + label
+          for label in ("contradictory", "neutral", "neutral")]},
        {"test": one_hot(3, 0, 2, 1)}),
-      ("ocnli", {"test.json": "".join(pair % label for label in (
-          "-", "neutral", "entailment"))},  # not scored without agreement
+      ("ocnli", {"test.json": [pair % label for label in (
+          "-", "neutral", "entailment")]},  # not scored without agreement
        {"test": one_hot(3, 0, 2, 0)}),
-      ("sts-b", {"test.tsv": "sentence1\tsentence2\tscore\n" + "".join(
-          row % number for number in (1, 2, 4))},
-       {"test": [{"logits": [x]} for x in (1.0, 2.0, 3.0)]}),
-      ("afqmc", {"test.json": pair % 0 * 2}, {"test": one_hot(2, 0, 1)}))
-  for folder, name, expected in zip(folders, (
-      "lcqmc", "xnli", "ocnli_50k"), (
-          {"accuracy": 2 / 4, "f1": 2 / 4}, {"accuracy": 2 / 3},
-          {"accuracy": 1 / 2})):
-    found = results(folder, "test_results.txt")
-    for metric, value in expected.items():
-      assert found["eval_" + metric] == pytest.approx(value)
+      ("afqmc", {"test.json": [pair % 0] * 2}, {"test": one_hot(2, 0, 1)}))
+  for folder, name, accuracy in zip(folders, ("xnli", "ocnli_50k"), (
+      2 / 3, 1 / 2)):
+    assert results(folder, "test_results.txt")["eval_accuracy"] == (
+        pytest.approx(accuracy))
     assert (folder / (name + "_predict.json")).exists()
-  report = (folders[0] / "test_report.txt").read_text().splitlines()
-  assert report[1].split() == ["0", "0.5000", "0.5000", "0.5000", "2"]
-  assert results(folders[3], "test_results.txt")["eval_pearson"] == (
-      pytest.approx(3 / (2 * 14 / 3) ** 0.5))
-  assert not (folders[3] / "test_report.txt").exists()
   assert "test.json: '0' in all rows" in log
-  assert not (folders[4] / "test_results.txt").exists()
+  assert not (folders[2] / "test_results.txt").exists()
 
 
 def test_scores_of_labelled_files_for_multiple_choice(tmp_path):
   choices = ["一", "二", "三"]
-  articles = {"test/%s/1.txt" % part: json.dumps({
+  articles = {"test/%s/1.txt" % part: [{
       "article": "a", "questions": ["b"] * len(answers), "answers": answers,
-      "options": [choices] * len(answers)}) for part, answers in (
+      "options": [choices] * len(answers)}] for part, answers in (
           ("middle", ["A", "B"]), ("high", ["A", "B", "C"]))}
   rows = chosen([-1, -2, -3], [-3, -2, -1], [-1, -2, -3], [-1, -2, -3],
                 [-3, -2, -1])
-  chid = json_lines({"candidates": choices, "content": ["#idiom1##idiom2#"]},
-                    {"candidates": choices, "content": ["#idiom3#"]})
+  chid = [{"candidates": choices, "content": content}
+          for content in (["#idiom1##idiom2#"], ["#idiom3#"])]
   (race, chid), _ = predict(
       tmp_path, "run_race", ("race", articles, {"test": rows}),
-      ("chid", {"test.json": chid, "test_answer.json": json.dumps({
-          "#idiom1#": 0, "#idiom2#": 1, "#idiom3#": 1})}, {"test": rows[:3]}))
+      ("chid", {"test.json": chid, "test_answer.json": [
+          {"#idiom1#": 0, "#idiom2#": 1, "#idiom3#": 1}]}, {"test": rows[:3]}))
   found = results(race, "test_results.txt")
   assert [found["eval_accuracy" + part] for part in (
       "", "_middle", "_high")] == pytest.approx([3 / 5, 1 / 2, 2 / 3])
-  assert [json.loads(line)["label"] for line in (
-      race / "race_predict.json").read_text().splitlines()] == [0, 2, 0, 0, 2]
+  assert [row["label"] for row in json_lines(race / "race_predict.json")] == [
+      0, 2, 0, 0, 2]
   assert results(chid, "test_results.txt")["eval_accuracy"] == (
       pytest.approx(1 / 3))
-
-
-def test_scores_of_labelled_files_for_reading_comprehension(tmp_path):
-  answers = [["甲乙"], ["丙丁", "丙"], ["乙"], None]  # the last is not scored
-  given = {"test.json": squad(*answers)}, {"test": spans(
-      (0, 1), (3, 3), (1, 2), (0, 3))}
-  folders, _ = predict(
-      tmp_path, "run_squad", ("drcd", *given), ("cmrc2018", *given))
-  for folder in folders:
-    predicted = json.loads((folder / "predictions.json").read_text())
-    assert list(predicted.values()) == ["甲乙", "丁", "乙丙", "甲乙丙丁"]
-    assert results(folder, "test_results.txt") == pytest.approx({
-        "eval_exact": 100 / 3, "eval_f1": 100 * (1 + 2 / 3 + 2 / 3) / 3,
-        "eval_total": 3})

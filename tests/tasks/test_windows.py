@@ -27,15 +27,6 @@ def test_context(first, count, expected):
       least + 0.01 * count if least >= 0 else -1 for least in expected])
 
 
-def test_rows():
-  sequences = [([5, 6, 7], [0, 0, 1]), ([8], [0])]
-  assert windows.pack_rows(sequences, 3) == {
-      "input_ids": [5, 6, 7, 8, 0, 0, 0, 0, 0],
-      "input_mask": [1, 1, 1, 1, 0, 0, 0, 0, 0],
-      "segment_ids": [0, 0, 1, 0, 0, 0, 0, 0, 0]}
-  assert sequences == [([5, 6, 7], [0, 0, 1]), ([8], [0])]
-
-
 @pytest.mark.parametrize("way, length, expected", [
     (("head",), 10, "<abcdefgh|"), (("head_tail",), 10, "<abklmnop|"),
     (("head_tail",), 9, "<abjklmn|"),
@@ -56,8 +47,7 @@ def test_what_is_kept(way, length, expected):
     assert not any(map(any, (segments for _, segments in found)))
 
 
-def test_beginning_and_end_of_512():
-  """As in the paper."""
+def test_beginning_and_end_of_512_are_as_in_the_paper():
   text = "a" * 500 + "b" * 500
   (ids, _), = windows.sequence_maker(Letters(), 512, "head_tail")(text)
   assert written(ids) == "<" + "a" * 128 + "b" * 382 + "|"
