@@ -38,8 +38,7 @@ def start(folder, more_arguments):
     folder: pathlib.Path, for `python`; it is made.
     more_arguments: dict, name of a script -> list of str, arguments to append.
 
-  Returns:
-    subprocess.Popen of the server, which has a process group of its own.
+  Returns its subprocess.Popen; it has a process group of its own.
   """
   folder.mkdir()
   address = str(folder / "socket")

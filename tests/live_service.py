@@ -27,10 +27,9 @@ def live(app):
 
 
 def client(port):
-  """Returns what asks a server at 127.0.0.1.
+  """Returns a function that asks a server at 127.0.0.1.
 
-  It is a function of (path, body, headers), of a body as an object or as bytes,
-  None to GET. It returns an answer: its status, headers (dict) and JSON.
+  A body is an object or bytes, None to GET.
   """
 
   def ask(path, body=None, headers=()):

@@ -8,17 +8,15 @@ one what is new or different in its own.
 """
 
 import json
+import pathlib
 import sys
 import textwrap
 import unicodedata
 
 
 def known():
-  """Returns dict, code point -> what matters of it.
-
-  That is its kind (Mn, Cf, P or nothing), whether it combines, its lower case,
-  its canonical and its compatible decomposition.
-  """
+  """Returns dict, code point -> [kind (Mn, Cf, P or ""), whether it combines,
+  lower case, canonical decomposition, compatible decomposition]."""
   found = {}
   for code, char in enumerate(map(chr, range(0x110000))):
     category = unicodedata.category(char)
@@ -50,17 +48,13 @@ def show(name, text):
           line != lines[-1])) for line in lines]) + ")" * (len(lines) > 1))
 
 
-def main():
-  if not sys.argv[1:]:
-    json.dump(known(), sys.stdout)
-    return
-  with open(sys.argv[1]) as reader:
-    old = {int(code): values for code, values in json.load(reader).items()}
+def main(path):
+  old = json.loads(pathlib.Path(path).read_text())
   new = known()
   print("# Unicode", unicodedata.unidata_version)
 
   def before(code):
-    return old.get(code, ["", False] + [chr(code)] * 3)
+    return old.get(str(code), ["", False] + [chr(code)] * 3)
 
   for name, kind in (("MARKS", "Mn"), ("FORMATS", "Cf"),
                      ("PUNCTUATION", "P"), ("OTHERS", "")):
@@ -76,4 +70,7 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  if sys.argv[1:]:
+    main(sys.argv[1])
+  else:
+    json.dump(known(), sys.stdout)

@@ -29,33 +29,28 @@ PARTS = ("query", "key", "value", "attention_output", "attention_norm",
          "ffn_in", "ffn_out", "ffn_norm")
 
 
-def google_block(group, inner):
-  scope = "bert/encoder/transformer/group_%d/inner_group_%d/" % (group, inner)
-  return dict(zip(PARTS, [scope + name for name in (
-      "attention_1/self/query", "attention_1/self/key",
-      "attention_1/self/value", "attention_1/output/dense", "LayerNorm",
-      "ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense",
-      "LayerNorm_1")]))
-
-
-def albert_zh_block(mode, layer):
-  scope = "layer_%d/" % layer if mode == "none" else "layer_shared/"
-  attention = "attention_%d/" % layer if mode == "ffn" else "attention/"
-  suffix = "_%d/" % layer if mode == "attention" else "/"
-  return dict(zip(PARTS, ["bert/encoder/" + scope + name for name in (
-      attention + "self/query", attention + "self/key",
-      attention + "self/value", attention + "output/dense",
-      attention + "output/LayerNorm", "intermediate" + suffix + "dense",
-      "output" + suffix + "dense", "output" + suffix + "LayerNorm")]))
+def block(scope, attention, *others):
+  """The scopes of a block's PARTS."""
+  names = [attention + name for name in (
+      "self/query", "self/key", "self/value", "output/dense")]
+  return dict(zip(PARTS, [
+      "bert/encoder/" + scope + name for name in [*names, *others]]))
 
 
 def blocks_of_layer(config, layer):
   """The scopes of the blocks that layer number `layer` applies in turn."""
-  if not is_google(config):
-    return [albert_zh_block(sharing(config), layer)]
-  group = layer * config["num_hidden_groups"] // config["num_hidden_layers"]
-  return [google_block(group, inner)
-          for inner in range(config.get("inner_group_num", 1))]
+  if is_google(config):
+    group = layer * config["num_hidden_groups"] // config["num_hidden_layers"]
+    return [block("transformer/group_%d/inner_group_%d/" % (group, inner),
+                  "attention_1/", "LayerNorm", "ffn_1/intermediate/dense",
+                  "ffn_1/intermediate/output/dense", "LayerNorm_1")
+            for inner in range(config.get("inner_group_num", 1))]
+  mode, number = sharing(config), "_%d/" % layer
+  attention = "attention" + (number if mode == "ffn" else "/")
+  suffix = number if mode == "attention" else "/"
+  return [block("layer" + (number if mode == "none" else "_shared/"), attention,
+                attention + "output/LayerNorm", "intermediate%sdense" % suffix,
+                "output%sdense" % suffix, "output%sLayerNorm" % suffix)]
 
 
 def expected_variables(config):
@@ -66,18 +61,16 @@ def expected_variables(config):
   shapes = {}
 
   def dense(scope, size_in, size_out):
-    shapes[scope + "/kernel"] = (size_in, size_out)
-    shapes[scope + "/bias"] = (size_out,)
+    shapes.update({scope + "/kernel": (size_in, size_out),
+                   scope + "/bias": (size_out,)})
 
   def norm(scope, size):
-    shapes[scope + "/gamma"] = (size,)
-    shapes[scope + "/beta"] = (size,)
+    shapes.update({scope + "/gamma": (size,), scope + "/beta": (size,)})
 
-  shapes["bert/embeddings/word_embeddings"] = (V, E)
-  shapes["bert/embeddings/token_type_embeddings"] = (
-      config["type_vocab_size"], width)
-  shapes["bert/embeddings/position_embeddings"] = (
-      config["max_position_embeddings"], width)
+  for table, size in (("word", (V, E)),
+                      ("token_type", (config["type_vocab_size"], width)),
+                      ("position", (config["max_position_embeddings"], width))):
+    shapes["bert/embeddings/%s_embeddings" % table] = size
   norm("bert/embeddings/LayerNorm", width)
   if has_projection(config):
     if is_google(config):
@@ -95,18 +88,17 @@ def expected_variables(config):
   dense("bert/pooler/dense", H, H)
   dense("cls/predictions/transform/dense", H, width)
   norm("cls/predictions/transform/LayerNorm", width)
-  shapes["cls/predictions/output_bias"] = (V,)
-  shapes["cls/seq_relationship/output_weights"] = (2, H)
-  shapes["cls/seq_relationship/output_bias"] = (2,)
-  return shapes
+  return dict(shapes, **{
+      "cls/predictions/output_bias": (V,),
+      "cls/seq_relationship/output_weights": (2, H),
+      "cls/seq_relationship/output_bias": (2,)})
 
 
 def activation(name, x):
   if name in ("gelu", "gelu_new"):
     inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)
     return 0.5 * x * (1.0 + np.tanh(inner))
-  return {"relu": lambda y: np.maximum(y, 0.0),
-          "tanh": np.tanh,
+  return {"relu": lambda y: np.maximum(y, 0.0), "tanh": np.tanh,
           "linear": lambda y: y}[name](x)
 
 
@@ -130,9 +122,7 @@ def attention(weights, config, block, x, input_mask):
   """Multi-head self-attention, one head at a time; [B, S, H] -> [B, S, H]."""
   size = config["hidden_size"] // config["num_attention_heads"]
   bias = -10000.0 * (1.0 - input_mask[:, np.newaxis, :])  # [B, 1, S]
-  query = dense(weights, block["query"], x)
-  key = dense(weights, block["key"], x)
-  value = dense(weights, block["value"], x)
+  query, key, value = [dense(weights, block[part], x) for part in PARTS[:3]]
   contexts = []
   for head in range(config["num_attention_heads"]):
     part = slice(head * size, (head + 1) * size)
@@ -140,8 +130,7 @@ def attention(weights, config, block, x, input_mask):
                        np.transpose(key[:, :, part], [0, 2, 1]))
     probs = softmax(scores / math.sqrt(size) + bias)  # [B, S, S]
     contexts.append(np.matmul(probs, value[:, :, part]))
-  return dense(weights, block["attention_output"],
-               np.concatenate(contexts, axis=-1))
+  return dense(weights, block["attention_output"], np.concatenate(contexts, -1))
 
 
 def ffn(weights, config, block, x):
@@ -223,12 +212,9 @@ def random_weights(config, seed=0):
   rng = np.random.RandomState(seed)
   weights = {}
   for name, shape in sorted(expected_variables(config).items()):
-    value = rng.normal(size=shape)
-    if name.endswith(("/kernel", "word_embeddings_2")):
-      value /= math.sqrt(shape[0])
-    else:
-      value *= 0.3
-    if name.endswith("/gamma"):
-      value += 1.0
+    is_kernel = name.endswith(("/kernel", "word_embeddings_2"))
+    value = rng.normal(size=shape) * (
+        1 / math.sqrt(shape[0]) if is_kernel else 0.3)
+    value += name.endswith("/gamma")
     weights[name] = value.astype(np.float32).astype(np.float64)
   return weights
