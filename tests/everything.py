@@ -46,12 +46,7 @@ class Everything(base.Head):
 
 
 def write(folder, name):
-  """Writes a checkpoint; returns (AlbertConfig, its path).
-
-  Args:
-    folder: pathlib.Path.
-    name: str, of `small_models.CONFIGS`.
-  """
+  """Writes a checkpoint of CONFIGS[name]; returns (AlbertConfig, its path)."""
   config = dict(small_models.CONFIGS[name], max_position_embeddings=16)
   hidden, rng = config["hidden_size"], np.random.RandomState(4)
   small_models.write_folder(folder, config, small_models.TOKENS, dict(

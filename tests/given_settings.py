@@ -7,11 +7,7 @@ from albert.train import settings
 
 
 def given_flags(**given):
-  """Returns flags as absl.flags.FlagValues have them, name -> flag.
-
-  Args:
-    **given: name of a flag that is given -> its value.
-  """
+  """Returns flags as absl.flags.FlagValues have them, name -> flag."""
   values = {field.name: field.default for cls in settings.FINE_TUNING
             for field in dataclasses.fields(cls)}
   assert set(given) <= set(values)

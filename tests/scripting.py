@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import fork_server
+import pytest
 from absl import flags, logging
 
 from albert import cli, settings
@@ -44,12 +45,8 @@ def module_of(script):
 def parsed(script, *args):
   """Has a command line in the flags; they are gone at the end.
 
-  Args:
-    script: module, or str such as "predict.py".
-    *args: command line.
-
-  Yields:
-    (module, list of the arguments that are no flags).
+  Yields (module, list of the arguments that are no flags); `script` is that
+  module, or str such as "predict.py".
   """
   if isinstance(script, str):
     script = module_of(script)
@@ -96,16 +93,7 @@ def streams(given):
 
 
 def succeed(script, *args, input=b""):
-  """Runs a script's `main` in this process.
-
-  Args:
-    script: str, relative to the project.
-    *args: command line.
-    input: bytes, standard input.
-
-  Returns:
-    (standard output, log), str.
-  """
+  """Runs `main` in this process; returns (standard output, log), str."""
   with streams(input) as (out, log):
     call_main(script, *args)
   return out.buffer.getvalue().decode(), log.getvalue()
@@ -113,13 +101,10 @@ def succeed(script, *args, input=b""):
 
 def fail(message, script, *args, input=b""):
   """Asserts that `main` ends in one line of error that matches `message`."""
-  line = None
-  with streams(input):
-    try:
-      call_main(script, *args)
-    except (InputError, OSError, flags.Error) as error:
-      line = str(error)
-  assert line and "\n" not in line and re.search(message, line), line
+  with streams(input), pytest.raises(
+      (InputError, OSError, flags.Error), match=message) as error:
+    call_main(script, *args)
+  assert "\n" not in str(error.value)
 
 
 def command(script, *args):
@@ -134,15 +119,11 @@ def quick_python():
   server = fork_server.start(pathlib.Path(folder.name) / "bin", {})
   atexit.register(folder.cleanup)
   atexit.register(os.killpg, server.pid, signal.SIGTERM)
-  return os.path.join(folder.name, "bin", "python")
+  return folder.name + "/bin/python"
 
 
 def run(script, *args, python=sys.executable, **kwargs):
-  """Runs a script in a process of its own.
-
-  Returns:
-    (exit status, standard output, standard error).
-  """
+  """Runs a process: (exit status, standard output, standard error)."""
   done = subprocess.run(
       [python] + command(script, *args)[1:], capture_output=True, timeout=300,
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
@@ -169,7 +150,6 @@ def kill_at(step, script, *args, later=0):
 
 
 def results(folder, name="eval_results.txt"):
-  lines = (pathlib.Path(str(folder)) / name).read_text().splitlines()
-  return {key: float(value) for key, value in
-          (line.split(" = ") for line in lines)
+  return {key: float(value) for key, value in (
+      line.split(" = ") for line in (folder / name).read_text().splitlines())
           if key not in ("init_checkpoint", "parameters", "positive_label")}

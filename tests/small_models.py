@@ -20,21 +20,18 @@ POSITIONS = np.array([[1, 3, 6], [0, 0, 2], [4, 0, 5]])
 
 
 def albert_zh_config(**changes):
-  config = {
+  return dict({
       "vocab_size": 50, "embedding_size": 16, "hidden_size": 24,
       "num_hidden_layers": 2, "num_attention_heads": 4,
       "intermediate_size": 40, "hidden_act": "gelu",
       "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
       "max_position_embeddings": 9, "type_vocab_size": 2,
-      "initializer_range": 0.02}
-  config.update(changes)
-  return config
+      "initializer_range": 0.02}, **changes)
 
 
 def google_config(**changes):
-  config = albert_zh_config(num_hidden_groups=1, inner_group_num=1)
-  config.update(changes)
-  return config
+  return albert_zh_config(**{
+      "num_hidden_groups": 1, "inner_group_num": 1, **changes})
 
 
 def bert_config(**changes):
@@ -199,8 +196,7 @@ def write_folder(folder, config, vocabulary, top=None, task=None):
   Args:
     folder: pathlib.Path; made where it is not there.
     config: dict.
-    vocabulary: list of str, tokens of WordPiece; or pathlib.Path of a file of
-      them or of a SentencePiece model.
+    vocabulary: list of str, tokens of WordPiece; or pathlib.Path.
     top: dict, name -> array, what is on top of the encoder; None for what
       pretraining leaves there.
     task: dict of task.json, or None.

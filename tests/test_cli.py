@@ -36,9 +36,9 @@ FULL = "--code=raise OSError(28, 'No space')"
 
 
 @pytest.mark.parametrize("args, status, out, last", [
-    (["--number=2"], 0, "2 None\n", r"\d\d:\d\d:\d\d it begins"),
-    (["--number=2", "--verbosity=-1"], 0, "2 None\n", ""),
-    (["word", TWO], 1, "", "ERROR: unexpected argument 'word': .*"),
+    ([TWO], 0, "2 None\n", r"\d\d:\d\d:\d\d it begins"),
+    ([TWO, "--verbosity=-1"], 0, "2 None\n", ""),
+    (["word", TWO], 1, "", "ERROR: .*'word': .*"),
     (["--code=raise errors.InputError('a.txt:3: bad')", TWO], 1, "2 None\n",
      "ERROR: a.txt:3: bad"),
     (["--code=open('no_such_file')", TWO], 1, "2 None\n",
@@ -46,12 +46,11 @@ FULL = "--code=raise OSError(28, 'No space')"
     ([FULL, TWO], 1, "2 None\n", r"OSError: \[Errno 28\] No space"),
     (["--nmber=2"], 1, "", "ERROR: .*'nmber'.*: number .*; see --help"),
     (["--number=0"], 1, "", "ERROR: flag --number=0: .*; see --help"),
-    (["a", "--number=2", "b"], 0, "2 ['a', 'b']\n", None),
-    ([], 1, "", "ERROR: --number is required; see --help"),
-    (["--number=2", "--help", "b"], 0, "Does what --code says.\n\nneeded:\n"
+    (["a", TWO, "b"], 0, "2 ['a', 'b']\n", None),
+    ([], 1, "", "ERROR: --number .*; see --help"),
+    ([TWO, "--help", "b"], 0, "Does what --code says.\n\nneeded:\n"
      "  --number  A number. (required)\n\nadvanced:\n  --code  Another help.\n",
-     None),
-])
+     None)])
 def test_how_it_ends(args, status, out, last, tmp_path):
   """Where `last` is None, there may be arguments that are not flags."""
   (tmp_path / "script.py").write_text(SCRIPT % (last is None))
@@ -65,30 +64,18 @@ def test_how_it_ends(args, status, out, last, tmp_path):
   assert ("Traceback" in done.stderr) == (FULL in args)
 
 
-@pytest.fixture
-def values():
-  """Flags, of which `steps`, `zero` and `tpu` were given."""
-  found = flags.FlagValues()
+def test_flags_that_are_required_and_idle(caplog):
+  values = flags.FlagValues()
   for name in ("steps", "zero", "tpu", "other"):
-    flags.DEFINE_integer(name, 5, "", flag_values=found)
-  found(["script", "--steps=5", "--zero=0", "--tpu=1"])
-  return found
-
-
-def test_flags_that_are_required(values):
+    flags.DEFINE_integer(name, 5, "", flag_values=values)
+  values(["script", "--steps=5", "--zero=0", "--tpu=1"])  # no `other`
   cli.require_flags(values, "steps", "other")
   with pytest.raises(InputError, match="--zero is required"):
     cli.require_flags(values, "steps", "zero", "other")
-
-
-def test_idle_flags(values, caplog):
   cli.warn_of_idle_flags(
       values, (["steps", "zero", "tpu", "other"], True, "--x"),
       (["zero", "other"], False, "--y", True),  # neither was asked for
       (["tpu", "steps", "other", "zero"], False, "--do_train"))
-  assert caplog.messages == [
-      "--tpu, --steps: no effect without --do_train"]
-  caplog.clear()
-  with pytest.raises(InputError, match="^--tpu: no effect without --use_tpu$"):
+  with pytest.raises(InputError, match="^--tpu: .* without --use_tpu$"):
     cli.warn_of_idle_flags(values, (["tpu"], False, "--use_tpu", True))
-  assert not caplog.messages
+  assert caplog.messages == ["--tpu, --steps: no effect without --do_train"]

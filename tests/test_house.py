@@ -5,29 +5,19 @@ import pathlib
 import re
 
 import pytest
+from scripting import ROOT, SCRIPTS
 
 pytestmark = pytest.mark.platform_independent("source text")
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIBRARY = sorted((ROOT / "albert").rglob("*.py"))
-# Modules that scripts and albert/ import; what else is beside them is a script.
-TOP = ["lamb_optimizer", "modeling", "modeling_google", "optimization",
-       "tokenization"]
-SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - set(TOP)
-
-
-def name_of(path):
-  """Returns the name that a module of albert/ is imported by."""
-  parts = path.relative_to(ROOT).with_suffix("").parts
-  return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def test_scripts_alone_read_flags():
-  found = {name_of(path) for path in LIBRARY
+  found = {str(path.relative_to(ROOT)) for path in LIBRARY
            if re.search(r"\bFLAGS\b", path.read_text(encoding="utf-8"))}
-  assert found == {"albert.cli", "albert.settings"} | {  # and commands
-      "albert.download", "albert.predict.command", "albert.serving.command",
-      "albert.vocab.build", "albert.vocab.extend"}
+  assert found == {"albert/%s.py" % name for name in (
+      "cli", "settings", "download", "predict/command", "serving/command",
+      "vocab/build", "vocab/extend")}  # and commands
 
 
 def test_every_module_has_a_test_or_names_one():
@@ -40,7 +30,7 @@ def test_every_module_has_a_test_or_names_one():
     named = [ROOT / name for name in re.findall(r"\btests/[\w/]+\.py", doc)]
     own = (ROOT / "tests" / folder).glob("test_%s*.py" % path.stem)
     if not (named or list(own)) or not all(map(pathlib.Path.exists, named)):
-      lacking.append(name_of(path))
+      lacking.append(path)
   assert lacking == []
 
 
@@ -57,20 +47,14 @@ def imports_of(path):
   return found
 
 
-def test_the_library_imports_no_script():
-  assert {"run_pretraining", "run_ner", "similarity"} < SCRIPTS
-  for path in LIBRARY:
-    assert not SCRIPTS & {name.split(".")[0] for name in imports_of(path)}, path
-
-
 @pytest.mark.parametrize("folder, later", [
-    ("files", ["tasks", "heads", "train", "predict", "export"]),
-    ("tasks", ["heads", "train", "predict", "export"]),
-    ("heads", ["train", "predict", "export"])])
+    ("", [script[:-len(".py")] for script in SCRIPTS]),  # the library, scripts
+    ("files", [r"albert\.(tasks|heads|train|predict|export)"]),
+    ("tasks", [r"albert\.(heads|train|predict|export)"]),
+    ("heads", [r"albert\.(train|predict|export)"])])
 def test_imports_run_one_way(folder, later):
-  paths = sorted((ROOT / "albert" / folder).glob("*.py"))
-  assert paths
+  paths = [path for path in LIBRARY if ROOT / "albert" / folder in path.parents]
+  assert paths and later
   for path in paths:
-    wrong = [name for name in imports_of(path) if re.match(
-        r"albert\.(%s)(\.|$)" % "|".join(later), name)]
-    assert not wrong, path
+    assert not [name for name in imports_of(path) if re.match(
+        r"(%s)(\.|$)" % "|".join(later), name)], path

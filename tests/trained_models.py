@@ -18,33 +18,21 @@ LIMITS = {"max_query_length": 8, "doc_stride": 4}
 
 
 class Kind(NamedTuple):
-  """How a model is made.
-
-  Attributes:
-    script, task: str.
-    file: str, name of a split's file, where {} is the split.
-    make: function that returns (inputs as `predict` takes them, the text of
-      the file with their labels); all splits have the same.
-    flags: list of str, further flags.
-  """
+  """How a model is made."""
   script: str
   task: str
-  file: str
+  file: str  # name of a split's file, where {} is the split
+  # Returns (inputs as `predict` takes them, the text of the file with their
+  # labels); all splits have the same.
   make: Callable
   flags: List[str] = []
 
 
 class Trained(NamedTuple):
-  """A model that was trained, evaluated, and has predicted its test file.
-
-  Attributes:
-    folder: pathlib.Path, with the files of the task and `small.json`.
-    out: pathlib.Path, --output_dir.
-    inputs: list, the rows of the test file as `predict` takes them.
-  """
-  folder: pathlib.Path
-  out: pathlib.Path
-  inputs: list
+  """A model that was trained, evaluated, and has predicted its test file."""
+  folder: pathlib.Path  # with the files of the task and `small.json`
+  out: pathlib.Path  # --output_dir
+  inputs: list  # the rows of the test file as `predict` takes them
 
   @property
   def best(self):
