@@ -168,10 +168,9 @@ class Emulator:
 
       return wrapped
 
-    for cls in resource_variable_ops.ResourceVariable.__mro__:
-      for name in ("assign", "assign_sub", "assign_add"):
-        if name in vars(cls) and "resource_variable" in cls.__module__:
-          setattr(cls, name, wrap(vars(cls)[name]))
+    variable = resource_variable_ops.BaseResourceVariable
+    for name in ("assign", "assign_sub", "assign_add"):
+      setattr(variable, name, wrap(getattr(variable, name)))
 
     call = tpu_estimator._ModelFnWrapper._call_model_fn
 

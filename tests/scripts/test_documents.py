@@ -6,7 +6,7 @@ import types
 
 import pytest
 from absl import flags
-from scripting import ROOT, call_main, module_of
+from scripting import ROOT, module_of, parsed
 
 from albert import download
 
@@ -32,8 +32,7 @@ def read(path):
   return (ROOT / path).read_text(encoding="utf-8")
 
 
-def prose(path):
-  """Returns what is outside blocks."""
+def prose(path):  # what is outside blocks
   return BLOCK.sub("", read(path))
 
 
@@ -64,21 +63,18 @@ def calls(path):
 
 def parse(script, words):
   """Parses a command line as the script does; where it has $, names alone."""
-  def check(known):
-    assert {word[2:].split("=")[0] for word in words} <= set(known)
-
-  name = re.sub("[.]py$", "", script).replace("/", ".")
-  defined = re.findall(r'DEFINE_\w+\("(\w+)"', read(
-      name.replace(".", "/") + ".py"))
+  names = {word[2:].split("=")[0] for word in words}
+  path = re.sub("[.]py$", "", script).replace(".", "/") + ".py"
+  defined = set(re.findall(r'DEFINE_\w+\("(\w+)"', read(path)))
   if defined:
-    check(defined)
+    assert names <= defined
     return
-  module = module_of(name.replace(".", "/") + ".py")
-  call_main(types.SimpleNamespace(
-      __name__=script, main=lambda: check(flags.FLAGS),
-      SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,)),
-      DEFAULTS=getattr(module, "DEFAULTS", {})), *[
-          word for word in words if "$" not in word])
+  module = module_of(path)
+  with parsed(types.SimpleNamespace(
+      __name__=script, DEFAULTS=getattr(module, "DEFAULTS", {}),
+      SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,))), *[
+          word for word in words if "$" not in word]):
+    assert names <= set(flags.FLAGS)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
@@ -91,8 +87,7 @@ def test_flags_of_commands(path, monkeypatch):
     if script == "albert.vocab":
       script += "." + words.split()[0]
     if script:
-      parse(script, [word for word in re.sub("""["']""", "", words).split()
-                     if word.startswith("--")])
+      parse(script, re.findall(r"(?<!\S)--\S+", re.sub("[\"']", "", words)))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
@@ -100,8 +95,8 @@ def test_blocks_and_links(path):
   for _, comment, language, text in BLOCK.findall(read(path)):
     assert language in ("", "bash", "python")
     assert re.match("$|not run: |needs ", comment), comment
-    assert language or not comment
-    assert language or not re.search("^(bash|python|source) ", text, re.M)
+    assert language or not comment and not re.search(
+        "^(bash|python|source) ", text, re.M)
   for name, anchor in links(path):
     target = (ROOT / path).parent / name if name else ROOT / path
     assert target.exists(), name
@@ -125,9 +120,8 @@ def anchors(path):
 
 def figures(text):
   """Returns the numbers of two digits or more, such as 16, 0.25 and 1e-4."""
-  return [number for number in re.findall(
-      "[0-9]+(?:[.,][0-9]+)*(?:e-[0-9]+)?", text)
-      if len(re.findall("[0-9]", number)) > 1]
+  return re.findall(
+      "[0-9]+(?:[.,][0-9]+)+(?:e-[0-9]+)?|[0-9]+e-[0-9]+|[0-9]{2,}", text)
 
 
 def tables(path):

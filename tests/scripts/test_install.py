@@ -13,17 +13,13 @@ TOP = ["lamb_optimizer.py", "modeling.py", "modeling_google.py",
        "optimization.py", "tokenization.py"]
 
 
-def packages_of(text):
-  return set(re.findall(r"^[\w-]+[<=>.,\d]*", text, re.M))
-
-
 def test_requirements_are_those_of_the_project():
   project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
   required, = re.findall(r"^dependencies = \[(.*?)^\]", project, re.M | re.S)
   tf1, = re.findall(r"^tf1 = \[(.*)\]", project, re.M)
-  wanted = re.findall('"(.*?)"', required + tf1)
-  found = packages_of((ROOT / "requirements.txt").read_text())
-  assert found == set(wanted) - {"numpy"}
+  assert set(re.findall('"(.*?)"', required + tf1)) - {"numpy"} == set(
+      re.findall(r"^[\w-]+[<=>.,\d]*", (ROOT / "requirements.txt").read_text(),
+                 re.M))
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +38,8 @@ def start(installed, folder, *command):
   """Returns (status, standard output, last line of standard error)."""
   done = subprocess.run(
       [sys.executable, *command], cwd=str(folder), capture_output=True,
-      text=True, env={"PATH": os.environ["PATH"],
-                      "PYTHONPATH": str(installed)})
+      text=True, stdin=subprocess.DEVNULL,
+      env={"PATH": os.environ["PATH"], "PYTHONPATH": str(installed)})
   return done.returncode, done.stdout, (done.stderr.splitlines() or [""])[-1]
 
 
@@ -51,17 +47,15 @@ def start(installed, folder, *command):
 @pytest.mark.platform_independent("pip")
 def test_what_is_installed(installed, tmp_path):
   names = {path.name for path in installed.iterdir()}
-  assert {*TOP, "albert", "bin"} <= names
-  assert not [name for name in names if name.endswith(".py")
-              and name not in TOP]
+  assert {"albert", "bin"} < names
+  assert sorted(name for name in names if name.endswith(".py")) == TOP
   assert (installed / "albert" / "serving" / "page.html").exists()
-  for name in ("albert-predict", "albert-serve"):
-    status, out, log = start(
-        installed, tmp_path, str(installed / "bin" / name), "--help")
+  for name in ("albert-serve", "albert-predict"):
+    program = str(installed / "bin" / name)
+    status, out, log = start(installed, tmp_path, program, "--help")
     assert status == 0 and "--model_dir" in out, log
   # The model of the checkout is not there.
-  status, _, log = start(
-      installed, tmp_path, str(installed / "bin" / "albert-predict"), "a")
+  status, _, log = start(installed, tmp_path, program, "a")
   assert status == 1 and re.match("ERROR: .*--model_dir", log), log
 
 
@@ -79,18 +73,9 @@ def test_another_module_of_that_name(name, installed, tmp_path):
 
 
 def test_without_tensorflow(tmp_path):
-  program = """
-import runpy, sys
-sys.modules["tensorflow"] = None
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-  for script in ("run_ner.py", "create_pretraining_data.py", "predict.py"):
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(ROOT / script), "--task_name=file",
-         "--data_dir=a", "--output_dir=a"][:4 + 3 * (script == "run_ner.py")],
-        cwd=str(ROOT), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True)
-    line, = done.stderr.splitlines()[-1:]
-    assert done.returncode == 1
-    assert line.startswith("ERROR: TensorFlow is not installed"), done.stderr
+  program = ("import runpy, sys; sys.modules['tensorflow'] = sys.argv.pop(0) "
+             "and None; runpy.run_path(sys.argv[0], run_name='__main__')")
+  ner = "run_ner.py", "--task_name=file", "--data_dir=a", "--output_dir=a"
+  for args in (ner, ["create_pretraining_data.py"], ["predict.py"]):
+    status, _, line = start(ROOT, ROOT, "-c", program, *args)
+    assert status == 1 and line.startswith("ERROR: TensorFlow is not installed")

@@ -1,6 +1,7 @@
 """Files to predict: what changes no prediction, and what is scored."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -58,8 +59,7 @@ def test_labels_change_no_prediction(name, labels, predicted, trained,
 
 def test_neither_does_padding(trained, tmp_path):
   model = trained("pairs")
-  (tmp_path / "test.tsv").write_bytes(
-      (model.folder / "test.tsv").read_bytes())
+  shutil.copy(str(model.folder / "test.tsv"), str(tmp_path))
   out = predict("pairs", model, tmp_path, "--pad_to_max",
                 "--predict_batch_size=7", "--plain_results")
   np.testing.assert_allclose(

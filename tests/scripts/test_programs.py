@@ -5,10 +5,9 @@ import json
 import re
 import subprocess
 import sys
-import types
 
 import pytest
-from scripting import ROOT, SCRIPTS, call_main, module_of
+from scripting import ROOT, SCRIPTS, parsed
 
 from albert import cli
 
@@ -20,17 +19,13 @@ MODULES = sorted(path.stem for path in ROOT.glob("*.py")) + sorted(
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help(script):
   """What the script is for, then each of its flags once."""
-  module, found = module_of(script), []
-  call_main(types.SimpleNamespace(
-      __name__=script, SETTINGS=module.SETTINGS,
-      main=lambda: found.append(cli.help_text(
-          module.__doc__, getattr(module, "REQUIRED", ())))))
-  text, = found
+  with parsed(script) as (module, _):
+    text = cli.help_text(module.__doc__, getattr(module, "REQUIRED", ()))
   assert text.startswith(module.__doc__.strip() + "\n\n")
   text = text[len(module.__doc__):]
+  fields = sum(map(dataclasses.fields, module.SETTINGS), ())
   assert sorted(re.findall(r"^  --(\w+)  \S", text, re.M)) == sorted(
-      field.name for cls in module.SETTINGS
-      for field in dataclasses.fields(cls))
+      field.name for field in fields)
   assert max(map(len, text.splitlines())) <= 80
 
 

@@ -60,21 +60,17 @@ def clue(tmp_path):
         env=dict(os.environ, CLUE_DATA="data", **variables),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done, [
-        dict([("script", script)] + [arg.split("=") if "=" in arg else (arg, "")
-                                     for arg in flags])
-        for script, *flags in map(str.split, written.read_text().splitlines())
-        if script.startswith("run_")]
+        dict(arg.partition("=")[::2] for arg in ("script=" + line).split())
+        for line in written.read_text().splitlines() if line.startswith("run_")]
 
   return run
 
 
 def test_the_whole_board_in_one_command(clue, tmp_path):
-  for task in BOARD[:-1]:  # of C3, there is no file to predict
-    (tmp_path / "data" / task).mkdir(parents=True)
-    (tmp_path / "data" / task / "test.json").write_text("")
-  # CLUENER's is on a board of its own.
-  (tmp_path / "out" / "cluener").mkdir(parents=True)
-  (tmp_path / "out" / "cluener" / "cluener_predict.json").write_text("")
+  for path in [*("data/%s/test.json" % task for task in BOARD[:-1]),
+               "out/cluener/cluener_predict.json"]:  # on a board of its own
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text("")
   done, commands = clue("--save_checkpoints_steps=7", OUTPUT="out", TEAM="us")
   assert not done.returncode, done.stdout
   assert [command["--task_name"] for command in commands] == BOARD
@@ -85,14 +81,13 @@ def test_the_whole_board_in_one_command(clue, tmp_path):
     assert command["--output_dir"] == "out/" + task
     # Last, so that it overrides.
     assert list(command)[-1] == "--save_checkpoints_steps"
+    # Of C3, there is no file to predict.
     assert ("--do_predict" in command) == (task != "c3")
     assert command.get("--test_file") == (
         "data/cmrc2018/test.json" if task == "cmrc2018" else None)
-  table = done.stdout.splitlines()[-10:]
-  assert [line.split()[0] for line in table] == BOARD
-  archive, = (tmp_path / "out").glob("submit_us_*.zip")
-  assert archive.name == time.strftime("submit_us_%Y-%m-%d.zip")
-  with zipfile.ZipFile(str(archive)) as reader:
+  assert [line.split()[0] for line in done.stdout.splitlines()[-10:]] == BOARD
+  with zipfile.ZipFile(time.strftime(
+      "%s/out/submit_us_%%Y-%%m-%%d.zip" % tmp_path)) as reader:
     assert set(reader.namelist()) == {
         task + "_predict.json" for task in BOARD + ["diagnostics"]}
     assert reader.read("diagnostics_predict.json") == b"ocnli\n"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from scripting import fail, kill_at, results, succeed
-from small_steps import SIZES, write_pretraining
+from small_steps import SIZES, full, write_pretraining
 
 import run_pretraining
 from albert.errors import InputError
@@ -20,8 +20,7 @@ from albert.files import checkpoints, records
 from albert.model.config import AlbertConfig
 from albert.train import hooks
 from albert.train.settings import BatchSettings
-
-SCRIPT = "run_pretraining.py"
+from benchmarks import plot_curves
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +29,15 @@ def work(tmp_path_factory):
   folder = tmp_path_factory.mktemp("work")
   write_pretraining(folder, 21)
   made = list(tf.io.tf_record_iterator(str(folder / "train.tfrecord")))
-  for name in ("train-0", "train-1", "heldout"):
-    records.write_records(str(folder / (name + ".tfrecord")), made)
-  (folder / "train-0.tfrecord.json").write_text(json.dumps(
-      {"max_seq_length": 16, "vocab_size": 50}))
-  for name in ("same", "same_heldout"):
-    records.write_records(str(folder / (name + ".tfrecord")), made[-2:-1] * 8)
-  for name, changes in (("deep", {"num_hidden_layers": 2}),
-                        ("other_vocab", {"vocab_size": 51})):
-    (folder / (name + ".json")).write_text(json.dumps(dict(SIZES, **changes)))
+  same = made[-2:-1] * 8
+  for name, rows in (("train-0", made), ("train-1", made), ("heldout", made),
+                     ("same", same), ("same_heldout", same)):
+    records.write_records(str(folder / (name + ".tfrecord")), rows)
+  for name, content in (
+      ("train-0.tfrecord", {"max_seq_length": 16, "vocab_size": 50}),
+      ("deep", dict(SIZES, num_hidden_layers=2)),
+      ("other_vocab", dict(SIZES, vocab_size=51))):
+    (folder / (name + ".json")).write_text(json.dumps(content))
   return folder
 
 
@@ -47,23 +46,22 @@ def in_work(work, monkeypatch):
   monkeypatch.chdir(work)
 
 
-def flags(output_dir, *args):
-  return ["--bert_config_file=config.json", "--input_file=train-*.tfrecord",
-          "--output_dir=%s" % output_dir, "--max_seq_length=16",
-          "--max_predictions_per_seq=4", "--train_batch_size=4",
-          "--eval_batch_size=4", "--log_steps=1", "--num_warmup_steps=1", *args]
+def command(output_dir, *args):
+  return ["run_pretraining.py", "--bert_config_file=config.json",
+          "--input_file=train-*.tfrecord", "--output_dir=%s" % output_dir,
+          "--max_seq_length=16", "--max_predictions_per_seq=4",
+          "--train_batch_size=4", "--eval_batch_size=4", "--log_steps=1",
+          "--num_warmup_steps=1", *args]
 
 
 def pretrain(*args):
   """Returns the log."""
-  return succeed(SCRIPT, *flags(*args))[1]
+  return succeed(*command(*args))[1]
 
 
 def history_of(folder, column="loss"):
   """Returns dict, step -> value."""
-  head, *rows = [row.split("\t") for row in (
-      folder / "eval_history.tsv").read_text().splitlines()]
-  return {int(row[0]): float(row[head.index(column)]) for row in rows}
+  return plot_curves.read_history(str(folder))[column]
 
 
 def losses_of(log):
@@ -103,10 +101,11 @@ def test_what_training_leaves(whole):
   assert found["global_step"] == 6
   assert found["loss"] == history_of(folder)[6] == pytest.approx(
       found["masked_lm_loss"] + found["sentence_order_loss"])
+  args = command("whole0", *TRAINING)
   fail("begun with --learning_rate=.*, not 0.9; .* step 6 was .* becomes",
-       SCRIPT, *flags("whole0", *TRAINING, "--learning_rate=0.9"))
-  fail("begun with --optimizer=adamw, not lamb", SCRIPT, *flags(
-      "whole0", *TRAINING, "--optimizer=lamb", "--resume_anyway"))
+       *args, "--learning_rate=0.9")
+  fail("begun with --optimizer=adamw, not lamb", *args, "--optimizer=lamb",
+       "--resume_anyway")
   saved = dict(tf.train.list_variables(str(folder / "best")))
   assert saved["bert/embeddings/word_embeddings/adam_v"] == [50, 8]
   assert saved["cls/seq_relationship/output_weights"] == [2, 24]
@@ -132,14 +131,13 @@ def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work, whole):
   assert found["global_step"] == 0
 
 
-@pytest.mark.parametrize("growth", [
-    pytest.param([], marks=pytest.mark.slow),
-    pytest.param([GROWTH], marks=pytest.mark.full)])
+@pytest.mark.slow
+@pytest.mark.parametrize("growth", [[], full([GROWTH])])
 def test_training_goes_on_after_a_kill(growth, work, whole):
   name = "killed%d" % len(growth)
-  args, (folder, losses) = flags(name, *TRAINING, *growth), whole(*growth)
-  kill_at(4, SCRIPT, *args)
-  log = succeed(SCRIPT, *args)[1]
+  args, (folder, losses) = command(name, *TRAINING, *growth), whole(*growth)
+  kill_at(4, *args)
+  log = succeed(*args)[1]
   assert "resuming from step 3 " in log
   assert losses_of(log) == pytest.approx(
       {step: losses[step] for step in range(4, 7)}, abs=2e-4)
@@ -152,33 +150,32 @@ def test_training_goes_on_after_a_kill(growth, work, whole):
 @pytest.mark.full
 def test_training_goes_on_after_kills(work):
   """It writes a checkpoint at every step: most kills fall into a write."""
-  args = flags("many_kills", "--do_train", "--num_train_steps=1000",
-               "--save_checkpoints_steps=1", "--learning_rate=1e-4")
+  args = command("many_kills", "--do_train", "--num_train_steps=1000",
+                 "--save_checkpoints_steps=1", "--learning_rate=1e-4")
   for number in range(int(os.environ.get("ALBERT_TESTS_KILLS", 3))):
-    log = kill_at(3, SCRIPT, *args, later=random.Random(number).random() / 5)
+    log = kill_at(3, *args, later=random.Random(number).random() / 5)
   reached = max(losses_of(log))
   args += ["--num_train_steps=%d" % (reached + 20), "--export_dir=exported"]
-  losses = losses_of(succeed(SCRIPT, *args)[1])
+  losses = losses_of(succeed(*args)[1])
   assert min(losses) >= reached - 1 and max(losses) == reached + 20
   assert all(3 < loss < 6 for loss in losses.values())
   folder = work / "many_kills"
   assert list((work / "exported").glob("*/saved_model.pb"))
   assert not [path for path in folder.iterdir() if "temp" in path.name]
   assert checkpoints.start_step(str(folder)) == reached + 20
-  assert "already at step %d" % (reached + 20) in succeed(SCRIPT, *args)[1]
+  assert "already at step %d" % (reached + 20) in succeed(*args)[1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [
-    ["--do_train", "--check_records"], *(
-        pytest.param([flag], marks=pytest.mark.full)
-        for flag in ("--do_train", "--do_eval"))])
+    ["--do_train", "--check_records"], full(["--do_train"]),
+    full(["--do_eval"])])
 def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
   path = tmp_path / "damaged.tfrecord"
   data = bytearray((work / "heldout.tfrecord").read_bytes())
   data[len(data) // 2] ^= 1
   path.write_bytes(data)
-  fail("^%s: .*after 10 records" % path, SCRIPT, *flags(
+  fail("^%s: .*after 10 records" % path, *command(
       tmp_path / "out", "--bert_config_file=", "--input_file=%s" % path,
       "--num_train_steps=20", "--shuffle_buffer=1",
       "--init_checkpoint=%s" % whole()[0], *args))
@@ -194,7 +191,7 @@ def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
   (work / "cut").mkdir(exist_ok=True)
   for path in whole()[0].glob("model.ckpt-6.*"):
     (work / "cut" / path.name).write_bytes(path.read_bytes()[:500])
-  fail(message, SCRIPT, *flags(
+  fail(message, *command(
       "unused", "--do_train", "--bert_config_file=deep.json", *args))
 
 
@@ -211,25 +208,23 @@ def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
     (["--use_fp16", "--precision=float32"], "--use_fp16 .*--precision"),
     (["--grow_layers=deep"], "^--grow_layers=deep")])
 def test_bad_input(args, message, work):
-  fail(message, SCRIPT, *flags("none", "--do_train", *args))
+  fail(message, *command("none", "--do_train", *args))
   assert not (work / "none").exists()
 
 
 def test_flags_that_do_nothing_are_warned_of(caplog, monkeypatch):
   monkeypatch.setattr(
       tf.config.experimental, "list_physical_devices", lambda kind: [])
-  fail("--do_train or --do_eval", SCRIPT, *flags(
+  fail("--do_train or --do_eval", *command(
       "none", "--use_fp16", "--num_tpu_cores=8", "--recompute_grads",
       "--max_eval_steps=3", "--norecompute_grads"))
-  assert [record.getMessage().replace(": no effect", "")
-          for record in caplog.records
-          if record.levelno == logging.WARNING] == [
-              "--train_batch_size without --do_train",
-              "--num_tpu_cores without --use_tpu",
-              "--use_fp16 without a GPU",
-              "--num_warmup_steps without --do_train",
-              "--max_eval_steps, --eval_batch_size without --do_eval or "
-              "--eval_input_file"]
+  warnings = [record.getMessage() for record in caplog.records
+              if record.levelno == logging.WARNING]
+  assert [re.findall("--[a-z_]+|GPU", text) for text in warnings] == [
+      text.split() for text in (
+          "--train_batch_size --do_train", "--num_tpu_cores --use_tpu",
+          "--use_fp16 GPU", "--num_warmup_steps --do_train",
+          "--max_eval_steps --eval_batch_size --do_eval --eval_input_file")]
 
 
 def test_the_default_rate_is_that_of_the_default_batch():
@@ -239,13 +234,12 @@ def test_the_default_rate_is_that_of_the_default_batch():
   assert run_pretraining.DEFAULTS["optimizer"] == "lamb"
 
 
-def parse_growth(text, **changes):
-  config = AlbertConfig.from_dict(dict(SIZES, num_hidden_layers=3, **changes))
-  return [(config.num_hidden_layers, end) for config, end in
-          run_pretraining.parse_growth(text, config, 9)]
-
-
 def test_growth():
+  def parse_growth(text, **changes):
+    config = AlbertConfig.from_dict(dict(SIZES, num_hidden_layers=3, **changes))
+    return [(config.num_hidden_layers, end) for config, end in
+            run_pretraining.parse_growth(text, config, 9)]
+
   assert parse_growth(None) == [(3, 9)]
   assert parse_growth("1:3, 2:6") == [(1, 3), (2, 6), (3, 9)]
   assert parse_growth("1:8", num_hidden_groups=1) == [(1, 8), (3, 9)]
@@ -328,5 +322,5 @@ def test_weights_that_a_tpu_finds_not_finite(monkeypatch, tmp_path):
         None, None, "Gradient for bert/x is NaN : Tensor had NaN values")
 
   monkeypatch.setattr(tf.estimator.tpu.TPUEstimator, "train", train)
-  fail("not finite after step 0; .* none", SCRIPT,
-       *flags(tmp_path, "--do_train", *TPU))
+  fail("not finite after step 0; .* none",
+       *command(tmp_path, "--do_train", *TPU))

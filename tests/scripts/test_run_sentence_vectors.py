@@ -1,6 +1,7 @@
 """Sentence vectors: what they are trained on, and what is said of them."""
 
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -17,9 +18,8 @@ from albert.model.config import AlbertConfig
 def script(trained, tmp_path):
   """A function of flags that returns the command of a training in tmp_path."""
   model = trained("cosines")
-  for split in ("train", "dev", "test"):
-    (tmp_path / (split + ".tsv")).write_bytes(
-        (model.folder / (split + ".tsv")).read_bytes())
+  for path in model.folder.glob("*.tsv"):
+    shutil.copy(str(path), str(tmp_path))
   return lambda *args: [
       "run_sentence_vectors.py", "--data_dir=%s" % tmp_path,
       "--init_checkpoint=%s" % model.best, "--max_seq_length=%d" % LENGTH,
@@ -40,9 +40,9 @@ def test_cosines_of_pairs_with_labels(trained):
   assert 0.5 < found["eval_auc"] == pytest.approx(auc)
   assert found["eval_pearson"] == pytest.approx(
       np.corrcoef(labels, cosines)[0, 1], abs=1e-4)
-  assert set(found) == {"global_step", *("eval_" + name for name in (
-      "spearman", "pearson", "auc", "accuracy", "threshold"))}
-  del found["global_step"]
+  assert found.pop("global_step")
+  assert set(found) == {"eval_" + name for name in (
+      "spearman", "pearson", "auc", "accuracy", "threshold")}
   assert results(model.out, "test_results.txt") == pytest.approx(found)
   assert read_json(model.best / "task.json") == {
       "task_name": "tsv", "head": "sentence_vector", "do_lower_case": True,
@@ -61,15 +61,15 @@ def test_in_batch(script, tmp_path):
       "--gradient_accumulation_steps=2", "--layer=1"))
   assert "4 of 9 pairs are alike: with a score of 1 or more" in log
   assert "those of the same 2, not of the whole batch of 4" in log
-  task = read_json(tmp_path / "out" / "best" / "task.json")
+  best = tmp_path / "out" / "best"
+  task, dev = read_json(best / "task.json"), results(best)
   assert (task["pooling"], task["layer"]) == ("cls", 1)
-  dev = results(tmp_path / "out" / "best")
   scored = results(tmp_path / "out", "test_results.txt")
   assert scored["eval_threshold"] == dev["eval_threshold"]
   assert scored["eval_accuracy"] == pytest.approx(1 - dev["eval_accuracy"])
   succeed("run_sentence_vectors.py", "--data_dir=%s" % tmp_path,
-          "--init_checkpoint=%s" % (tmp_path / "out" / "best"),
-          "--do_predict", "--output_dir=%s" % (tmp_path / "elsewhere"))
+          "--init_checkpoint=%s" % best, "--do_predict",
+          "--output_dir=%s" % (tmp_path / "elsewhere"))
   assert results(tmp_path / "elsewhere", "test_results.txt") == scored
 
 

@@ -31,9 +31,8 @@ def vectors(weights, texts, layer, pool=lambda tokens: tokens.mean(0)):
   """The mean over the tokens, text by text."""
   rows = []
   for text in texts:
-    ids = [[TOKENS.index(t) for t in ["[CLS]"] + list(text) + ["[SEP]"]]]
-    output = reference.forward(weights, CONFIG, ids, np.ones([1, len(ids[0])]),
-                               np.zeros_like(ids))
+    ids = np.array([[2, *map(TOKENS.index, text), 3]])
+    output = reference.forward(weights, CONFIG, ids, ids > 0, 0 * ids)
     rows.append(pool(output["all_layers"][layer - 1][0]))
   return np.array(rows)
 
@@ -55,11 +54,11 @@ def test_score_is_the_cosine_less_the_mean(model, layer, texts):
     np.testing.assert_allclose(sim.predict_sentences(PAIRS[:1]), expected[:1],
                                atol=1e-5)
     assert sim.predict_sentences([]).shape == (0,)
-    return
-  with pytest.raises(InputError, match="--reference_file"):
-    sim.predict_sentences(PAIRS[:1])
-  with pytest.raises(InputError, match="whitening .*--reference_file"):
-    VectorSim(str(folder), whiten=True)
+  else:
+    with pytest.raises(InputError, match="--reference_file"):
+      sim.predict_sentences(PAIRS[:1])
+    with pytest.raises(InputError, match="whitening .*--reference_file"):
+      VectorSim(str(folder), whiten=True)
 
 
 def test_vectors_that_were_trained(model, tmp_path):
@@ -110,15 +109,13 @@ def test_whitened_scores_of_the_script(model, tmp_path):
       [float(row[0]) for row in rows],
       cosines((a - x.mean(0)) @ w, (b - x.mean(0)) @ w), atol=2e-4)
   path.write_text("\n")
-  for message, args in (
-      ("reference.txt: has no sentences", unsupervised + [
-          "a", "b", "--reference_file=%s" % path]),
-      ("--layer .*--unsupervised or --search", command + ["--layer=1"]),
-      ("--whitening_dim .*--whitening$", unsupervised + ["--whitening_dim=3"]),
-      ("two sentences", unsupervised + ["a"]),
-      ("input_file, not both", unsupervised + ["a", "b", "--input_file=x"])):
-    fail(message, *args, input=pairs)
-  fail("standard input:2: .* 1$", *unsupervised, input=b"a\tb\na\n")
+  fail("--layer .*--unsupervised or --search", *command, "--layer=1")
+  for message, *args in (
+      ("reference.txt: ", "a", "b", "--reference_file=%s" % path),
+      ("--whitening_dim .*--whitening$", "--whitening_dim=3"),
+      ("two sentences", "a"), ("input_file.*both", "a", "b", "--input_file=x"),
+      ("standard input:2: .* 1$",)):
+    fail(message, *unsupervised, *args, input=b"a\tb\na\n")
 
 
 @pytest.mark.slow
@@ -131,17 +128,15 @@ def test_probabilities_are_those_of_the_classifier(trained, tmp_path):
       BertSim(str(model.best), batch_size=5).predict_sentences(model.inputs),
       expected, atol=1e-6)
   command = ["similarity.py", "--model_dir=file://%s" % model.best]
-  pairs = "".join("\t".join(pair) + "\n" for pair in model.inputs)
-  (tmp_path / "pairs.tsv").write_text(pairs, encoding="utf-8")
-  _, log = succeed(*command, "--benchmark",
-                   "--input_file=file://%s" % (tmp_path / "pairs.tsv"),
-                   "--output_file=file://%s" % (tmp_path / "scores.tsv"))
-  assert "p50" in log
-  lines = (tmp_path / "scores.tsv").read_text("utf-8").splitlines(True)
-  found = [line.rstrip("\n").split("\t") for line in lines]
-  assert [tuple(row[2:]) for row in found] == model.inputs
+  (tmp_path / "pairs.tsv").write_text(
+      "".join("\t".join(pair) + "\n" for pair in model.inputs), "utf-8")
+  assert "p50" in succeed(
+      *command, "--benchmark", "--input_file=file://%s/pairs.tsv" % tmp_path,
+      "--output_file=file://%s/scores.tsv" % tmp_path)[1]
+  found = table(tmp_path / "scores.tsv")
+  assert [tuple(row[1:]) for row in found] == [
+      ("same" if score >= 0.5 else "different", *texts)
+      for score, texts in zip(expected, model.inputs)]
   np.testing.assert_allclose([float(row[0]) for row in found], expected,
                              atol=1e-4)
-  assert [row[1] for row in found] == [
-      "same" if score >= 0.5 else "different" for score in expected]
-  assert succeed(*command, *model.inputs[0])[0] == lines[0]
+  assert succeed(*command, *model.inputs[0])[0] == "\t".join(found[0]) + "\n"
