@@ -11,6 +11,7 @@ import small_models
 import tensorflow.compat.v1 as tf
 from scripting import ROOT
 from small_models import INPUT_IDS, INPUT_MASK, POSITIONS, SEGMENT_IDS
+from vocabularies import VOCAB_FILE, write_vocab
 
 import tokenization
 from albert import heads
@@ -19,10 +20,7 @@ from albert.model.config import AlbertConfig
 from albert.model_folder import ModelFolder
 
 pytestmark = pytest.mark.full
-VOCAB = ROOT / "albert_config" / "vocab.txt"
 LABELS = ["O", "B-a", "I-a"]
-NAMES = ["albert_zh", "albert_zh_attention", "bert", "google", "google_groups",
-         "google_unfactorized", "google_relu"]
 ONE = {"output_weights": [3, 24], "output_bias": [3]}
 # Head, shapes of its weights, their class, outputs here and there.
 HEADS = [
@@ -69,7 +67,9 @@ def close(found, expected):
   np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [
+    "albert_zh", "albert_zh_attention", "bert", "google", "google_groups",
+    "google_unfactorized", "google_relu"])
 def test_pretrained_model(name, tmp_path):
   config = small_models.CONFIGS[name]
   weights = reference.random_weights(config, seed=1)
@@ -121,17 +121,15 @@ def test_words_of_a_vocabulary(tmp_path):
   """The same ids there; back, with what was added there too."""
   transformers = pytest.importorskip("transformers")
   words = ["充电宝", "他一", "六点半，闹", "Café里", "5g网络", "chroot"]
-  (tmp_path / "vocab.txt").write_bytes(VOCAB.read_bytes() + "".join(
-      word + "\n" for word in words).encode())
-  ours = tokenization.create_tokenizer(str(tmp_path / "vocab.txt"))
+  ours = tokenization.create_tokenizer(write_vocab(tmp_path / "vocab.txt", [
+      *tokenization.load_vocab(VOCAB_FILE), *words]))
   write_tokenizer(tmp_path, "Bert", {
       word: ours.vocab[word] for word in ours.words.values()})
   theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
   found = set()
-  for line in (ROOT / "data" / "text_train.txt").read_text(
-      encoding="utf-8").split("\n") + [
-          "去CAF\u00c9里，用5G网络3天，chroots",
-          "充 电 宝，充\u200b电宝[MASK]"]:
+  for line in [*(ROOT / "data" / "text_train.txt").read_text(
+      "utf-8").split("\n"), "去CAF\u00c9里，用5G网络3天，chroots",
+               "充 电 宝，充\u200b电宝[MASK]"]:
     ids = ours.convert_tokens_to_ids(ours.tokenize(line))
     assert theirs(line, add_special_tokens=False)["input_ids"] == ids, line
     found.update(ids)

@@ -35,15 +35,15 @@ def test_what_a_folder_says_of_its_vectors(tmp_path):
   (tmp_path / "1_Pooling").mkdir()
   for name, content in files.items():
     (tmp_path / name).write_text(json.dumps(content))
+  config = tmp_path / "1_Pooling" / "config.json"
   for pooling, longest, found in (
       (files["1_Pooling/config.json"], 9, ("cls", 8)),
       ({"pooling_mode": "mean"}, 5, ("mean", 5)),
       ({"pooling_mode_mean_tokens": True}, 9, ("mean", 8))):
-    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    config.write_text(json.dumps(pooling))
     read = sentence_transformers.read(str(tmp_path), longest)
     assert (read["pooling"], read["max_seq_length"]) == found
-  (tmp_path / "1_Pooling" / "config.json").write_text(
-      '{"pooling_mode": "max"}')
+  config.write_text('{"pooling_mode": "max"}')
   with pytest.raises(InputError, match="1_Pooling/config.json: .*max"):
     sentence_transformers.read(str(tmp_path), 9)
   with pytest.raises(InputError, match="layer 0"):
