@@ -27,11 +27,10 @@ class Storage(http.server.ThreadingHTTPServer):
     self.objects = {}
     self._certificate = str(folder / "certificate.pem")
     key = str(folder / "key.pem")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days",
-         "2", "-subj", "/CN=storage", "-addext",
-         "subjectAltName=DNS:*.googleapis.com", "-keyout", key, "-out",
-         self._certificate], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([
+        *"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=storage "
+        "-addext subjectAltName=DNS:*.googleapis.com".split(), "-keyout", key,
+        "-out", self._certificate], check=True, stderr=subprocess.DEVNULL)
     self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     self.tls.load_cert_chain(self._certificate, key)
     threading.Thread(target=self.serve_forever, daemon=True).start()

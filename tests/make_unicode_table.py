@@ -9,8 +9,8 @@ one what is new or different in its own.
 
 import json
 import pathlib
+import pprint
 import sys
-import textwrap
 import unicodedata
 
 
@@ -33,19 +33,11 @@ def ranges(codes):
   """Returns code points as text, such as "898-89f b55"."""
   found = []
   for code in codes:
-    if found and found[-1][1] == code - 1:
-      found[-1][1] = code
+    if found and found[-1][-1] == code - 1:
+      found[-1] = [found[-1][0], code]
     else:
-      found.append([code, code])
-  return " ".join("%x" % first if first == last else "%x-%x" % (first, last)
-                  for first, last in found)
-
-
-def show(name, text):
-  lines = textwrap.wrap(text, 72)
-  print("%s =" % name, "\n    ".join(
-      ["(" if len(lines) > 1 else ""] + ['"%s"' % (line + " " * (
-          line != lines[-1])) for line in lines]) + ")" * (len(lines) > 1))
+      found.append([code])
+  return " ".join("-".join(map("{:x}".format, part)) for part in found)
 
 
 def main(path):
@@ -56,6 +48,9 @@ def main(path):
   def before(code):
     return old.get(str(code), ["", False] + [chr(code)] * 3)
 
+  def show(name, text):
+    print(name, "=", pprint.pformat(text, width=76))
+
   for name, kind in (("MARKS", "Mn"), ("FORMATS", "Cf"),
                      ("PUNCTUATION", "P"), ("OTHERS", "")):
     show(name, ranges(code for code, values in new.items()
@@ -65,8 +60,8 @@ def main(path):
   for place, name in ((2, "LOWER"), (3, "NFD"), (4, "NFKD")):
     show(name, " ".join(
         "%x:%s" % (code, ",".join("%x" % ord(char) for char in values[place]))
-        for code, values in new.items() if values[place] != before(code)[place]
-    ))
+        for code, values in new.items()
+        if values[place] != before(code)[place]))
 
 
 if __name__ == "__main__":

@@ -142,10 +142,8 @@ def assert_same_outputs(actual, expected, atol):
 class PooledModel:
   """Stands for an AlbertModel whose outputs are given.
 
-  Args:
-    pooled: float [B, H]; None for the first token of the last layer.
-    layers: float [B, S, H] of the embeddings, if any, and of each layer.
-    mask: int [B, S]; None for all 1.
+  `pooled`, [B, H], is by default the first token of the last layer; `layers`,
+  [B, S, H], are those of the embeddings and of each layer.
   """
 
   def __init__(self, pooled, *layers, mask=None):
@@ -193,19 +191,14 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(
 def write_folder(folder, config, vocabulary, top=None, task=None):
   """Writes a model's folder; returns its weights.
 
-  Args:
-    folder: pathlib.Path; made where it is not there.
-    config: dict.
-    vocabulary: list of str, tokens of WordPiece; or pathlib.Path.
-    top: dict, name -> array, what is on top of the encoder; None for what
-      pretraining leaves there.
-    task: dict of task.json, or None.
+  `vocabulary` is a list of WordPiece's tokens or a pathlib.Path; `top`, name ->
+  array, is by default what pretraining leaves on top of the encoder.
   """
   folder.mkdir(exist_ok=True)
   weights = reference.random_weights(config)
   if top:
-    weights = dict({name: x for name, x in weights.items()
-                    if name.startswith("bert/")}, **top)
+    weights = {name: weights[name] for name in weights if "bert/" in name}
+    weights.update(top)
   checkpoints.write_checkpoint(str(folder), "model.ckpt-7", {
       name: x.astype(np.float32) for name, x in weights.items()})
   (folder / "config.json").write_text(json.dumps(config))

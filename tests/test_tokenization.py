@@ -1,5 +1,6 @@
 """WordPiece and single characters: facts about BERT's, worked by hand."""
 
+import itertools
 import re
 import string
 
@@ -167,16 +168,15 @@ def test_an_accent_that_stays_stands_alone(tmp_path):
 
 def test_pairs_are_cut_one_item_after_another():
   """The longer one loses its end; of two as long, the second."""
-  for length_a in range(6):
-    for length_b in range(6):
-      for most in range(length_a + length_b + 2):
-        a, b = list(range(length_a)), list(range(100, 100 + length_b))
-        given = list(a), list(b)
-        found = tokenization.truncate_pair(a, b, most)
-        assert (a, b) == given  # the caller's lists are left alone
-        while len(a) + len(b) > most:
-          (a if len(a) > len(b) else b).pop()
-        assert found == (a, b)
+  for length_a, length_b, most in itertools.product(
+      range(6), range(6), range(12)):
+    a, b = list(range(length_a)), list(range(100, 100 + length_b))
+    given = list(a), list(b)
+    found = tokenization.truncate_pair(a, b, most)
+    assert (a, b) == given  # the caller's lists are left alone
+    while len(a) + len(b) > most:
+      (a if len(a) > len(b) else b).pop()
+    assert found == (a, b)
   assert tokenization.truncate_pair([1, 2, 3], None, 2) == ([1, 2], None)
   assert tokenization.truncate_pair([1, 2, 3], None, -1) == ([], None)
 
@@ -251,14 +251,12 @@ WORDS = ["机器", "机器学习", "学习算法", "维生素C", "维生素C15",
     ("机器，学习算法机器", ["机器", "，", "学习算法", "机器"]),
     ("机 器\n学习", ["机", "器", "学", "习"]),
     ("机\u200b器\ufffd的", ["机\u200b器", "的"]),  # dropped, and no end
-    ("维生素C，维生素c 维生素CD",
-     ["维生素C", "，", "维生素c", "维", "生", "素", "C", "D"]),
-    ("维生素C的维生素C1", ["维生素C", "的", "维", "生", "素", "C", "1"]),
+    ("维生素C，维生素c 维生素CD", ["维生素C", "，", "维生素c", *"维生素CD"]),
+    ("维生素C的维生素C1", ["维生素C", *"的维生素C1"]),
     ("的维生素C", ["的", "维生素C"]), ("维生素C15", ["维生素C15"]),
-    ("15G网络，5G网络5", ["1", "5", "G", "网", "络", "，", "5G网络", "5"]),
-    ("B5G网络", ["B", "5", "G", "网", "络"]),
-    ("我约翰·史密斯", ["我", "约翰·史密斯"]),
-    ("约翰 · 史密斯", list("约翰·史密斯")),
+    ("15G网络，5G网络5", [*"15G网络，", "5G网络", "5"]),
+    ("B5G网络", [*"B5G网络"]), ("我约翰·史密斯", ["我", "约翰·史密斯"]),
+    ("约翰 · 史密斯", [*"约翰·史密斯"]),
     ("ć机器\u0301b", ["ć", "机器\u0301", "b"])])
 def test_words_of_a_vocabulary(tmp_path, text, expected):
   tokenizer = small_tokenizer(tmp_path, PIECES + WORDS)
@@ -292,21 +290,16 @@ def test_what_is_no_word(tmp_path):
 
 def test_whole_words_are_jiebas_and_hold_the_vocabularys(tmp_path):
   """A word of the vocabulary that jieba cuts joins the words around the cut."""
-  words = ["究生", "起源", "他一", "六点半，闹", "Café里"]
   assert jieba.lcut("研究生命起源") == ["研究", "生命", "起源"]
-  old = tokenization.WordPieceTokenizer(VOCAB_FILE)
-  tokenizer = tokenization.WordPieceTokenizer(
-      write_vocab(tmp_path / "vocab.txt", list(old.vocab) + words))
-  segmenter = corpus.Segmenter(tokenizer, use_jieba=True)
+  tokenizer = tokenization.WordPieceTokenizer(write_vocab(
+      tmp_path / "vocab.txt", [*tokenization.load_vocab(VOCAB_FILE),
+                               "究生", "起源", "六点半，闹", "Café里"]))
 
   def cut(line):
-    ids, begins, _ = segmenter.segment(line)
+    ids, begins, _ = corpus.Segmenter(tokenizer, use_jieba=True).segment(line)
     tokens = tokenizer.convert_ids_to_tokens(ids)
     return [tokens[begin:end] for begin, end in zip(
         begins, begins[1:] + [len(ids)])]
 
   assert cut("研究生命起源") == [["研", "究生", "命"], ["起源"]]
   assert cut("去caf\u00e9里看") == [["去"], ["Café里"], ["看"]]
-  # Where there are no such words, nothing changes.
-  line = "今天天气很好，我们去公园。"
-  assert segmenter.segment(line) == corpus.Segmenter(old, True).segment(line)

@@ -1,7 +1,6 @@
 """ONNX files tell the same as a session, and need no TensorFlow."""
 
 import re
-import subprocess
 import sys
 
 import everything
@@ -113,14 +112,6 @@ def test_files_of_a_model(tmp_path):
                   for engine, folder in (("tensorflow", source),
                                          ("onnx", target))]
   assert ours == theirs and ours.count("\n") == 2
-
-
-@pytest.mark.slow
-def test_scripts_that_need_no_tensorflow():
-  subprocess.run([
-      sys.executable, "-c", "import sys; sys.modules['tensorflow'] = None; "
-      "import extract_features, predict, serve, similarity"],
-                 cwd=str(ROOT), check=True)
 
 
 @pytest.mark.full

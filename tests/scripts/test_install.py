@@ -75,7 +75,10 @@ def test_another_module_of_that_name(name, installed, tmp_path):
 def test_without_tensorflow(tmp_path):
   program = ("import runpy, sys; sys.modules['tensorflow'] = sys.argv.pop(0) "
              "and None; runpy.run_path(sys.argv[0], run_name='__main__')")
-  ner = "run_ner.py", "--task_name=file", "--data_dir=a", "--output_dir=a"
-  for args in (ner, ["create_pretraining_data.py"], ["predict.py"]):
-    status, _, line = start(ROOT, ROOT, "-c", program, *args)
+  for command in (
+      "run_ner.py --task_name=file --data_dir=a --output_dir=a",
+      "create_pretraining_data.py", "predict.py", "serve.py --port=0",
+      "similarity.py a b",
+      "extract_features.py --init_checkpoint=a --input_file=a --output_file=a"):
+    status, _, line = start(ROOT, ROOT, "-c", program, *command.split())
     assert status == 1 and line.startswith("ERROR: TensorFlow is not installed")

@@ -18,7 +18,6 @@ import run_pretraining
 from albert.errors import InputError
 from albert.files import checkpoints, records
 from albert.model.config import AlbertConfig
-from albert.train import hooks
 from albert.train.settings import BatchSettings
 from benchmarks import plot_curves
 
@@ -54,18 +53,18 @@ def command(output_dir, *args):
           "--num_warmup_steps=1", *args]
 
 
-def pretrain(*args):
-  """Returns the log."""
-  return succeed(*command(*args))[1]
-
-
 def history_of(folder, column="loss"):
   """Returns dict, step -> value."""
   return plot_curves.read_history(str(folder))[column]
 
 
+def pretrain(*args):
+  """Returns the log, and the loss of each step in it: dict, step -> float."""
+  log = succeed(*args)[1]
+  return log, losses_of(log)
+
+
 def losses_of(log):
-  """Returns the loss of each step that a log has: dict, step -> float."""
   return {int(step): float(loss) for step, loss in re.findall(
       r"step (\d+)/\d+ \| last \d: loss ([\d.]+) ", log)}
 
@@ -85,7 +84,7 @@ def whole(work):
   @functools.lru_cache(maxsize=None)
   def train(*args):
     name = "whole%d" % len(args)
-    return work / name, losses_of(pretrain(name, *TRAINING, *args))
+    return work / name, pretrain(*command(name, *TRAINING, *args))[1]
 
   return train
 
@@ -101,11 +100,8 @@ def test_what_training_leaves(whole):
   assert found["global_step"] == 6
   assert found["loss"] == history_of(folder)[6] == pytest.approx(
       found["masked_lm_loss"] + found["sentence_order_loss"])
-  args = command("whole0", *TRAINING)
   fail("begun with --learning_rate=.*, not 0.9; .* step 6 was .* becomes",
-       *args, "--learning_rate=0.9")
-  fail("begun with --optimizer=adamw, not lamb", *args, "--optimizer=lamb",
-       "--resume_anyway")
+       *command("whole0", *TRAINING, "--learning_rate=0.9"))
   saved = dict(tf.train.list_variables(str(folder / "best")))
   assert saved["bert/embeddings/word_embeddings/adam_v"] == [50, 8]
   assert saved["cls/seq_relationship/output_weights"] == [2, 24]
@@ -123,9 +119,9 @@ def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work, whole):
   assert sorted(history) == [3, 6]
   assert abs(losses[4] - history[3]) > 0.001
   # The configuration is found next to the checkpoint.
-  pretrain("deeper", "--do_eval", "--bert_config_file=",
-           "--input_file=same.tfrecord", "--init_checkpoint=%s" % (
-               folder / "model.ckpt-3"))
+  succeed(*command("deeper", "--do_eval", "--bert_config_file=",
+                   "--input_file=same.tfrecord",
+                   "--init_checkpoint=%s" % (folder / "model.ckpt-3")))
   found = results(work / "deeper")
   assert losses[4] == pytest.approx(found["loss"], abs=2e-4)
   assert found["global_step"] == 0
@@ -137,9 +133,9 @@ def test_training_goes_on_after_a_kill(growth, work, whole):
   name = "killed%d" % len(growth)
   args, (folder, losses) = command(name, *TRAINING, *growth), whole(*growth)
   kill_at(4, *args)
-  log = succeed(*args)[1]
+  log, found = pretrain(*args)
   assert "resuming from step 3 " in log
-  assert losses_of(log) == pytest.approx(
+  assert found == pytest.approx(
       {step: losses[step] for step in range(4, 7)}, abs=2e-4)
   wanted, history = history_of(folder), history_of(work / name)
   assert 6 in history
@@ -156,14 +152,12 @@ def test_training_goes_on_after_kills(work):
     log = kill_at(3, *args, later=random.Random(number).random() / 5)
   reached = max(losses_of(log))
   args += ["--num_train_steps=%d" % (reached + 20), "--export_dir=exported"]
-  losses = losses_of(succeed(*args)[1])
+  _, losses = pretrain(*args)
   assert min(losses) >= reached - 1 and max(losses) == reached + 20
   assert all(3 < loss < 6 for loss in losses.values())
-  folder = work / "many_kills"
   assert list((work / "exported").glob("*/saved_model.pb"))
-  assert not [path for path in folder.iterdir() if "temp" in path.name]
-  assert checkpoints.start_step(str(folder)) == reached + 20
-  assert "already at step %d" % (reached + 20) in succeed(*args)[1]
+  assert not list((work / "many_kills").glob("*temp*"))
+  assert "already at step %d" % (reached + 20) in pretrain(*args)[0]
 
 
 @pytest.mark.slow
@@ -243,14 +237,12 @@ def test_growth():
   assert parse_growth(None) == [(3, 9)]
   assert parse_growth("1:3, 2:6") == [(1, 3), (2, 6), (3, 9)]
   assert parse_growth("1:8", num_hidden_groups=1) == [(1, 8), (3, 9)]
-  for value in ("1", "1:", ":4", "one:4", "1:4,", "1:4;2:6", "1:-4", "1.5:4",
-                "1:4:6"):
-    with pytest.raises(InputError, match="=%s: write" % value):
-      parse_growth(value)
-  for value in ("0:4", "2:4,1:6", "1:4,1:6", "1:4,2:4", "1:6,2:4", "3:4", "1:9",
-                "1:0"):
-    with pytest.raises(InputError, match="=%s: .*must grow" % value):
-      parse_growth(value)
+  for message, values in (
+      ("write", "1 1: :4 one:4 1:4, 1:4;2:6 1:-4 1.5:4 1:4:6"),
+      (".*must grow", "0:4 2:4,1:6 1:4,1:6 1:4,2:4 1:6,2:4 3:4 1:9 1:0")):
+    for value in values.split():
+      with pytest.raises(InputError, match="=%s: %s" % (value, message)):
+        parse_growth(value)
   for changes in ({"parameter_sharing": "none"}, {"num_hidden_groups": 2},
                   {"parameter_sharing": "attention"}):
     assert parse_growth(None, **changes) == [(3, 9)]
@@ -268,7 +260,8 @@ def calls(monkeypatch):
   calls = []
 
   def train(self, input_fn, max_steps, hooks):
-    calls.append(("train", max_steps, [type(hook) for hook in hooks]))
+    assert [type(hook).__name__ for hook in hooks] == ["ProgressHook"]
+    calls.append(("train", max_steps))
     checkpoints.write_checkpoint(
         self.model_dir, "model.ckpt-%d" % max_steps, {"x": np.zeros([])})
 
@@ -288,29 +281,25 @@ def calls(monkeypatch):
 def test_training_leaves_a_tpu_only_to_evaluate(calls, tmp_path):
   def called(folder, *args):
     del calls[:]
-    pretrain(tmp_path / folder, *TPU, *args)
-    return calls
+    succeed(*command(tmp_path / folder, *TPU, *args))
+    return " ".join("%s %d" % call for call in calls)
 
-  def train(end):
-    return "train", end, [hooks.ProgressHook]
-
-  heldout, evaluate = "--eval_input_file=heldout.tfrecord", ("evaluate", 5)
-  assert called("a", "--do_train", "--num_train_steps=5") == [train(5)]
-  assert called("b", "--do_train", "--num_train_steps=5", heldout) == [
-      train(3), evaluate, train(5), evaluate]
+  heldout = "--eval_input_file=heldout.tfrecord"
+  assert called("a", "--do_train", "--num_train_steps=5") == "train 5"
+  assert called("b", "--do_train", "--num_train_steps=5", heldout) == (
+      "train 3 evaluate 5 train 5 evaluate 5")
   # Killed after a checkpoint was saved, before it was evaluated.
   history = tmp_path / "b" / "eval_history.tsv"
   history.write_text("".join(history.read_text().splitlines(True)[:2]))
-  assert called("b", "--do_train", "--num_train_steps=6", heldout) == [
-      evaluate, train(6), evaluate]
-  assert called("b", "--do_eval", "--max_eval_steps=2", heldout) == [
-      ("evaluate", 2)]
+  assert called("b", "--do_train", "--num_train_steps=6", heldout) == (
+      "evaluate 5 train 6 evaluate 5")
+  assert called("b", "--do_eval", "--max_eval_steps=2", heldout) == "evaluate 2"
 
 
 @pytest.mark.usefixtures("calls")
 def test_the_best_is_never_of_a_shallower_model(tmp_path):
-  pretrain(tmp_path, *TRAINING, *TPU, "--grow_layers=1:5",
-           "--num_train_steps=9")
+  succeed(*command(tmp_path, *TRAINING, *TPU, "--grow_layers=1:5",
+                   "--num_train_steps=9"))
   assert history_of(tmp_path, "masked_lm_loss") == {
       step: LOSSES[step] for step in (3, 5, 8, 9)}
   assert results(tmp_path / "best")["global_step"] == 8
