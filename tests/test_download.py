@@ -162,11 +162,12 @@ def test_the_starter_weights_stand_in(tmp_path, monkeypatch):
   """Where there is no network; without --or_starter, it says what to do."""
   monkeypatch.setenv("ALBERT_MODEL_URL", "http://127.0.0.1:9/a.zip")
   args = [COMMAND, "--item=albert_tiny", "--target=%s" % tmp_path]
-  assert succeed(*args, "--or_starter")[0] == "albert_tiny_starter\n"
-  fail("refused.* ALBERT_MODEL_URL", *args)
   for name in ("a.ckpt.index", "a.ckpt.data-0"):
     (tmp_path / name).write_bytes(b"")
   assert succeed(*args, "--or_starter")[0] == "%s\n" % tmp_path
+  args[-1] += "/none"
+  assert succeed(*args, "--or_starter")[0] == "albert_tiny_starter\n"
+  fail("refused.* ALBERT_MODEL_URL", *args)
 
 
 def test_items():

@@ -57,7 +57,7 @@ def test_a_killed_run_is_read_up_to_where_it_ends(tmp_path, caplog):
   # A record has a length, its checksum, data, their checksum.
   events = {1: {"loss": 8.0}, 2: {"loss": 7.0}}
   start = len(write_events(tmp_path, 0, events).read_bytes())
-  path = write_events(tmp_path, 0, dict(events, **{3: {"loss": 6.0}}))
+  path = write_events(tmp_path, 0, {**events, 3: {"loss": 6.0}})
   whole = path.read_bytes()
   write_events(tmp_path, 1, {5: {"loss": 4.0}})
   for end in (start + 1, start + 11, start + 14, len(whole) - 1):

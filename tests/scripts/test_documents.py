@@ -43,22 +43,19 @@ def calls(path):
   """
   known = {}
   for _, _, language, text in BLOCK.findall(read(path)):
-    if language != "bash":
-      continue
-    text = re.sub(r"(?<!\S)#.*|\\\n|\$\([^()]*\)", " ", text)
-    text = re.sub(r'"[^"]*"', lambda found: found.group().replace("\n", " "),
-                  text)
     name = None
-    for line in re.split(r"[\n|;&]+", text):
+    text = re.sub(r"(?<!\S)#.*|\\\n|\$\([^()]*\)", " ", text)
+    text = re.sub(r'"[^"]*"', lambda found: found[0].replace("\n", " "), text)
+    for line in re.split(r"[\n|;&]+", text) if language == "bash" else ():
       begun = re.match(r'(\w+)(\(\) {|=")|}', line)
-      name = begun.group(1) if begun else name
+      name = begun[1] if begun else name
       call = re.search(r"(?:python|bash) (?:-m )?(\w[\w/]*[.]\w+)(.*)", line)
       if call:
-        known[name or ""] = call.group(1)
+        known[name or ""] = call[1]
         yield call.groups()
       call = re.match(r"\s*(?:\w+=\S+ )*[$]?(\w+) (.*)", line)
-      if call and call.group(1) in known:
-        yield known[call.group(1)], call.group(2)
+      if call and call[1] in known:
+        yield known[call[1]], call[2]
 
 
 def parse(script, words):
@@ -130,8 +127,7 @@ def tables(path):
           for table in re.findall(r"(?:^\|.*\n)+", prose(path), re.M)]
 
 
-def code(path):
-  """Returns [(what is before a block, its text)]; comments are translated."""
+def code(path):  # without comments: they are translated
   return [(head, re.sub(" *# .*", "", text) if language else text)
           for head, _, language, text in BLOCK.findall(read(path))]
 
@@ -146,8 +142,7 @@ def test_a_pair_agrees(pair):
     assert ((ROOT / path).parent / links(path)[0][0]).resolve() == ROOT / other
 
 
-def test_the_readme():
-  """It stays short, and names all released models."""
+def test_the_readme_is_short_and_names_all_released_models():
   text = read("README.md")
   assert len(text.splitlines()) <= 300
   table = text[text.index("## Released models"):text.index("## (a)")]

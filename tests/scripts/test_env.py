@@ -96,14 +96,12 @@ def test_words_for_shell_scripts(shell):
       ("create_pretrain_data.sh --output_dir=a", "--output_dir: .*TEXT"),
       ("run_tests.sh --platform=tf3", "--platform=tf3: .*tf2"),
       ("run_tests.sh tests/no_such.py::test", "tests/no_such.py::test: "),
-      (".ci/run no_such", "no_such: unknown")):
-    status, _, log = shell.run(*command.split())
-    assert status == 2 and re.match("ERROR: %s.*; see bash " % message, log)
-  for name, script in (("PRESET", "run_pretraining.sh"),
-                       ("PRESET", "create_pretrain_data.sh"),
-                       ("SIZE", "run_classifier_clue.sh")):
-    status, _, log = shell.run(script, **{name: "x"})
-    assert status == 2 and "ERROR: %s=x: " % name in log
+      (".ci/run no_such", "no_such: unknown"),
+      ("run_pretraining.sh", "PRESET=x: "),
+      ("create_pretrain_data.sh", "PRESET=x: "),
+      ("run_classifier_clue.sh", "SIZE=x: ")):
+    status, _, log = shell.run(*command.split(), PRESET="x", SIZE="x")
+    assert status == 2 and re.search("^ERROR: " + message, log, re.M), log
   assert not shell.installed()
   # These go on to look for a Python.
   (shell.tree / "tests").mkdir()
@@ -118,17 +116,17 @@ def test_eight_gpus(shell):
   for name in ("horovodrun", "python"):
     shell.add(name, program="#!/bin/sh\necho %s $*\n" % name)
   for where, start, flags in (
-      ({"GPUS": "8"}, "\npython", "--num_gpus=8 --train_batch_size=4096"),
-      ({"HOSTS": "a:4,b:4"}, "\nhorovodrun -np 8 -H a:4,b:4 python",
+      ({"GPUS": "8"}, "python", "--num_gpus=8 --train_batch_size=4096"),
+      ({"HOSTS": "a:4,b:4"}, "horovodrun -np 8 -H a:4,b:4 python",
        "--use_horovod --train_batch_size=512")):
     _, out, _ = shell.run("run_pretraining.sh", "--last=1", **where)
-    assert start + " run_pretraining.py --do_train " in out
-    for flag in [*flags.split(), "--gradient_accumulation_steps=16",
-                 "--learning_rate=0.00176",
-                 "--input_file=output/pretrain/train/*.tfrecord",
-                 "--eval_input_file=output/pretrain/heldout/*.tfrecord"]:
-      assert " %s " % flag in out
-    assert out.endswith(" --last=1\n")
+    words = out.splitlines()[-1].split(" ")
+    assert " ".join(words).startswith(start + " run_pretraining.py --do_train ")
+    assert {*flags.split(), "--gradient_accumulation_steps=16",
+            "--input_file=output/pretrain/train/*.tfrecord",
+            "--eval_input_file=output/pretrain/heldout/*.tfrecord",
+            "--learning_rate=0.00176"} < set(words)
+    assert words[-1] == "--last=1"
 
 
 def test_ci_with_and_without_real_data(shell, tmp_path):
@@ -148,7 +146,6 @@ def test_env_installs_once(shell):
   upgrade, project = shell.installed()
   assert upgrade.endswith("--upgrade pip")
   assert project.endswith(" -e %s[tf1]" % shell.tree)
-  assert shell.source() == (0, out, "") and not shell.installed()
   for extras, found in (("plot,onnx", "plot,onnx,tf1"),
                         ("serve", "serve,plot,onnx,tf1")):
     assert shell.source(ALBERT_EXTRAS=extras)[0] == 0
@@ -239,13 +236,12 @@ def test_env_gets_a_python_from_uv(shell):
     ("tensorflow_gpu-1.15.0.dist-info", "tf1"),
     ("tensorflow_cpu-2.15.1.dist-info", "tf2")])
 def test_env_takes_an_active_environment(shell, installed, platform):
-  shell.add("python3.7", "3.7")
-  shell.add("python3.11", "3.11")
+  for version in ("3.7", "3.11"):
+    shell.add("python" + version, version)
   (shell.bin / installed).mkdir()
-  shell.variables["PYTHONPATH"] = str(shell.bin)
   active = "%s:%s:/usr/bin:/bin" % (os.path.dirname(sys.executable), shell.bin)
   for variables in ({"PATH": active}, {"ALBERT_PYTHON": sys.executable}):
-    status, out, log = shell.source(**variables)
-    assert (status, log) == (0, ""), log
+    status, out, log = shell.source(PYTHONPATH=str(shell.bin), **variables)
+    assert (status, log) == (0, "")
     assert out.split()[:2] == [platform, sys.executable]
   assert not list(shell.tree.glob(".venv*/bin"))

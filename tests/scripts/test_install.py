@@ -78,7 +78,7 @@ def test_without_tensorflow(tmp_path):
   for command in (
       "run_ner.py --task_name=file --data_dir=a --output_dir=a",
       "create_pretraining_data.py", "predict.py", "serve.py --port=0",
-      "similarity.py a b",
-      "extract_features.py --init_checkpoint=a --input_file=a --output_file=a"):
+      "similarity.py a b", "extract_features.py --input_file=README.md "
+      "--init_checkpoint=albert_tiny_starter --output_file=a"):
     status, _, line = start(ROOT, ROOT, "-c", program, *command.split())
     assert status == 1 and line.startswith("ERROR: TensorFlow is not installed")

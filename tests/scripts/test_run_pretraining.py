@@ -214,7 +214,7 @@ def test_flags_that_do_nothing_are_warned_of(caplog, monkeypatch):
       "--max_eval_steps=3", "--norecompute_grads"))
   warnings = [record.getMessage() for record in caplog.records
               if record.levelno == logging.WARNING]
-  assert [re.findall("--[a-z_]+|GPU", text) for text in warnings] == [
+  assert [re.findall("--[a-z_0-9]+|GPU", text) for text in warnings] == [
       text.split() for text in (
           "--train_batch_size --do_train", "--num_tpu_cores --use_tpu",
           "--use_fp16 GPU", "--num_warmup_steps --do_train",
