@@ -70,8 +70,7 @@ def in_session(config, checkpoint, head, feed):
 
 def assert_same(found, wanted):
   for name, x in found.items():
-    np.testing.assert_allclose(x, wanted[name], rtol=0, atol=1e-5,
-                               err_msg=name)
+    np.testing.assert_allclose(x, wanted[name], 0, 1e-5, err_msg=name)
 
 
 def assert_8_bits(found, wanted):

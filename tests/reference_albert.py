@@ -1,9 +1,8 @@
 """ALBERT's forward pass in float64 NumPy, written from the papers.
 
 `weights` is a dict from variable name to array, `config` a plain dict as in
-the JSON files. Nothing is shared with `modeling.py`, so that the two can be
-compared. Dimensions: B batch, S sequence, N heads, D head size, H hidden,
-E embedding, V vocabulary, P predictions.
+the JSON files. Nothing is shared with `modeling.py`. Dimensions: B batch, S
+sequence, H hidden, E embedding, V vocabulary, P predictions.
 """
 
 import math
@@ -103,10 +102,10 @@ def activation(name, x):
 
 
 def layer_norm(weights, scope, x):
-  mean = np.mean(x, axis=-1, keepdims=True)
-  variance = np.mean((x - mean)**2, axis=-1, keepdims=True)
-  normalized = (x - mean) / np.sqrt(variance + 1e-12)
-  return normalized * weights[scope + "/gamma"] + weights[scope + "/beta"]
+  x = x - np.mean(x, axis=-1, keepdims=True)
+  variance = np.mean(x**2, axis=-1, keepdims=True)
+  return x / np.sqrt(variance + 1e-12) * weights[scope + "/gamma"] + (
+      weights[scope + "/beta"])
 
 
 def dense(weights, scope, x):
@@ -126,28 +125,25 @@ def attention(weights, config, block, x, input_mask):
   contexts = []
   for head in range(config["num_attention_heads"]):
     part = slice(head * size, (head + 1) * size)
-    scores = np.matmul(query[:, :, part],
-                       np.transpose(key[:, :, part], [0, 2, 1]))
+    scores = query[:, :, part] @ np.transpose(key[:, :, part], [0, 2, 1])
     probs = softmax(scores / math.sqrt(size) + bias)  # [B, S, S]
-    contexts.append(np.matmul(probs, value[:, :, part]))
+    contexts.append(probs @ value[:, :, part])
   return dense(weights, block["attention_output"], np.concatenate(contexts, -1))
 
 
-def ffn(weights, config, block, x):
-  inner = activation(config["hidden_act"], dense(weights, block["ffn_in"], x))
-  return dense(weights, block["ffn_out"], inner)
-
-
 def transformer_block(weights, config, block, x, input_mask):
-  if config.get("ln_type", "postln") == "preln":
-    y = layer_norm(weights, block["attention_norm"], x)
-    x = x + attention(weights, config, block, y, input_mask)
-    y = layer_norm(weights, block["ffn_norm"], x)
-    return x + ffn(weights, config, block, y)
-  x = layer_norm(weights, block["attention_norm"],
-                 x + attention(weights, config, block, x, input_mask))
-  return layer_norm(weights, block["ffn_norm"],
-                    x + ffn(weights, config, block, x))
+  def ffn(x):
+    x = activation(config["hidden_act"], dense(weights, block["ffn_in"], x))
+    return dense(weights, block["ffn_out"], x)
+
+  for layer, norm in (
+      (lambda x: attention(weights, config, block, x, input_mask),
+       block["attention_norm"]), (ffn, block["ffn_norm"])):
+    if config.get("ln_type", "postln") == "preln":
+      x = x + layer(layer_norm(weights, norm, x))
+    else:
+      x = layer_norm(weights, norm, x + layer(x))
+  return x
 
 
 def embed(weights, config, input_ids, token_type_ids):
@@ -165,14 +161,9 @@ def embed(weights, config, input_ids, token_type_ids):
 
 
 def forward(weights, config, input_ids, input_mask, token_type_ids):
-  """The encoder and the pooler without dropout, of int [B, S].
-
-  Returns:
-    dict of float64 arrays: `embedding_output` [B, S, H]; `all_layers`, a list
-    of [B, S, H]; `sequence_output`, the last of them; `pooled_output` [B, H].
-  """
-  x = embed(weights, config, np.asarray(input_ids), np.asarray(token_type_ids))
-  embedding_output = x
+  """The encoder and the pooler without dropout, of int [B, S]."""
+  embedding_output = x = embed(
+      weights, config, np.asarray(input_ids), np.asarray(token_type_ids))
   input_mask = np.asarray(input_mask, np.float64)
   all_layers = []
   for layer in range(config["num_hidden_layers"]):
@@ -186,22 +177,21 @@ def forward(weights, config, input_ids, input_mask, token_type_ids):
 
 def masked_lm_logits(weights, config, sequence_output, positions):
   """Logits over the vocabulary at `positions` [B, P]; [B * P, V]."""
-  x = np.concatenate([example[at] for example, at
-                      in zip(sequence_output, np.asarray(positions))])
+  x = np.concatenate([
+      example[at] for example, at in zip(sequence_output, positions)])
   x = dense(weights, "cls/predictions/transform/dense", x)
   x = activation(config["hidden_act"], x)
   x = layer_norm(weights, "cls/predictions/transform/LayerNorm", x)
   if has_projection(config) and not is_google(config):
-    x = np.matmul(x, weights["bert/embeddings/word_embeddings_2"].T)
-  return (np.matmul(x, weights["bert/embeddings/word_embeddings"].T) +
-          weights["cls/predictions/output_bias"])
+    x = x @ weights["bert/embeddings/word_embeddings_2"].T
+  return x @ weights["bert/embeddings/word_embeddings"].T + (
+      weights["cls/predictions/output_bias"])
 
 
 def sentence_order_logits(weights, pooled_output):
   """Logits of in order / swapped; [B, 2]."""
-  return (np.matmul(pooled_output,
-                    weights["cls/seq_relationship/output_weights"].T) +
-          weights["cls/seq_relationship/output_bias"])
+  scope = "cls/seq_relationship/output_"
+  return pooled_output @ weights[scope + "weights"].T + weights[scope + "bias"]
 
 
 def random_weights(config, seed=0):

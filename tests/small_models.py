@@ -36,8 +36,7 @@ def google_config(**changes):
 
 def bert_config(**changes):
   config = albert_zh_config(parameter_sharing="none", **changes)
-  del config["embedding_size"]
-  return config
+  return {key: config[key] for key in config if key != "embedding_size"}
 
 
 ONE_LAYER = dict(num_hidden_layers=1)
@@ -66,12 +65,11 @@ def span_weights(hidden, head, seed=3):
     shapes = {"answer_class/dense_1/kernel": [hidden, 1],
               "end_logits/LayerNorm/beta": [hidden],
               "end_logits/LayerNorm/gamma": [hidden]}
-    for scope, inputs, units in (
+    for scope, *size in (
         ("start_logits/dense", hidden, 1), ("end_logits/dense_1", hidden, 1),
         ("end_logits/dense_0", 2 * hidden, hidden),
         ("answer_class/dense_0", 2 * hidden, hidden)):
-      shapes.update({scope + "/kernel": [inputs, units],
-                     scope + "/bias": [units]})
+      shapes.update({scope + "/kernel": size, scope + "/bias": size[1:]})
   rng = np.random.RandomState(seed)
   return {name: rng.normal(scale=0.5, size=shape).astype(np.float32)
           for name, shape in shapes.items()}
@@ -100,12 +98,11 @@ def outputs_of(model, positions=POSITIONS):
       "sentence_order_logits": model.sentence_order_logits()}
 
 
-def initialize(sess, weights):
-  variables = {v.op.name: v
-               for v in tf.trainable_variables() + tf.model_variables()}
-  assert set(variables) == set(weights)
-  sess.run(tf.global_variables_initializer(), {
-      variables[name].initial_value: weights[name] for name in weights})
+def initialize(session, weights):
+  variables = tf.trainable_variables() + tf.model_variables()
+  assert {v.op.name for v in variables} == set(weights)
+  session.run(tf.global_variables_initializer(), {
+      v.initial_value: weights[v.op.name] for v in variables})
 
 
 def evaluate(tensors, weights=(), feed=None):
@@ -125,11 +122,10 @@ def run_reference(config, weights, input_ids=INPUT_IDS, input_mask=INPUT_MASK,
                   token_type_ids=SEGMENT_IDS):
   outputs = reference.forward(weights, config, input_ids, input_mask,
                               token_type_ids)
-  outputs["masked_lm_logits"] = reference.masked_lm_logits(
-      weights, config, outputs["sequence_output"], POSITIONS)
-  outputs["sentence_order_logits"] = reference.sentence_order_logits(
-      weights, outputs["pooled_output"])
-  return outputs
+  return dict(outputs, masked_lm_logits=reference.masked_lm_logits(
+      weights, config, outputs["sequence_output"], POSITIONS),
+              sentence_order_logits=reference.sentence_order_logits(
+                  weights, outputs["pooled_output"]))
 
 
 def assert_same_outputs(actual, expected, atol):

@@ -3,6 +3,7 @@
 The fixture `trained` of conftest.py makes each once for all tests.
 """
 
+import functools
 import json
 import pathlib
 import re
@@ -45,16 +46,9 @@ def columns(*names):
   return lambda rows: "".join("\t".join(row) + "\n" for row in [names] + rows)
 
 
-def labels():
+def texts(name, *labels):
   inputs = ["第%d天在%s，很好" % (i, CITIES[i % 3]) for i in range(9)]
-  return inputs, columns("text_a", "label")(
-      [(text, CITIES[i % 3]) for i, text in enumerate(inputs)])
-
-
-def several():
-  inputs, _ = labels()
-  return inputs, columns("text_a", "label")(
-      [(text, "|".join(CITIES[:i % 3])) for i, text in enumerate(inputs)])
+  return inputs, columns("text_a", name)(list(zip(inputs, labels * 3)))
 
 
 def pairs():
@@ -62,12 +56,6 @@ def pairs():
             for i in range(9)]
   return inputs, columns("text_a", "text_b", "label")(
       [pair + (str(i % 2),) for i, pair in enumerate(inputs)])
-
-
-def numbers():
-  inputs, _ = labels()
-  return inputs, columns("text_a", "score")(
-      [(text, str(1000 + 500 * (i % 3))) for i, text in enumerate(inputs)])
 
 
 def entities():
@@ -82,21 +70,20 @@ def answers():
   inputs = [
       ("谁在第%d天？" % i, "第%d天是%s的%s。" % (i, name, CITIES[i % 3]) * (
           1 + i % 4)) for i, name in enumerate(NAMES)]
-  return inputs, json.dumps({"data": [{"paragraphs": [{
-      "context": passage, "qas": [{
-          "id": str(i), "question": question, "is_impossible": i % 3 == 0,
-          "answers": [{"text": NAMES[i], "answer_start": 4}] * bool(i % 3)}]}
-                                      for i, (question, passage) in enumerate(
-                                          inputs)]}]})
+  paragraphs = [{"context": passage, "qas": [{
+      "id": str(i), "question": question, "is_impossible": i % 3 == 0,
+      "answers": [{"text": NAMES[i], "answer_start": 4}] * bool(i % 3)}]}
+                for i, (question, passage) in enumerate(inputs)]
+  return inputs, json.dumps({"data": [{"paragraphs": paragraphs}]})
 
 
 def choices():
   inputs = [("甲：第%d天去%s。" % (i, CITIES[i % 3]), "去哪里？",
              CITIES[:2 + i % 2]) for i in range(9)]
-  return inputs, json.dumps([[[passage], [{
-      "question": question, "choice": options, "answer": options[i % 2]}],
-                              str(i)] for i, (passage, question, options)
-                             in enumerate(inputs)])
+  return inputs, json.dumps([
+      [[passage], [{"question": question, "choice": options,
+                    "answer": options[i % 2]}], str(i)]
+      for i, (passage, question, options) in enumerate(inputs)])
 
 
 def idioms():
@@ -108,13 +95,17 @@ def idioms():
 
 
 _TSV = ("run_classifier.py", "tsv", "{}.tsv")
+labels = functools.partial(texts, "label", *CITIES)
 KINDS = {
     "labels": Kind(*_TSV, labels),
-    "several": Kind(*_TSV, several, ["--multi_label"]),
+    "several": Kind(*_TSV, functools.partial(
+        texts, "label", "", CITIES[0], "|".join(CITIES[:2])),
+                    ["--multi_label"]),
     "windows": Kind(*_TSV, labels, ["--long_text=windows", "--max_windows=2"]),
     "pairs": Kind(*_TSV, pairs),
     "cosines": Kind("run_sentence_vectors.py", "tsv", "{}.tsv", pairs),
-    "numbers": Kind(*_TSV, numbers, ["--regression"]),
+    "numbers": Kind(*_TSV, functools.partial(
+        texts, "score", "1000", "1500", "2000"), ["--regression"]),
     "entities": Kind("run_ner.py", "file", "{}.json", entities),
     "crf": Kind("run_ner.py", "file", "{}.json", entities, ["--crf"]),
     "spans": Kind("run_squad.py", "squad2", "{}.json", answers),

@@ -47,10 +47,7 @@ def write(folder, config, weights, **task):
 
 
 def run(name, folder):
-  """Loads a model as a user does; returns it and what it gives.
-
-  Each parameter must come from the file.
-  """
+  """Loads a model, each parameter from the file; returns it, what it gives."""
   torch = pytest.importorskip("torch")
   transformers = pytest.importorskip("transformers")
   model, info = getattr(transformers, "AutoModel" + name).from_pretrained(

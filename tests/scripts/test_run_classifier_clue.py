@@ -17,18 +17,19 @@ pytestmark = [pytest.mark.slow,
 PYTHON = """#!/usr/bin/env bash
 if [[ $2 == zipfile ]]; then exec %s "$@"; fi
 echo "$*" >>commands.txt
-[[ ! $OFFLINE$3 == 1--item=albert* ]] || exit 1
-if [[ $OFFLINE$3 == 1--or_starter ]]; then echo starter
-elif [[ $3 == --or_starter ]]; then echo "${5#*=}"; fi
+case $OFFLINE$3 in
+  1--item=albert*) exit 1 ;;
+  1--or_starter) echo starter ;;
+  --or_starter) echo "${5#*=}" ;;
+esac
 for arg; do
-  if [[ $arg == --init_checkpoint=* ]]; then model=${arg#*=}; fi
-  if [[ $arg == --output_dir=* ]]; then
-    out=${arg#*=} task=${out##*/}
-    mkdir -p "$out/best"
-    echo -e "eval_accuracy = 0.5\\neval_f1 = 0.4\\ninit_checkpoint = $model
-parameters = 9\\nglobal_step = 7" >"$out/best/eval_results.txt"
-    echo "$task" >"$out/${task}_predict.json"
-  fi
+  [[ $arg != --init_checkpoint=* ]] || model=${arg#*=}
+  [[ $arg == --output_dir=* ]] || continue
+  out=${arg#*=} task=${out##*/}
+  mkdir -p "$out/best"
+  echo "$task" >"$out/${task}_predict.json"
+  printf "%%s\\n" "eval_accuracy = 0.5" "eval_f1 = 0.4" "global_step = 7" \\
+    "init_checkpoint = $model" "parameters = 9" >"$out/best/eval_results.txt"
 done
 for task in cmnli ocnli; do
   [[ ! -e out/$task ]] || echo $task >out/$task/diagnostics_predict.json
@@ -116,8 +117,8 @@ def test_several_tasks(clue):
   done, (ocnli, cluener) = clue("ocnli", "--crf", "cluener", SIZE="base",
                                 MODEL="mine")
   assert cluener["script"] == "run_ner.py" and "--skip_bad_rows" in cluener
-  assert "--crf" in ocnli and "--crf" in cluener
-  assert ocnli["--init_checkpoint"] == cluener["--init_checkpoint"] == "mine"
+  for command in (ocnli, cluener):
+    assert "--crf" in command and command["--init_checkpoint"] == "mine"
   assert cluener["--output_dir"] == "output/clue_base/cluener"
   assert done.stdout.splitlines()[-1].split() == [
       "cluener", "eval_f1", "=", "0.4", "mine,", "9", "parameters,", "7",
@@ -131,13 +132,13 @@ def test_several_tasks(clue):
     ("run_classifier_clue.sh", ["tnews"]), ("run_classifier_lcqmc.sh", [])])
 def test_results_are_never_of_another_model_unsaid(clue, script, args):
   """Only where no model was named, another takes its place, said twice."""
-  for variables in ({"SIZE": "tiny"}, {"MODEL": "albert_tiny"}):
+  for variables, model in (
+      ({"SIZE": "tiny"}, None), ({"MODEL": "albert_tiny"}, None),
+      ({"MODEL": "albert"}, "albert"), ({}, "starter")):
     done, commands = clue(*args, script=script, OFFLINE="1", **variables)
-    assert done.returncode and not commands
-  done, (command,) = clue(*args, script=script, OFFLINE="1")
-  assert command["--init_checkpoint"] == "starter"
+    assert bool(done.returncode) == (not model)
+    assert [command["--init_checkpoint"] for command in commands] == (
+        [model] if model else [])
   said = "albert_tiny cannot be downloaded. These are the results of starter"
   assert done.stdout.count(said) == 2
   assert done.stdout.index("eval_accuracy") > done.stdout.rindex(said)
-  (command,) = clue(*args, script=script, OFFLINE="1", MODEL="albert")[1]
-  assert command["--init_checkpoint"] == "albert"

@@ -27,9 +27,9 @@ def check_files(out, content):
   answers = {row["id"]: [x["text"] for x in row["answers"]] or [""]
              for paragraph in content["data"][0]["paragraphs"]
              for row in paragraph["qas"]}
-  predictions, dev, nbest, odds = [
-      read_json(out / (name + ".json")) for name in (
-          "predictions", "dev_predictions", "nbest_predictions", "null_odds")]
+  predictions, dev, nbest, odds = [read_json(out / name) for name in (
+      "predictions.json", "dev_predictions.json", "nbest_predictions.json",
+      "null_odds.json")]
   found = results(out / "best")
   assert list(predictions) == list(answers) and dev == predictions
   right = sum(predictions[key] in answers[key] for key in answers)
@@ -93,14 +93,12 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
 
 def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
                                                         caplog):
-  def passage(text, *answers):
-    return {"context_id": text, "context_text": text, "title": "t", "qas": [
-        {"query_id": text + answer, "query_text": "住在哪里？",
-         "answers": [answer]} for answer in answers]}
-
   path = tmp_path / "own.json"
-  path.write_text(json.dumps([passage("他在北京。", "北京", "上海"),
-                              passage("", "北京")]))
+  path.write_text(json.dumps([{
+      "context_id": text, "context_text": text, "title": "t", "qas": [
+          {"query_id": text + answer, "query_text": "住在哪里？",
+           "answers": [answer]} for answer in answers]}
+      for text, *answers in (("他在北京。", "北京", "上海"), ("", "北京"))]))
   args = squad(tmp_path / "out", "spans", "--task_name=CMRC2018",
                "--init_checkpoint=%s" % trained("spans").best)
   fail("1 training examples", *args, "--do_train", "--train_file=%s" % path)
