@@ -40,7 +40,6 @@ class Storage(http.server.ThreadingHTTPServer):
     self.server_close()
 
   def client(self, command):
-    """Returns (command, environment) with which gs:// is this server."""
     environment = {
         "https_proxy": "http://127.0.0.1:%d" % self.server_port,
         "no_proxy": "", "NO_GCE_CHECK": "true",
@@ -65,9 +64,6 @@ def can_run():
 
 class _Handler(http.server.BaseHTTPRequestHandler):
   protocol_version = "HTTP/1.1"
-
-  def log_message(self, *args):
-    pass
 
   def do_CONNECT(self):
     """What follows on this connection is for storage.googleapis.com."""
@@ -94,11 +90,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   def _answer(self):
     url = urllib.parse.urlsplit(self.path)
-    body = self._read_body()
-    query = dict(urllib.parse.parse_qsl(url.query))
-    path = [urllib.parse.unquote(part) for part in url.path.split("/")[1:]]
-    method = getattr(self, "_" + self.command.lower())
-    status, headers, content = method(path, query, body)
+    status, headers, content = getattr(self, "_" + self.command.lower())(
+        list(map(urllib.parse.unquote, url.path.split("/")[1:])),
+        dict(urllib.parse.parse_qsl(url.query)), self._read_body())
     self.send_response(status)
     for header in {**headers, "Content-Length": str(len(content))}.items():
       self.send_header(*header)

@@ -60,7 +60,6 @@ def write(folder, name):
 
 
 def in_session(config, checkpoint, head, feed):
-  """Returns what a head gives in TensorFlow: name -> array."""
   with tf.Graph().as_default():
     signature = signatures.build_signature(config, head)
     with checkpoints.restored_session(checkpoint) as session:

@@ -1,8 +1,7 @@
 """Python scripts without the seconds that importing TensorFlow takes.
 
 `start` makes a program `python`. What it runs is a fork of a server that has
-imported TensorFlow and loaded jieba's dictionary: a process of its own, with
-the caller's arguments, folder, environment and standard streams.
+imported TensorFlow and loaded jieba's dictionary.
 """
 
 import gc

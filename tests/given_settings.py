@@ -18,5 +18,4 @@ def given_flags(**given):
 
 
 def make_settings(**given):
-  """Returns the TrainSettings of given flags."""
   return settings.read(given_flags(**given))

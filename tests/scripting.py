@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from unittest import mock
 
 import fork_server
 import pytest
@@ -28,7 +29,6 @@ SCRIPTS = sorted(
     path.name for path in ROOT.glob("*.py")
     if re.search(r"\b(cli|command)\.run\(", path.read_text(encoding="utf-8")))
 VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
-# A small model.
 SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
          "num_hidden_layers": 2, "num_attention_heads": 2,
          "intermediate_size": 32, "hidden_act": "gelu",
@@ -36,7 +36,6 @@ SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
 
 
 def module_of(script):
-  """Returns the module that has a script's settings and `main`."""
   module = importlib.import_module(script[:-len(".py")].replace("/", "."))
   return getattr(module, "command", module)
 
@@ -62,7 +61,6 @@ def parsed(script, *args):
 
 
 def call_main(script, *args):
-  """Calls a script's `main` in this process."""
   with parsed(script, *args) as (module, words):
     cli.require_flags(flags.FLAGS, *getattr(module, "REQUIRED", ()))
     if inspect.signature(module.main).parameters:
@@ -79,15 +77,13 @@ def streams(given):
   log = io.StringIO()
   handler = standard_logging.StreamHandler(log)
   logger, level = logging.get_absl_logger(), logging.get_verbosity()
-  before = sys.stdin, sys.stdout
-  sys.stdin = io.TextIOWrapper(io.BytesIO(given), "utf-8")
-  sys.stdout = out
   logger.addHandler(handler)
   logging.set_verbosity(logging.INFO)
   try:
-    yield out, log
+    with mock.patch.multiple(sys, stdout=out, stdin=io.TextIOWrapper(
+        io.BytesIO(given), "utf-8")):
+      yield out, log
   finally:
-    sys.stdin, sys.stdout = before
     logger.removeHandler(handler)
     logging.set_verbosity(level)
 
@@ -108,7 +104,6 @@ def fail(message, script, *args, input=b""):
 
 
 def command(script, *args):
-  """Returns the command line that a user would write."""
   return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
 
 
@@ -137,9 +132,7 @@ def kill_at(step, script, *args, later=0):
   log = ""
   for line in process.stderr:
     log += line
-    going_on = re.search(r"resuming from step (\d+)", line)
-    if going_on:
-      step += int(going_on.group(1))
+    step += sum(map(int, re.findall(r"resuming from step (\d+)", line)))
     if "step %d/" % step in line:
       break
   time.sleep(later)

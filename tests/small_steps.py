@@ -24,7 +24,6 @@ LAYOUTS = {"albert_zh": {}, "google_preln": {
 
 
 def full(*args):
-  """Returns a case that takes long."""
   return pytest.param(*args, marks=pytest.mark.full)
 
 

@@ -57,32 +57,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
     self.wfile.write(content[start:][:server.limit])
     server.limit = None  # next time it goes well
 
-  def log_message(self, *args):
-    pass
-
 
 @pytest.fixture
 def server(monkeypatch):
-  server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-  server.files, server.asked = {"/model.zip": MODEL}, []
-  server.limit, server.ranges = None, True
-  server.url = "http://127.0.0.1:%d" % server.server_port
-  threading.Thread(target=server.serve_forever, args=[0.01],
-                   daemon=True).start()
   monkeypatch.setenv("no_proxy", "*")
-  yield server
-  server.shutdown()
-  server.server_close()
+  with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    server.files, server.asked = {"/model.zip": MODEL}, []
+    server.limit, server.ranges = None, True
+    server.url = "http://127.0.0.1:%d" % server.server_port
+    threading.Thread(target=server.serve_forever, args=[0.01]).start()
+    yield server
+    server.shutdown()
 
 
 @pytest.fixture
 def fetch(server, tmp_path):
-  """Fetches files of the server; returns what is there then."""
 
-  def fetch(*names, files=("*ckpt*.index", "vocab.txt"), sha256=None):
-    download.fetch(download.Item(
-        "tiny", list(files), [server.url + name for name in names], "SOME_URL",
-        sha256), str(tmp_path))
+  def fetch(*paths, files=("*ckpt*.index", "vocab.txt"), sha256=None):
+    urls = [server.url + path for path in paths]
+    download.fetch(download.Item("tiny", list(files), urls, "SOME_URL", sha256),
+                   str(tmp_path))
     return sorted(os.listdir(str(tmp_path)))
 
   return fetch
@@ -122,12 +116,11 @@ def test_other_addresses_are_tried(server, fetch, monkeypatch, tmp_path):
     (MODEL[:-30], "not a zip file"),
     (MODEL.replace(b"a\nb\n", b"a\nc\n"), "Bad CRC-32"),
     (GOOGLE_MODEL[:-300], "ended before the end-of-stream"),
-    (zip_of({"vocab.txt": "a"}), r"\*ckpt\*.index"),
-    (zip_of({"../vocab.txt": "a", "x.ckpt.index": "b"}), "leads out of it"),
-    (zip_of({"/tmp/vocab.txt": "a", "x.ckpt.index": "b"}), "leads out of it"),
-    (tar_of({"../vocab.txt": b"a", "x.ckpt.index": b"b"}), "leads out of it"),
-], ids=["cut", "damaged", "cut tar", "incomplete", "parent", "absolute",
-        "parent in tar"])
+    (zip_of({"vocab.txt": "a"}), r"\*ckpt\*.index"), *(
+        (make({name: b"a", "x.ckpt.index": b"b"}), "leads out of it")
+        for make, name in ((zip_of, "../vocab.txt"), (zip_of, "/tmp/vocab.txt"),
+                           (tar_of, "../vocab.txt")))
+], ids="cut damaged cut_tar incomplete parent absolute parent_in_tar".split())
 def test_a_bad_archive_leaves_nothing(server, fetch, tmp_path, content,
                                       message):
   server.files["/model.zip"] = content

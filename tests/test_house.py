@@ -35,7 +35,6 @@ def test_every_module_has_a_test_or_names_one():
 
 
 def imports_of(path):
-  """Returns the names of all that a file imports, at its top or later."""
   found = set()
   for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
     if isinstance(node, ast.Import):

@@ -3,9 +3,12 @@
 import itertools
 import re
 import string
+import unicodedata
 
 import jieba
 import pytest
+import tokenizers
+from random_texts import differences, random_texts, vocabulary_of
 from vocabularies import SPECIAL, VOCAB_FILE, small_tokenizer, write_vocab
 
 import tokenization
@@ -303,3 +306,42 @@ def test_whole_words_are_jiebas_and_hold_the_vocabularys(tmp_path):
 
   assert cut("研究生命起源") == [["研", "究生", "命"], ["起源"]]
   assert cut("去caf\u00e9里看") == [["去"], ["Café里"], ["看"]]
+
+
+def both(vocab_file, lower):
+  ours = tokenization.WordPieceTokenizer(vocab_file, do_lower_case=lower)
+  theirs = tokenizers.BertWordPieceTokenizer(
+      ours.vocab, lowercase=lower, strip_accents=lower)
+  theirs._tokenizer.model.max_input_chars_per_word = 200  # theirs is 100
+  return ours.tokenize, lambda text: theirs.encode(
+      text, add_special_tokens=False).tokens
+
+
+def is_old(char):
+  """Whether Unicode has had it for long, as their tables ask for.
+
+  Of a final sigma they make a plain one, and they drop private use.
+  """
+  kind = unicodedata.ucd_3_2_0.category(char)
+  return kind == unicodedata.category(char) not in ("Cn", "Co") and (
+      "\u03a3" not in unicodedata.normalize("NFKD", char))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_random_unicode(tmp_path, lower):
+  texts = random_texts(500, 1 + lower, is_old)
+  vocab_file = vocabulary_of(tmp_path / "vocab.txt", texts)
+  assert not differences(*both(vocab_file, lower), texts)[:3]
+  tokens = tokenization.WordPieceTokenizer(vocab_file, lower).tokenize(
+      " ".join(texts))
+  assert 0.05 < tokens.count("[UNK]") / len(tokens) < 0.3
+
+
+def test_real_text(real_data):
+  for name in ("corpus", "glue"):
+    lines = [line for path in sorted((real_data / name).rglob("*.t[xs][tv]"))
+             for line in path.read_text(encoding="utf-8").split("\n")]
+    lines = lines[::-(-len(lines) // 5000)]
+    assert len(lines) > 2500
+    for lower in (True, False):
+      assert not differences(*both(VOCAB_FILE, lower), lines)[:3]

@@ -144,7 +144,6 @@ class Emulator:
     return total
 
   def _make_replicas(self, computation, inputs=None, num_shards=1, **_):
-    """Stands for tpu.split_compile_and_shard."""
     outputs = []
     for self._replica in range(num_shards):
       self._num_sums = 0

@@ -37,7 +37,6 @@ class Trained(NamedTuple):
 
   @property
   def best(self):
-    """pathlib.Path, the folder of the best checkpoint."""
     return self.out / "best"
 
 
@@ -138,7 +137,6 @@ def write_files(folder, name):
 
 
 def train(folder, name):
-  """Trains, evaluates and predicts, in this process."""
   kind = KINDS[name]
   _, data = write_files(folder, name)
   succeed(kind.script, "--task_name=" + kind.task, VOCAB, *data, "--do_train",

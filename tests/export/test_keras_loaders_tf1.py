@@ -18,7 +18,6 @@ SEGMENTS = np.array([[0] * 8, [0] * 4 + [1] * 4])
 
 @pytest.fixture
 def paths(name, tmp_path, trained, monkeypatch):
-  """The configuration and the checkpoint of a model."""
   monkeypatch.setenv("TF_KERAS", "1")
   tf.keras.backend.clear_session()
   folder = tmp_path

@@ -25,7 +25,6 @@ def export(source, target, *args):
 
 
 def run_file(content, feed):
-  """Runs a file's bytes in ONNX Runtime; returns its outputs, by name."""
   import onnxruntime
   session = onnxruntime.InferenceSession(
       content, providers=["CPUExecutionProvider"])

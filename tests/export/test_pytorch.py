@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -25,18 +26,17 @@ TOP = {"output_weights": np.ones([2, 24]), "output_bias": np.zeros([2])}
 
 
 def convert(source, flag, target):
-  """Returns the log."""
   return succeed("convert_to_pytorch.py", "--%s=file://%s" % (flag, source),
                  "--output_dir=file://%s" % target)[1]
 
 
 def there_and_back(folder, config, top=None, task=None, vocabulary=TOKENS):
   """Returns the folders of a model, of its conversion and of what came back."""
-  folders = [folder / name for name in ("ours", "theirs", "back")]
-  small_models.write_folder(folders[0], config, vocabulary, top, task)
-  convert(folders[0], "init_checkpoint", folders[1])
-  convert(folders[1], "pytorch_dir", folders[2])
-  return folders
+  ours, theirs, back = [folder / name for name in ("ours", "theirs", "back")]
+  small_models.write_folder(ours, config, vocabulary, top, task)
+  convert(ours, "init_checkpoint", theirs)
+  convert(theirs, "pytorch_dir", back)
+  return ours, theirs, back
 
 
 def weights_of(folder):
@@ -99,11 +99,10 @@ def test_what_a_model_was_trained_for_comes_back(
 
 @pytest.mark.slow
 def test_albert_zh_becomes_a_bert(tmp_path):
-  config = CONFIGS["albert_zh"]
+  config, theirs = CONFIGS["albert_zh"], tmp_path / "theirs"
   weights = small_models.write_folder(tmp_path / "ours", config, TOKENS)
-  assert "BERT" in convert(tmp_path / "ours", "init_checkpoint",
-                           tmp_path / "theirs")
-  theirs, state = pytorch.read_pytorch_folder(str(tmp_path / "theirs"))
+  assert "BERT" in convert(tmp_path / "ours", "init_checkpoint", theirs)
+  theirs, state = pytorch.read_pytorch_folder(str(theirs))
   assert theirs["architectures"] == ["BertForPreTraining"]
   plain, found = pytorch.from_pytorch(theirs, state)
   small_models.assert_same_outputs(
@@ -111,24 +110,25 @@ def test_albert_zh_becomes_a_bert(tmp_path):
       small_models.run_reference(config, weights), atol=1e-5)
 
 
+WEIGHTS = {name: x.astype(np.float32)
+           for name, x in reference.random_weights(CONFIG).items()}
+
+
 def converted(**changes):
   """Returns what transformers have of a model: configuration, parameters."""
   return pytorch.to_pytorch(
-      AlbertConfig.from_dict(dict(CONFIG, **changes)), {
-          name: x.astype(np.float32)
-          for name, x in reference.random_weights(CONFIG).items()})
+      AlbertConfig.from_dict(dict(CONFIG, **changes)), WEIGHTS)
 
 
 def test_names_of_the_first_berts_and_no_pooler():
   theirs, state = converted()
-  state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-      "LayerNorm.bias", "LayerNorm.beta"): x for name, x in state.items()
-           if "pooler" not in name and "sop" not in name}
-  _, found = pytorch.from_pytorch(theirs, state)
-  for name, x in reference.random_weights(CONFIG).items():
+  _, found = pytorch.from_pytorch(theirs, {
+      re.sub("LayerNorm.(weight|bias)", lambda x: "LayerNorm." + {
+          "weight": "gamma", "bias": "beta"}[x[1]], name): x
+      for name, x in state.items() if not re.search("pooler|sop", name)})
+  for name, x in WEIGHTS.items():
     if "seq_relationship" not in name:
-      np.testing.assert_array_equal(found[name],
-                                    0 * x if "pooler" in name else x)
+      np.testing.assert_array_equal(found[name], x * ("pooler" not in name))
 
 
 def test_what_cannot_be_converted():

@@ -16,7 +16,6 @@ TEXTS = ["一丁丂七", "丈三", "上下丌" * 9, "丘"]
 
 
 def make(folder, pooling="mean", layer=-1):
-  """Writes a model as training leaves it: the encoder alone."""
   write_folder(folder, albert_zh_config(**ONE_LAYER), TOKENS,
                {"bert/pooler/dense/bias": np.ones([24])}, {
                    "head": "sentence_vector", "pooling": pooling,

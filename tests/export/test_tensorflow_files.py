@@ -13,7 +13,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", ["albert_zh_preln", full("google_groups")])
 def test_saved_model(name, tmp_path):
-  """All signatures, and a file beside them."""
   config, checkpoint = everything.write(tmp_path, name)
   (tmp_path / "vocab.txt").write_text("a")
   head = everything.Everything()

@@ -43,7 +43,6 @@ def write_events(folder, second, events, value=simple):
 
 
 def test_after_a_restart_the_later_file_counts(tmp_path):
-  """In another order than that of their times; the last one is of a TPU."""
   write_events(tmp_path, 5, {20: {"loss": 5.0}, 30: {"loss": 4.0}})
   write_events(tmp_path, 9, {30: {"loss": 3.0}, 40: {"loss": 2.0}}, tensor)
   write_events(tmp_path, 1, {10: {"loss": 8.0, "learning_rate": 0.5},
@@ -78,7 +77,6 @@ def test_held_out_values(tmp_path):
   history.write_text(HISTORY)
   assert plot_curves.read_history(str(tmp_path)) == {
       "loss": {10: 7.5, 20: 7.0}, "masked_lm_accuracy": {10: 0.25, 20: 0.5}}
-  # Of fine-tuning.
   history.write_text("global_step\teval_accuracy\teval_loss\tmatthews\n"
                      "5\t0.5\t1.5\t0.1\n9\t0.75\t1.25\t\n")
   assert plot_curves.read_history(str(tmp_path)) == {

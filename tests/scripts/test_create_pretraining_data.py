@@ -12,7 +12,6 @@ from scripting import ROOT, VOCAB, command, fail, succeed
 
 
 def make(output_dir, *args):
-  """Returns a command."""
   return ["create_pretraining_data.py", VOCAB, "--max_seq_length=32",
           "--max_predictions_per_seq=5", "--num_output_shards=3",
           "--input_file=%s" % (ROOT / "data" / "text_*.txt"),
@@ -26,7 +25,6 @@ def content(folder):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-  """A folder that one worker filled."""
   folder = tmp_path_factory.mktemp("records") / "made"
   succeed(*make(folder, "--num_workers=1"))
   return folder

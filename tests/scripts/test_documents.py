@@ -14,7 +14,6 @@ pytestmark = pytest.mark.platform_independent("documents")
 
 DOCUMENTS = ["README.md", "albert_tiny_starter/MODEL_CARD.md", *(
     "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md")))]
-# English, Chinese.
 PAIRS = [(path.replace("docs/README_zh", "README").replace("_zh", ""), path)
          for path in DOCUMENTS if path.endswith("_zh.md")]
 BLOCK = re.compile(r"^((?:<!-- ([^\n]*) -->\n)?```(\w*)\n)(.*?)^```$",
@@ -101,7 +100,6 @@ def test_blocks_and_links(path):
 
 
 def links(path):
-  """Returns [(name of a file, anchor in it)]."""
   return re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", prose(path))
 
 

@@ -26,23 +26,23 @@ esac
 """
 
 
+@pytest.fixture(name="shell")
 class Shell:
   """A copy of the shell scripts, and a PATH with such Pythons alone."""
 
-  def __init__(self, folder):
-    self.tree, self.bin = folder / "tree", folder / "bin"
-    self.log = folder / "pip.log"
+  def __init__(self, tmp_path):
+    self.tree, self.bin = tmp_path / "tree", tmp_path / "bin"
+    self.log = tmp_path / "pip.log"
     self.variables = {
         "PATH": "%s:/usr/bin:/bin" % self.bin, "PIP_LOG": str(self.log),
         "HOME": str(self.bin), "PIP": ""}
     for path in ("bin", "tree/output/quickstart", "tree/.ci", "tree/albert"):
-      (folder / path).mkdir(parents=True)
+      (tmp_path / path).mkdir(parents=True)
     for path in [*ROOT.glob("*.sh"), ROOT / ".ci" / "run",
                  ROOT / "albert" / "shell.sh", ROOT / "pyproject.toml"]:
       shutil.copy(str(path), str(self.tree / path.relative_to(ROOT)))
     self.log.write_text("")
-    for name in ("python", "python3", "python3.7", "python3.9", "python3.10",
-                 "python3.11", "uv"):
+    for name in "python3 python3.7 python3.9 python3.10 python3.11 uv".split():
       self.add(name)
 
   def add(self, name, version="", program=PYTHON):
@@ -50,14 +50,12 @@ class Shell:
     (self.bin / name).chmod(0o755)
 
   def run(self, *args, **variables):
-    """Returns (status, standard output, standard error)."""
     done = subprocess.run(
         ["bash", *args], cwd=str(self.tree), capture_output=True, text=True,
         env=dict(self.variables, **variables), timeout=60)
     return done.returncode, done.stdout, done.stderr
 
   def source(self, **variables):
-    """Sources env.sh: (status, what it sets, standard error)."""
     return self.run("-c", "source ./env.sh && echo $ALBERT_PLATFORM $PYTHON "
                     "${PATH%%:*} $PYTHONUNBUFFERED $TF_CPP_MIN_LOG_LEVEL",
                     **variables)
@@ -67,11 +65,6 @@ class Shell:
     text = self.log.read_text()
     self.log.write_text("")
     return text.splitlines()
-
-
-@pytest.fixture
-def shell(tmp_path):
-  return Shell(tmp_path)
 
 
 @pytest.mark.parametrize("script", sorted(
@@ -224,8 +217,8 @@ def test_env_on_a_gpu_host(shell):
 
 def test_env_gets_a_python_from_uv(shell):
   """Where there is none; a stand-in for uv."""
-  for name in ("python3.7", "python3.11"):
-    shell.add("a_" + name, name[len("python"):])
+  for version in ("3.7", "3.11"):
+    shell.add("a_python" + version, version)
   shell.add("uv", program='#!/bin/sh\n[ "$1 $2" != "python install" ] || '
             'cp %s/a_python$3 %s/python$3\n' % (shell.bin, shell.bin))
   assert shell.source()[1].startswith("tf2 ")

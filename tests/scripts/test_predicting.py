@@ -25,7 +25,6 @@ def without_labels(path):
 
 
 def predict(name, model, data, *args):
-  """Predicts the test file of a folder, with nothing else in it."""
   files = ["--data_dir=%s" % data] if name != "spans" else [
       "--test_file=%s" % (data / "test.json"),
       *("--%s=%d" % item for item in LIMITS.items())]

@@ -65,7 +65,6 @@ NEEDS = {"TensorFlow 2": not tf.__version__.startswith("1.")}
 
 
 def blocks(path):
-  """Returns what a file has between ``` lines: [(comment, language, text)]."""
   return re.findall(r"^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$",
                     (ROOT / path).read_text(encoding="utf-8"), re.M | re.S)
 
@@ -77,7 +76,6 @@ def can_run(comment):
 
 
 def write_models(tree):
-  """Shrinks the configurations and writes each released model's folder."""
   configs = tree / "albert_config"
   for path in configs.glob("*.json"):
     sizes = dict(SIZES, num_hidden_layers=1)

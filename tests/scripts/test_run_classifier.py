@@ -15,7 +15,6 @@ from scripting import ROOT, VOCAB, fail, results, succeed
 import run_classifier
 from albert.errors import InputError
 from albert.files import outputs
-from albert.model.config import AlbertConfig
 from albert.model_folder import ModelFolder
 from albert.tasks.classification import InputExample
 from albert.train import finetuning, sweep
@@ -39,10 +38,10 @@ def classify(tmp_path):
 
 
 def predicted(folder):
-  """Returns the probabilities, or scores, of the test file, float [N, L]."""
+  """Returns the header and probabilities, or scores, of the test file."""
   header, *lines = table(folder / "test_results.tsv")
-  first = header[0] == "label"
-  return np.array([line[first:header.index("text_a")] for line in lines], float)
+  first, last = header[0] == "label", header.index("text_a")
+  return header, np.array([line[first:last] for line in lines], float)
 
 
 @pytest.mark.slow
@@ -57,7 +56,7 @@ def test_fine_tuning(classify, tmp_path):
   assert "train: %.1f%% of the examples fill --max_seq_length=32" % (
       100 * lengths.count(32) / 64) in log
   assert results(folder)["global_step"] == 8
-  probabilities = predicted(folder)
+  _, probabilities = predicted(folder)
   np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
   assert table(folder / "test_results.tsv") == [
       ["label", "0", "1", "text_a", "text_b"], *(
@@ -65,7 +64,6 @@ def test_fine_tuning(classify, tmp_path):
           row, texts in zip(probabilities, table(PAIRS / "test.txt")))]
   assert {path.name for path in (folder / "best").iterdir()} >= {
       "checkpoint", "config.json", "task.json", "vocab.txt", "eval_report.txt"}
-  # TensorBoard shows one run.
   path, = folder.rglob("events.out.tfevents.*")
   assert path.parent == folder
   history = plot_curves.read_history(str(folder))["accuracy"]
@@ -81,7 +79,7 @@ def test_fine_tuning(classify, tmp_path):
 def test_results_are_those_of_the_predictions(name, trained):
   """The dev file is the test file too: both are scored alike."""
   model = trained(name)
-  found, values = results(model.best), predicted(model.out)
+  found, (header, values) = results(model.best), predicted(model.out)
   if name == "pairs":
     loss = -np.log(values[range(9), np.arange(9) % 2]).mean()
     report, lines = [(model.best / file).read_text() for file in (
@@ -96,7 +94,7 @@ def test_results_are_those_of_the_predictions(name, trained):
     units = [tf.train.load_variable(str(folder), "output_units")
              for folder in (model.out, model.best)]
     np.testing.assert_allclose(units, [[1500, 1000 / 6**0.5], [0, 1]])
-    assert table(model.out / "test_results.tsv")[0] == ["score", "text_a"]
+    assert header == ["score", "text_a"]
   assert found["eval_loss"] == pytest.approx(loss, rel=1e-4)
   assert found.pop("global_step")
   assert set(found) == {"loss"} | {"eval_" + key for key in (
@@ -107,8 +105,7 @@ def test_results_are_those_of_the_predictions(name, trained):
 
 
 def test_a_model_of_other_inputs_or_labels(caplog):
-  config = AlbertConfig.from_dict(scripting.SIZES)
-  one = ModelFolder(config, None, "best", pairs=False, labels=["0", "1"])
+  one = ModelFolder(None, None, "best", pairs=False, labels=["0", "1"])
   with pytest.raises(InputError, match="labels 0, 1, not 0$"):
     run_classifier.check_labels(one, ["0"], trains=False)
   run_classifier.check_labels(one, ["0", "1", "2"], trains=True)

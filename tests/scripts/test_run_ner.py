@@ -11,7 +11,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", ["crf", full("entities")])
 def test_files(name, trained):
-  """The dev file is the test file too: both are scored alike."""
   model = trained(name)
   found = results(model.best)
   assert set(found) == {"loss", "global_step", *("eval_" + key for key in (

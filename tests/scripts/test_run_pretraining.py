@@ -24,7 +24,6 @@ from benchmarks import plot_curves
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-  """A folder with configurations and records."""
   folder = tmp_path_factory.mktemp("work")
   write_pretraining(folder, 21)
   made = list(tf.io.tf_record_iterator(str(folder / "train.tfrecord")))
@@ -54,12 +53,10 @@ def command(output_dir, *args):
 
 
 def history_of(folder, column="loss"):
-  """Returns dict, step -> value."""
   return plot_curves.read_history(str(folder))[column]
 
 
 def pretrain(*args):
-  """Returns the log, and the loss of each step in it: dict, step -> float."""
   log = succeed(*args)[1]
   return log, losses_of(log)
 

@@ -69,7 +69,6 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
   shutil.copytree(str(model.best), str(tmp_path / "best"))
 
   def predict(out):
-    """Returns the log, predictions and odds."""
     log = succeed(*squad(
         tmp_path / out, head, "--do_predict", "--eval_batch_size=1",
         "--test_file=file://%s" % (tmp_path / "test.json"),

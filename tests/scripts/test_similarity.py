@@ -28,7 +28,6 @@ def model(tmp_path_factory):
 
 
 def vectors(weights, texts, layer, pool=lambda tokens: tokens.mean(0)):
-  """The mean over the tokens, text by text."""
   rows = []
   for text in texts:
     ids = np.array([[2, *map(TOKENS.index, text), 3]])
@@ -45,16 +44,15 @@ def cosines(a, b):
 def test_score_is_the_cosine_less_the_mean(model, layer, texts):
   folder, weights = model
   a, b = [vectors(weights, side, layer) for side in zip(*PAIRS)]
-  mean = np.concatenate([a, b]).mean(0) if texts is None else (
-      vectors(weights, texts, layer).mean(0))
+  mean = (vectors(weights, texts, layer) if texts else (a + b) / 2).mean(0)
   sim = VectorSim(str(folder), texts, layer=layer, batch_size=3)
   expected = cosines(a - mean, b - mean)
   np.testing.assert_allclose(sim.predict_sentences(PAIRS), expected, atol=1e-5)
-  if texts:  # a pair by itself
+  if texts:
     np.testing.assert_allclose(sim.predict_sentences(PAIRS[:1]), expected[:1],
                                atol=1e-5)
     assert sim.predict_sentences([]).shape == (0,)
-  else:
+  else:  # a pair by itself has no mean
     with pytest.raises(InputError, match="--reference_file"):
       sim.predict_sentences(PAIRS[:1])
     with pytest.raises(InputError, match="whitening .*--reference_file"):
@@ -62,7 +60,6 @@ def test_score_is_the_cosine_less_the_mean(model, layer, texts):
 
 
 def test_vectors_that_were_trained(model, tmp_path):
-  """What they were trained to be, of as much of a text, without a mean."""
   weights = write_folder(tmp_path, CONFIG, TOKENS, task={
       "head": "sentence_vector", "pooling": "cls", "layer": 1,
       "max_seq_length": 5})
@@ -99,14 +96,14 @@ def test_whitened_scores_of_the_script(model, tmp_path):
   pairs = "".join("\t".join(pair) + "\n" for pair in PAIRS).encode()
   out, _ = succeed(*unsupervised, "--reference_file=file://%s" % path,
                    "--whitening", "--whitening_dim=4", "--layer=1", input=pairs)
-  rows = [line.split("\t") for line in out.splitlines()]
-  assert [tuple(row[1:]) for row in rows] == PAIRS
+  scores, *sides = zip(*(line.split("\t") for line in out.splitlines()))
+  assert list(zip(*sides)) == PAIRS
   # The paper's own way: singular values of the covariance.
-  a, b, x = [vectors(weights, texts, 1) for texts in (*zip(*PAIRS), REFERENCE)]
+  a, b, x = [vectors(weights, texts, 1) for texts in (*sides, REFERENCE)]
   u, s, _ = np.linalg.svd(np.cov(x.T))
   w = (u @ np.diag(1 / np.sqrt(s)))[:, :4]
   np.testing.assert_allclose(
-      [float(row[0]) for row in rows],
+      np.array(scores, float),
       cosines((a - x.mean(0)) @ w, (b - x.mean(0)) @ w), atol=2e-4)
   path.write_text("\n")
   fail("--layer .*--unsupervised or --search", *command, "--layer=1")
