@@ -26,7 +26,6 @@ esac
 """
 
 
-@pytest.fixture(name="shell")
 class Shell:
   """A copy of the shell scripts, and a PATH with such Pythons alone."""
 
@@ -42,7 +41,8 @@ class Shell:
                  ROOT / "albert" / "shell.sh", ROOT / "pyproject.toml"]:
       shutil.copy(str(path), str(self.tree / path.relative_to(ROOT)))
     self.log.write_text("")
-    for name in "python3 python3.7 python3.9 python3.10 python3.11 uv".split():
+    for name in ("python python3 python3.7 python3.9 python3.10 python3.11 "
+                 "uv").split():
       self.add(name)
 
   def add(self, name, version="", program=PYTHON):
@@ -65,6 +65,11 @@ class Shell:
     text = self.log.read_text()
     self.log.write_text("")
     return text.splitlines()
+
+
+@pytest.fixture
+def shell(tmp_path):
+  return Shell(tmp_path)
 
 
 @pytest.mark.parametrize("script", sorted(
