@@ -103,6 +103,12 @@ def fail(message, script, *args, input=b""):
   assert "\n" not in str(error.value)
 
 
+def refused(message, function, *args, **kwargs):
+  """Asserts that a call ends in an InputError that matches `message`."""
+  with pytest.raises(InputError, match=message):
+    function(*args, **kwargs)
+
+
 def command(script, *args):
   return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
 

@@ -10,10 +10,9 @@ import types
 import zipfile
 
 import pytest
-from scripting import fail, succeed
+from scripting import fail, refused, succeed
 
 from albert import download
-from albert.errors import InputError
 
 pytestmark = pytest.mark.platform_independent("downloads")
 
@@ -95,8 +94,7 @@ def test_a_model_is_unpacked_flat_and_downloaded_once(
 @pytest.mark.parametrize("ranges", [True, False])
 def test_it_goes_on_where_it_broke_off(server, fetch, tmp_path, ranges):
   server.limit, server.ranges = 1000, ranges
-  with pytest.raises(InputError, match="ended after 1000 of"):
-    fetch("/model.zip")
+  refused("ended after 1000 of", fetch, "/model.zip")
   assert len(list(tmp_path.iterdir())) == 1
   assert fetch("/model.zip") == ["model.ckpt.index", "vocab.txt"]
   assert server.asked[1] == ("/model.zip", "bytes=1000-")
@@ -124,14 +122,12 @@ def test_other_addresses_are_tried(server, fetch, monkeypatch, tmp_path):
 def test_a_bad_archive_leaves_nothing(server, fetch, tmp_path, content,
                                       message):
   server.files["/model.zip"] = content
-  with pytest.raises(InputError, match=message):
-    fetch("/model.zip")
+  refused(message, fetch, "/model.zip")
   assert not tmp_path.exists()
 
 
 def test_sha256(fetch):
-  with pytest.raises(InputError, match="sha256 is .* not 00"):
-    fetch("/model.zip", sha256="00")
+  refused("sha256 is .* not 00", fetch, "/model.zip", sha256="00")
   assert fetch("/model.zip", sha256=hashlib.sha256(MODEL).hexdigest())
 
 

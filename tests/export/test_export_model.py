@@ -7,12 +7,11 @@ import pytest
 import reference_albert as reference
 import small_models
 from reading import read_json
-from scripting import fail, succeed
+from scripting import fail, refused, succeed
 from small_models import TOKENS
 from small_steps import full
 
 import export_model
-from albert.errors import InputError
 from albert.files import checkpoints
 
 pytestmark = pytest.mark.slow
@@ -86,9 +85,9 @@ def test_positions_are_repeated(model):
   weights = {name: old}
   export_model.repeat_positions(weights, count=18)
   np.testing.assert_array_equal(weights[name], old[[*range(16), 0, 1]])
+  repeat = export_model.repeat_positions
   for lengths in ({"length": 17}, {"count": 15}):
-    with pytest.raises(InputError, match="16 positions"):
-      export_model.repeat_positions({name: old}, **lengths)
+    refused("16 positions", repeat, {name: old}, **lengths)
 
 
 def test_inspect_a_folder_that_was_moved(model):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import reference_albert as reference
+from scripting import refused
 from small_models import CONFIGS
 
-from albert.errors import InputError
 from albert.export import inspection
 from albert.files import checkpoints
 from albert.model.config import AlbertConfig
@@ -54,5 +54,4 @@ def test_what_does_not_fit_a_configuration(tmp_path):
   assert describe(tmp_path, weights, config)[-1] == (
       "does not fit the configuration: %s ([49, 16], not [50, 16]), %s ([24], "
       "not nothing)" % (TABLE, more))
-  with pytest.raises(InputError, match="model.ckpt-7 .* encoder"):
-    describe(tmp_path, TOP)
+  refused("model.ckpt-7 .* encoder", describe, tmp_path, TOP)

@@ -9,11 +9,10 @@ import pytest
 import reference_albert as reference
 import small_models
 from reading import table
-from scripting import ROOT, SIZES, succeed
+from scripting import ROOT, SIZES, refused, succeed
 from small_steps import full
 
 from albert import heads
-from albert.errors import InputError
 from albert.export import onnx_files
 from albert.model.config import AlbertConfig
 from albert.predict import engines
@@ -76,16 +75,15 @@ def test_without_operations_of_onnx_runtime(name, tmp_path):
 
 
 def test_what_cannot_be_converted(monkeypatch):
-  with pytest.raises(InputError, match="--standard_ops .* --int8"):
-    onnx_files.convert(None, None, None, int8=True, standard_ops=True)
+  refused("--standard_ops .* --int8", onnx_files.convert, *[None] * 3, int8=True,
+          standard_ops=True)
   for package in ("tf2onnx", "onnx", "onnxruntime"):
     with monkeypatch.context() as patch:
       for name in list(sys.modules):
         if name.startswith(package + "."):
           patch.delitem(sys.modules, name)
       patch.setitem(sys.modules, package, None)
-      with pytest.raises(InputError, match="onnx]"):
-        onnx_files.convert(None, None, None)
+      refused("onnx]", onnx_files.convert, None, None, None)
 
 
 @pytest.mark.full

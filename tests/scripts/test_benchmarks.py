@@ -5,9 +5,8 @@ import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
-from scripting import fail, succeed
+from scripting import fail, refused, succeed
 
-from albert.errors import InputError
 from benchmarks import plot_curves
 
 HISTORY = """global_step\tloss\tmasked_lm_accuracy
@@ -84,8 +83,7 @@ def test_held_out_values(tmp_path):
   for text in ("step\tloss\n1\t2\n", "global_step\tloss\n1\n",
                "global_step\tloss\n1\tx\n"):
     history.write_text(text)
-    with pytest.raises(InputError, match="eval_history.tsv"):
-      plot_curves.read_history(str(tmp_path))
+    refused("eval_history.tsv", plot_curves.read_history, str(tmp_path))
 
 
 def test_values_over_minutes(tmp_path):
@@ -126,8 +124,7 @@ def test_what_is_drawn(monkeypatch):
   assert [text.get_text() for text in panels[""].get_legend().get_texts()] == [
       "A", "A, held out", "B", "unigram entropy"]
   monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-  with pytest.raises(InputError, match="plot]"):
-    plot_curves.create_figure()
+  refused("plot]", plot_curves.create_figure)
 
 
 @pytest.mark.slow

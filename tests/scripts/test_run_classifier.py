@@ -10,10 +10,9 @@ import pytest
 import scripting
 import tensorflow.compat.v1 as tf
 from reading import table
-from scripting import ROOT, VOCAB, fail, results, succeed
+from scripting import ROOT, VOCAB, fail, refused, results, succeed
 
 import run_classifier
-from albert.errors import InputError
 from albert.files import outputs
 from albert.model_folder import ModelFolder
 from albert.tasks.classification import InputExample
@@ -106,25 +105,24 @@ def test_results_are_those_of_the_predictions(name, trained):
 
 def test_a_model_of_other_inputs_or_labels(caplog):
   one = ModelFolder(None, None, "best", pairs=False, labels=["0", "1"])
-  with pytest.raises(InputError, match="labels 0, 1, not 0$"):
-    run_classifier.check_labels(one, ["0"], trains=False)
+  refused("0, 1, not 0$", run_classifier.check_labels, one, ["0"], False)
   run_classifier.check_labels(one, ["0", "1", "2"], trains=True)
   assert "knows the labels 0, 1, not 0, 1, 2" in caplog.text
   text = InputExample(0, "a", None, "0")
   run_classifier.report_examples("dev", [text, text], ["0", "2"])
   assert "dev has no example of 1 label(s): 2" in caplog.text
-  with pytest.raises(InputError, match="all 2 training .* label 0: .*nothing"):
-    run_classifier.check_variety([text, text], ["0", "1"])
+  refused("all 2 training .* label 0: .*nothing", run_classifier.check_variety,
+          [text, text], ["0", "1"])
   several = [text._replace(label=labels) for labels in (("x", "y"), ("x",))]
   run_classifier.check_variety(several, ["x", "y"])
   assert "all training examples have the label x" in caplog.text
   pair = text._replace(text_b="b")
   assert not run_classifier.check_pairs(one, {"dev": [text]}, False)
   assert run_classifier.check_pairs(one, {"dev": [pair]}, True)
-  with pytest.raises(InputError, match="trained on single texts, not on pairs"):
-    run_classifier.check_pairs(one, {"dev": [pair]}, False)
-  with pytest.raises(InputError, match="dev: 1 of 1 .*second"):
-    run_classifier.check_pairs(one, {"train": [pair], "dev": [text]}, True)
+  refused("trained on single texts, not on pairs", run_classifier.check_pairs,
+          one, {"dev": [pair]}, False)
+  refused("dev: 1 of 1 .*second", run_classifier.check_pairs,
+          one, {"train": [pair], "dev": [text]}, True)
 
 
 @pytest.mark.slow

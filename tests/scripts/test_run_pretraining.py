@@ -11,11 +11,10 @@ import re
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from scripting import fail, kill_at, results, succeed
+from scripting import fail, kill_at, refused, results, succeed
 from small_steps import SIZES, full, write_pretraining
 
 import run_pretraining
-from albert.errors import InputError
 from albert.files import checkpoints, records
 from albert.model.config import AlbertConfig
 from albert.train.settings import BatchSettings
@@ -238,13 +237,11 @@ def test_growth():
       ("write", "1 1: :4 one:4 1:4, 1:4;2:6 1:-4 1.5:4 1:4:6"),
       (".*must grow", "0:4 2:4,1:6 1:4,1:6 1:4,2:4 1:6,2:4 3:4 1:9 1:0")):
     for value in values.split():
-      with pytest.raises(InputError, match="=%s: %s" % (value, message)):
-        parse_growth(value)
+      refused("=%s: %s" % (value, message), parse_growth, value)
   for changes in ({"parameter_sharing": "none"}, {"num_hidden_groups": 2},
                   {"parameter_sharing": "attention"}):
     assert parse_growth(None, **changes) == [(3, 9)]
-    with pytest.raises(InputError, match="do not share"):
-      parse_growth("1:3", **changes)
+    refused("do not share", parse_growth, "1:3", **changes)
 
 
 TPU = ["--use_tpu", "--num_tpu_cores=1", "--save_checkpoints_steps=3"]
