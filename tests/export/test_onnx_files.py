@@ -75,8 +75,8 @@ def test_without_operations_of_onnx_runtime(name, tmp_path):
 
 
 def test_what_cannot_be_converted(monkeypatch):
-  refused("--standard_ops .* --int8", onnx_files.convert, *[None] * 3, int8=True,
-          standard_ops=True)
+  refused("--standard_ops .* --int8", onnx_files.convert, None, None, None,
+          int8=True, standard_ops=True)
   for package in ("tf2onnx", "onnx", "onnxruntime"):
     with monkeypatch.context() as patch:
       for name in list(sys.modules):

@@ -74,7 +74,8 @@ def test_in_batch(script, tmp_path):
 
 
 def test_simcse_takes_each_text_once_with_dropout(tmp_path):
-  (tmp_path / "train.tsv").write_text("text_a\ttext_b\na\tb\nb\tc\n")
+  (tmp_path / "train.tsv").write_text(
+      "text_a\ttext_b\tlabel\na\tb\t1\nb\tc\t0\n")
   own = vectors.VectorSettings(loss="simcse", data_dir=str(tmp_path))
   assert vectors.read_texts(own, vectors.get_task(own)) == ["a", "b", "c"]
   for loss, given, rate in (("simcse", None, 0.1), ("simcse", 0.3, 0.3),
