@@ -5,17 +5,15 @@ import xml.etree.ElementTree
 
 from albert import report
 
-FILES = {
-    "masks.tsv": "不 0.7500 & 0.1250\t我[MASK]<b>。\n",
-    "topics/eval_history.tsv":
-        "global_step\teval_accuracy\n10\t0.5\n20\t0.75\n",
-    "scratch/eval_history.tsv":
-        "eval_accuracy\tglobal_step\n0.25\t10\n0.125\t40\n",
-    "grid.tsv": "0.5\t甲\t乙\n-0.25\t甲\t丙\n0.1\t丁\t乙\n1.0\t丁\t丙\n"}
-
 
 def test_page(tmp_path):
-  for name, text in FILES.items():
+  for name, text in (
+      ("masks.tsv", "不 0.7500 & 0.1250\t我[MASK]<b>。\n"),
+      ("grid.tsv", "0.5\t甲\t乙\n-0.25\t甲\t丙\n0.1\t丁\t乙\n1.0\t丁\t丙\n"),
+      ("topics/eval_history.tsv",
+       "global_step\teval_accuracy\n10\t0.5\n20\t0.75\n"),
+      ("scratch/eval_history.tsv",
+       "eval_accuracy\tglobal_step\n0.25\t10\n0.125\t40\n")):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(text, encoding="utf-8")
   report.main([str(tmp_path)])

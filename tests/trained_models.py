@@ -79,9 +79,8 @@ def answers():
 def choices():
   inputs = [("甲：第%d天去%s。" % (i, CITIES[i % 3]), "去哪里？",
              CITIES[:2 + i % 2]) for i in range(9)]
-  return inputs, json.dumps([
-      [[passage], [{"question": question, "choice": options,
-                    "answer": options[i % 2]}], str(i)]
+  return inputs, json.dumps([[[passage], [dict(
+      question=question, choice=options, answer=options[i % 2])], str(i)]
       for i, (passage, question, options) in enumerate(inputs)])
 
 

@@ -33,10 +33,10 @@ def folder(trained, tmp_path_factory):
   return source, target
 
 
-def start(target, *args):
+def start(target, script, *args):
   return subprocess.Popen(
-      [sys.executable, "-c", ALONE, *args], cwd=str(target), text=True,
-      stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+      [sys.executable, "-c", ALONE, script, "--engine=onnx", *args], text=True,
+      cwd=str(target), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
       env={"PATH": os.environ["PATH"]})
 
 
@@ -47,18 +47,18 @@ def test_it_predicts(folder):
           if path.is_file() and "__pycache__" not in path.parts} == {
               "classify.onnx", "config.json", "task.json", "vocab.txt",
               *code.files(False)}
-  out, log = start(target, "predict.py", "--engine=onnx", "--model_dir=.",
-                   "--format=jsonl", "今天天气很好").communicate()
+  text = "今天天气很好"
+  out, log = start(target, "predict.py", "--model_dir=.", "--format=jsonl", text
+                   ).communicate()
   found = json.loads(out)
-  wanted, = load(str(source)).predict(["今天天气很好"])
+  wanted, = load(str(source)).predict([text])
   assert found["label"] == wanted.label, log
   assert found["probability"] == pytest.approx(wanted.probability, abs=1e-5)
 
 
 @pytest.mark.slow
 def test_it_serves_the_page(folder):
-  process = start(folder[1], "serve.py", "--engine=onnx", "--model_dir=a=.",
-                  "--port=0")
+  process = start(folder[1], "serve.py", "--model_dir=a=.", "--port=0")
   try:
     line, = [line for line in iter(process.stderr.readline, "")
              if "serves" in line][:1]

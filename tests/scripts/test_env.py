@@ -32,14 +32,11 @@ class Shell:
   def __init__(self, tmp_path):
     self.tree, self.bin = tmp_path / "tree", tmp_path / "bin"
     self.log = tmp_path / "pip.log"
-    self.variables = {
-        "PATH": "%s:/usr/bin:/bin" % self.bin, "PIP_LOG": str(self.log),
-        "HOME": str(self.bin), "PIP": ""}
     for path in ("bin", "tree/output/quickstart", "tree/.ci", "tree/albert"):
       (tmp_path / path).mkdir(parents=True)
-    for path in [*ROOT.glob("*.sh"), ROOT / ".ci" / "run",
-                 ROOT / "albert" / "shell.sh", ROOT / "pyproject.toml"]:
-      shutil.copy(str(path), str(self.tree / path.relative_to(ROOT)))
+    for name in (*(path.name for path in ROOT.glob("*.sh")), ".ci/run",
+                 "albert/shell.sh", "pyproject.toml"):
+      shutil.copy(str(ROOT / name), str(self.tree / name))
     self.log.write_text("")
     for name in ("python python3 python3.7 python3.9 python3.10 python3.11 "
                  "uv").split():
@@ -52,7 +49,9 @@ class Shell:
   def run(self, *args, **variables):
     done = subprocess.run(
         ["bash", *args], cwd=str(self.tree), capture_output=True, text=True,
-        env=dict(self.variables, **variables), timeout=60)
+        timeout=60, env={"PATH": "%s:/usr/bin:/bin" % self.bin, "PIP": "",
+                         "PIP_LOG": str(self.log), "HOME": str(self.bin),
+                         **variables})
     return done.returncode, done.stdout, done.stderr
 
   def source(self, **variables):

@@ -13,9 +13,9 @@ from scripting import ROOT, SCRIPTS, parsed
 
 from albert import cli
 
-MODULES = sorted(path.stem for path in ROOT.glob("*.py")) + sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for path in (ROOT / "albert").rglob("*.py") if path.stem != "__init__")
+MODULES = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts)
+                 for pattern in ("*.py", "albert/**/*.py")
+                 for path in ROOT.glob(pattern) if path.stem != "__init__")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
