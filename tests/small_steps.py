@@ -120,6 +120,7 @@ def write_pretraining(folder, count, **sizes):
       "masked_lm_ids": rng.randint(VOCAB, size=PREDICTIONS),
       "masked_lm_weights": (np.arange(PREDICTIONS) <= i % 4).astype(np.float32),
       "next_sentence_labels": [rng.randint(2)]}, specs) for i in range(count)])
-  return ["--max_seq_length=%d" % SEQ, "--input_file=%s/train.tfrecord" % folder,
-          "--bert_config_file=%s/config.json" % folder,
+  return ["--bert_config_file=%s/config.json" % folder,
+          "--input_file=%s/train.tfrecord" % folder,
+          "--max_seq_length=%d" % SEQ,
           "--max_predictions_per_seq=%d" % PREDICTIONS]

@@ -195,7 +195,6 @@ def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
     (["--bert_config_file=other_vocab.json"], "vocab_size 50, .* 51"),
     (["--eval_input_file=train-1.tfrecord"],
      "^--eval_input_file: .*train-1.tfrecord"),
-    (["--use_fp16", "--precision=float32"], "--use_fp16 .*--precision"),
     (["--grow_layers=deep"], "^--grow_layers=deep")])
 def test_bad_input(args, message, work):
   fail(message, *command("none", "--do_train", *args))
