@@ -60,8 +60,7 @@ def test_it_predicts(folder):
 def test_it_serves_the_page(folder):
   process = start(folder[1], "serve.py", "--model_dir=a=.", "--port=0")
   try:
-    line, = [line for line in iter(process.stderr.readline, "")
-             if "serves" in line][:1]
+    line = next(line for line in process.stderr if "serves" in line)
     ask = client(int(line.split("http://127.0.0.1:")[1].split(" ")[0]))
     assert ask("/").text == (ROOT / "albert/serving/page.html").read_text(
         encoding="utf-8")
