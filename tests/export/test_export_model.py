@@ -137,7 +137,7 @@ def test_bad_input(model, tmp_path):
 def test_damaged_checkpoint(model):
   target = model.parent / "out"
   for name in (DATA, "model.ckpt-7.index", "checkpoint"):
-    (model / name).write_bytes((model / name).read_bytes()[:-1000])
+    (model / name).write_bytes((model / name).read_bytes()[:9])
     fail("model.ckpt-7 .*damaged", "export_model.py", "--strip",
          "--init_checkpoint=%s" % model, "--output_dir=%s" % target)
   assert not target.exists()
