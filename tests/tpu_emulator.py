@@ -30,15 +30,17 @@ class Emulator:
   """Replaces what TensorFlow has of a TPU's system, and makes its graphs."""
 
   def __init__(self, hosts, cores):
-    self._cores, self._count = cores, hosts * cores
+    self._cores = cores
+    self._count = hosts * cores
     self._replica = None  # the one that is being made
     self._num_sums = 0  # of that replica
     self._queues = {}
     addresses = [_free_address() for _ in range(hosts)]
+    cluster = tf.train.ClusterSpec({"tpu_worker": addresses})
     config = tf.ConfigProto(inter_op_parallelism_threads=8)
     self._servers = [
-        tf.train.Server({"tpu_worker": addresses}, "tpu_worker", task,
-                        config=config) for task in range(hosts)]
+        tf.train.Server(cluster, "tpu_worker", task, config=config)
+        for task in range(hosts)]
     self.master = "grpc://" + addresses[0]
     metadata = getattr(tpu_system_metadata, "_TPUSystemMetadata", None) or (
         tpu_system_metadata.TPUSystemMetadata)
@@ -56,8 +58,8 @@ class Emulator:
       module.outfeed_dequeue_tuple = self._outfeed_dequeue
     for module in (tpu, tf.tpu):
       module.core = lambda number: ""
-      module.initialize_system = module.shutdown_system = (
-          lambda *args, **kwargs: tf.no_op())
+      module.initialize_system = lambda *args, **kwargs: tf.no_op()
+      module.shutdown_system = lambda *args, **kwargs: tf.no_op()
     try:
       from tensorflow.python.tpu import tpu_name_util
       tpu_name_util.core = lambda number: ""
@@ -125,8 +127,8 @@ class Emulator:
         list(tensors))
 
   def _outfeed_dequeue(self, dtypes, shapes, device_ordinal=-1, name=None):
-    return _dequeue(
-        self._queue("out", self._replica_of(device_ordinal)), shapes)
+    return _dequeue(self._queue("out", self._replica_of(device_ordinal)),
+                    shapes)
 
   def _cross_replica_sum(self, x, group_assignment=None, name=None):
     x = tf.convert_to_tensor(x)
@@ -144,6 +146,7 @@ class Emulator:
     return total
 
   def _make_replicas(self, computation, inputs=None, num_shards=1, **_):
+    """Stands for tpu.split_compile_and_shard."""
     outputs = []
     for self._replica in range(num_shards):
       self._num_sums = 0
@@ -167,9 +170,12 @@ class Emulator:
 
       return wrapped
 
-    variable = resource_variable_ops.BaseResourceVariable
-    for name in ("assign", "assign_sub", "assign_add"):
-      setattr(variable, name, wrap(getattr(variable, name)))
+    for cls in {resource_variable_ops.ResourceVariable, getattr(
+        resource_variable_ops, "BaseResourceVariable",
+        resource_variable_ops.ResourceVariable)}:
+      for name in ("assign", "assign_sub", "assign_add"):
+        if name in vars(cls):
+          setattr(cls, name, wrap(vars(cls)[name]))
 
     call = tpu_estimator._ModelFnWrapper._call_model_fn
 
@@ -191,7 +197,8 @@ class Emulator:
 
 
 def _dequeue(queue, shapes):
-  tensors = tf.nest.flatten(queue.dequeue())
+  tensors = queue.dequeue()
+  tensors = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
   for tensor, shape in zip(tensors, shapes):
     tensor.set_shape(shape)
   return tensors
