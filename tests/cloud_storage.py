@@ -15,42 +15,36 @@ import urllib.parse
 import tensorflow.compat.v1 as tf
 
 
-class Storage:
-  """The server.
-
-  Args:
-    folder: pathlib.Path, for the certificate.
+class Storage(http.server.ThreadingHTTPServer):
+  """The server, whose certificate is in a folder, a pathlib.Path.
 
   Attributes:
     objects: dict, name -> bytes; there is one bucket, whatever it is called.
   """
 
   def __init__(self, folder):
+    super().__init__(("127.0.0.1", 0), _Handler)
     self.objects = {}
-    self._certificate = folder / "certificate.pem"
-    key = folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days",
-         "2", "-subj", "/CN=storage", "-addext",
-         "subjectAltName=DNS:*.googleapis.com", "-keyout", str(key), "-out",
-         str(self._certificate)], check=True, stderr=subprocess.DEVNULL)
+    self._certificate = str(folder / "certificate.pem")
+    key = str(folder / "key.pem")
+    subprocess.run([
+        *"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=storage "
+        "-addext subjectAltName=DNS:*.googleapis.com".split(), "-keyout", key,
+        "-out", self._certificate], check=True, stderr=subprocess.DEVNULL)
     self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    self.tls.load_cert_chain(str(self._certificate), str(key))
-    self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    self._server.storage = self
-    threading.Thread(target=self._server.serve_forever, daemon=True).start()
+    self.tls.load_cert_chain(self._certificate, key)
+    threading.Thread(target=self.serve_forever, daemon=True).start()
 
   def close(self):
-    self._server.shutdown()
-    self._server.server_close()
+    self.shutdown()
+    self.server_close()
 
   def client(self, command):
-    """Returns (command, environment) with which gs:// is this server."""
     environment = {
-        "https_proxy": "http://127.0.0.1:%d" % self._server.server_port,
+        "https_proxy": "http://127.0.0.1:%d" % self.server_port,
         "no_proxy": "", "NO_GCE_CHECK": "true",
         "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
-        "CURL_CA_BUNDLE": str(self._certificate)}
+        "CURL_CA_BUNDLE": self._certificate}
     if tf.__version__.startswith("1."):
       # It trusts the system's authorities only: ours, in its own file system.
       command = ["unshare", "-m", "sh", "-c", "mount --bind %s "
@@ -61,30 +55,22 @@ class Storage:
 
 def can_run():
   """Returns whether a client can be made to trust the server here."""
-  needed = [["openssl", "version"]]
+  needed = "openssl version"
   if tf.__version__.startswith("1."):
-    needed.append(["unshare", "-m", "sh", "-c", "mount --bind /dev/null "
-                   "/etc/ssl/certs/ca-certificates.crt"])
-  try:
-    return not any(subprocess.run(command, stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.DEVNULL).returncode
-                   for command in needed)
-  except OSError:
-    return False
+    needed += (" && unshare -m mount --bind /dev/null "
+               "/etc/ssl/certs/ca-certificates.crt")
+  return not subprocess.run(needed, shell=True, capture_output=True).returncode
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
   protocol_version = "HTTP/1.1"
-
-  def log_message(self, *args):
-    pass
 
   def do_CONNECT(self):
     """What follows on this connection is for storage.googleapis.com."""
     self.send_response(200)
     self.end_headers()
     try:
-      self.connection = self.server.storage.tls.wrap_socket(
+      self.connection = self.server.tls.wrap_socket(
           self.connection, server_side=True)
     except (OSError, ssl.SSLError):
       self.close_connection = True
@@ -104,15 +90,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   def _answer(self):
     url = urllib.parse.urlsplit(self.path)
-    body = self._read_body()
-    query = dict(urllib.parse.parse_qsl(url.query))
-    path = [urllib.parse.unquote(part) for part in url.path.split("/")[1:]]
-    method = getattr(self, "_" + self.command.lower())
-    status, headers, content = method(path, query, body)
+    status, headers, content = getattr(self, "_" + self.command.lower())(
+        list(map(urllib.parse.unquote, url.path.split("/")[1:])),
+        dict(urllib.parse.parse_qsl(url.query)), self._read_body())
     self.send_response(status)
-    for name, value in dict(headers, **{
-        "Content-Length": str(len(content))}).items():
-      self.send_header(name, value)
+    for header in {**headers, "Content-Length": str(len(content))}.items():
+      self.send_header(*header)
     self.end_headers()
     self.wfile.write(content)
 
@@ -120,7 +103,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   @property
   def _objects(self):
-    return self.server.storage.objects
+    return self.server.objects
 
   def _describe(self, name):
     return {"name": name, "size": str(len(self._objects[name])),

@@ -49,11 +49,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-  config.addinivalue_line("markers", "slow: starts a script or trains")
-  config.addinivalue_line("markers", "full: for --all alone")
-  config.addinivalue_line(
-      "markers", "platform_independent(reason): another TensorFlow cannot "
-      "change the outcome")
+  for mark in ("slow: starts a script or trains", "full: for --all alone",
+               "platform_independent(reason): TensorFlow changes no outcome"):
+    config.addinivalue_line("markers", mark)
   # TensorFlow's own use of what Python and itself deprecate.
   config.addinivalue_line(
       "filterwarnings", "ignore::DeprecationWarning:tensorflow.*")
@@ -75,14 +73,13 @@ def pytest_itemcollected(item):
 
 def pytest_collection_modifyitems(config, items):
   """Leaves out what is of a later tier, or was run on the first platform."""
-  tier = TIERS.index(config.getoption("--tier"))
+  tier, is_second = map(config.getoption, ("--tier", "--second_platform"))
   kept, others = [], []
   for item in items:
     why = None
-    if TIERS.index(tier_of(item)) > tier:
+    if TIERS.index(tier_of(item)) > TIERS.index(tier):
       why = "of a later tier"
-    elif config.getoption("--second_platform") and (
-        item.get_closest_marker("platform_independent")):
+    elif is_second and item.get_closest_marker("platform_independent"):
       why = "platform independent, run before"
     config.left_out[why] += 1
     (others if why else kept).append(item)
@@ -111,9 +108,8 @@ def pytest_terminal_summary(terminalreporter, config):
   counts += [(count, "left out (%s)" % why)
              for why, count in sorted(config.left_out.items(), key=str) if why]
   with open(path, "a") as writer:
-    writer.write("TensorFlow %s, %s: %s\n" % (
-        tf.__version__, config.getoption("--tier"), ", ".join(
-            "%d %s" % pair for pair in counts if pair[0])))
+    print("TensorFlow %s, %s:" % (tf.__version__, config.getoption("--tier")),
+          ", ".join("%d %s" % pair for pair in counts if pair[0]), file=writer)
 
 
 @pytest.fixture(autouse=True)
@@ -167,14 +163,14 @@ def trained(made_once):
   return make
 
 
-SPM_TEXT = ["in 2000, we met", "by 12000, they left", "2000 2000 dogs",
-            "2000, 2000, 12000, 2000 cats", "k99, m99, p99, r99,",
-            'he had 3 dogs "b" c', "cafe fi."]
-SPM_FLAGS = (
-    "--input={0}.txt --model_prefix={0} --model_type=bpe --vocab_size=70 "
-    "--user_defined_symbols=[CLS],[SEP],[MASK] --pad_id=0 --pad_piece=<pad> "
-    "--unk_id=1 --bos_id=-1 --eos_id=-1 --hard_vocab_limit=false "
-    "--minloglevel=2")
+SPM_TEXT = """in 2000, we met
+by 12000, they left
+2000 2000 dogs
+2000, 2000, 12000, 2000 cats
+k99, m99, p99, r99,
+he had 3 dogs "b" c
+cafe fi.
+"""
 
 
 @pytest.fixture(scope="session")
@@ -182,31 +178,27 @@ def spm_file(made_once):
   """str, a SentencePiece model with the pieces "_2000,", "_12000,", "99,"."""
 
   def train(folder):
-    (folder / "tiny.txt").write_text("\n".join(SPM_TEXT * 20) + "\n")
+    (folder / "tiny.txt").write_text(SPM_TEXT * 20)
     # A process of its own: training (not loading) crashes beside TF 1.15.
-    subprocess.run(
-        [sys.executable, "-c", "import sentencepiece, sys; "
-         "sentencepiece.SentencePieceTrainer.Train(sys.argv[1])",
-         SPM_FLAGS.format(folder / "tiny")], check=True)
+    subprocess.run([
+        sys.executable, "-c", "import sentencepiece, sys; "
+        "sentencepiece.SentencePieceTrainer.Train(' '.join(sys.argv[1:]))",
+        "--input=%s" % (folder / "tiny.txt"), "--vocab_size=70",
+        "--model_prefix=%s" % (folder / "tiny"), "--model_type=bpe",
+        "--user_defined_symbols=[CLS],[SEP],[MASK]", "--pad_id=0",
+        "--pad_piece=<pad>", "--unk_id=1", "--bos_id=-1", "--eos_id=-1",
+        "--hard_vocab_limit=false", "--minloglevel=2"], check=True)
 
   return str(made_once("spm", train) / "tiny.model")
 
 
-def fail_if_skipped(report):
-  # An expected failure is reported as skipped too, and is none.
-  if STRICT and report.skipped and not hasattr(report, "wasxfail"):
-    reason = report.longrepr[2]
-    report.outcome = "failed"
-    report.longrepr = "under ALBERT_TESTS_STRICT: %s" % reason
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport():
-  outcome = yield
-  fail_if_skipped(outcome.get_result())
+  report = (yield).get_result()
+  # An expected failure is reported as skipped too, and is none.
+  if STRICT and report.skipped and not hasattr(report, "wasxfail"):
+    report.outcome = "failed"
+    report.longrepr = "under ALBERT_TESTS_STRICT: %s" % report.longrepr[2]
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_make_collect_report():
-  outcome = yield
-  fail_if_skipped(outcome.get_result())
+pytest_make_collect_report = pytest_runtest_makereport

@@ -46,12 +46,7 @@ class Everything(base.Head):
 
 
 def write(folder, name):
-  """Writes a checkpoint; returns (AlbertConfig, its path).
-
-  Args:
-    folder: pathlib.Path.
-    name: str, of `small_models.CONFIGS`.
-  """
+  """Writes a checkpoint of CONFIGS[name]; returns (AlbertConfig, its path)."""
   config = dict(small_models.CONFIGS[name], max_position_embeddings=16)
   hidden, rng = config["hidden_size"], np.random.RandomState(4)
   small_models.write_folder(folder, config, small_models.TOKENS, dict(
@@ -65,7 +60,6 @@ def write(folder, name):
 
 
 def in_session(config, checkpoint, head, feed):
-  """Returns what a head gives in TensorFlow: name -> array."""
   with tf.Graph().as_default():
     signature = signatures.build_signature(config, head)
     with checkpoints.restored_session(checkpoint) as session:
@@ -75,8 +69,7 @@ def in_session(config, checkpoint, head, feed):
 
 def assert_same(found, wanted):
   for name, x in found.items():
-    np.testing.assert_allclose(x, wanted[name], rtol=0, atol=1e-5,
-                               err_msg=name)
+    np.testing.assert_allclose(x, wanted[name], 0, 1e-5, err_msg=name)
 
 
 def assert_8_bits(found, wanted):

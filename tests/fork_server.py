@@ -1,8 +1,7 @@
 """Python scripts without the seconds that importing TensorFlow takes.
 
 `start` makes a program `python`. What it runs is a fork of a server that has
-imported TensorFlow and loaded jieba's dictionary: a process of its own, with
-the caller's arguments, folder, environment and standard streams.
+imported TensorFlow and loaded jieba's dictionary.
 """
 
 import gc
@@ -38,8 +37,7 @@ def start(folder, more_arguments):
     folder: pathlib.Path, for `python`; it is made.
     more_arguments: dict, name of a script -> list of str, arguments to append.
 
-  Returns:
-    subprocess.Popen of the server, which has a process group of its own.
+  Returns its subprocess.Popen; it has a process group of its own.
   """
   folder.mkdir()
   address = str(folder / "socket")

@@ -7,11 +7,12 @@ CASES: JSON file with a list of {"flags": {name: value}, "predictions": {split:
 """
 
 import dataclasses
-import json
+import pathlib
 import types
 from unittest import mock
 
 import numpy as np
+from reading import read_json
 from scripting import SIZES, VOCAB, call_main
 
 from albert.model.config import AlbertConfig
@@ -28,10 +29,8 @@ class Runner(finetuning.Runner):
   predictions = None
 
   def __init__(self, given, workers, folder, task):
-    del workers, folder
     self.output_dir = given.run.output_dir
-    self._task = task
-    self._splits = task.splits
+    self._task, self._splits = task, task.splits
 
   def predict(self, name, checkpoint):
     rows = self.predictions[name]
@@ -55,10 +54,8 @@ def start(default_length):
 
 def main(arguments):
   script, path = arguments
-  with open(path) as reader:
-    cases = json.load(reader)
   with mock.patch.multiple(finetuning, start=start, Runner=Runner):
-    for case in cases:
+    for case in read_json(pathlib.Path(path)):
       Runner.predictions = case["predictions"]
       call_main(script + ".py", "--do_predict", *(
           "--%s=%s" % item for item in case["flags"].items()))

@@ -27,28 +27,24 @@ def live(app):
 
 
 def client(port):
-  """Returns what asks a server at 127.0.0.1.
+  """Returns a function that asks a server at 127.0.0.1.
 
-  It is a function of (path, body, headers), of a body as an object or as bytes,
-  None to GET. It returns an answer: its status, headers (dict) and JSON.
+  A body is an object or bytes, None to GET.
   """
 
   def ask(path, body=None, headers=()):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     if body is not None and not isinstance(body, bytes):
       body = json.dumps(body).encode()
-    try:
+    with contextlib.closing(connection):
       connection.request("GET" if body is None else "POST", path, body, dict(
           {"Content-Type": "application/json"}, **dict(headers)))
       response = connection.getresponse()
-      content = response.read()
-      kind = response.headers.get("Content-Type", "")
+      text = response.read().decode()
+      is_json = "json" in response.headers.get("Content-Type", "")
       return types.SimpleNamespace(
-          status=response.status, headers=response.headers,
-          json=json.loads(content) if "json" in kind else None,
-          text=content.decode())
-    finally:
-      connection.close()
+          status=response.status, headers=response.headers, text=text,
+          json=json.loads(text) if is_json else None)
 
   ask.port = port
   return ask

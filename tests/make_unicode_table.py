@@ -8,17 +8,15 @@ one what is new or different in its own.
 """
 
 import json
+import pathlib
+import pprint
 import sys
-import textwrap
 import unicodedata
 
 
 def known():
-  """Returns dict, code point -> what matters of it.
-
-  That is its kind (Mn, Cf, P or nothing), whether it combines, its lower case,
-  its canonical and its compatible decomposition.
-  """
+  """Returns dict, code point -> [kind (Mn, Cf, P or ""), whether it combines,
+  lower case, canonical decomposition, compatible decomposition]."""
   found = {}
   for code, char in enumerate(map(chr, range(0x110000))):
     category = unicodedata.category(char)
@@ -35,32 +33,23 @@ def ranges(codes):
   """Returns code points as text, such as "898-89f b55"."""
   found = []
   for code in codes:
-    if found and found[-1][1] == code - 1:
-      found[-1][1] = code
+    if found and found[-1][-1] == code - 1:
+      found[-1] = [found[-1][0], code]
     else:
-      found.append([code, code])
-  return " ".join("%x" % first if first == last else "%x-%x" % (first, last)
-                  for first, last in found)
+      found.append([code])
+  return " ".join("-".join(map("{:x}".format, part)) for part in found)
 
 
-def show(name, text):
-  lines = textwrap.wrap(text, 72)
-  print("%s =" % name, "\n    ".join(
-      ["(" if len(lines) > 1 else ""] + ['"%s"' % (line + " " * (
-          line != lines[-1])) for line in lines]) + ")" * (len(lines) > 1))
-
-
-def main():
-  if not sys.argv[1:]:
-    json.dump(known(), sys.stdout)
-    return
-  with open(sys.argv[1]) as reader:
-    old = {int(code): values for code, values in json.load(reader).items()}
+def main(path):
+  old = json.loads(pathlib.Path(path).read_text())
   new = known()
   print("# Unicode", unicodedata.unidata_version)
 
   def before(code):
-    return old.get(code, ["", False] + [chr(code)] * 3)
+    return old.get(str(code), ["", False] + [chr(code)] * 3)
+
+  def show(name, text):
+    print(name, "=", pprint.pformat(text, width=76))
 
   for name, kind in (("MARKS", "Mn"), ("FORMATS", "Cf"),
                      ("PUNCTUATION", "P"), ("OTHERS", "")):
@@ -71,9 +60,12 @@ def main():
   for place, name in ((2, "LOWER"), (3, "NFD"), (4, "NFKD")):
     show(name, " ".join(
         "%x:%s" % (code, ",".join("%x" % ord(char) for char in values[place]))
-        for code, values in new.items() if values[place] != before(code)[place]
-    ))
+        for code, values in new.items()
+        if values[place] != before(code)[place]))
 
 
 if __name__ == "__main__":
-  main()
+  if sys.argv[1:]:
+    main(sys.argv[1])
+  else:
+    json.dump(known(), sys.stdout)

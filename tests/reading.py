@@ -6,7 +6,6 @@ import tensorflow.compat.v1 as tf
 
 
 def table(path):
-  """Returns the rows of a TSV file, lists of str."""
   return [line.split("\t")
           for line in path.read_text(encoding="utf-8").splitlines()]
 

@@ -1,9 +1,8 @@
 """ALBERT's forward pass in float64 NumPy, written from the papers.
 
 `weights` is a dict from variable name to array, `config` a plain dict as in
-the JSON files. Nothing is shared with `modeling.py`, so that the two can be
-compared. Dimensions: B batch, S sequence, N heads, D head size, H hidden,
-E embedding, V vocabulary, P predictions.
+the JSON files. Nothing is shared with `modeling.py`. Dimensions: B batch, S
+sequence, H hidden, E embedding, V vocabulary, P predictions.
 """
 
 import math
@@ -29,33 +28,28 @@ PARTS = ("query", "key", "value", "attention_output", "attention_norm",
          "ffn_in", "ffn_out", "ffn_norm")
 
 
-def google_block(group, inner):
-  scope = "bert/encoder/transformer/group_%d/inner_group_%d/" % (group, inner)
-  return dict(zip(PARTS, [scope + name for name in (
-      "attention_1/self/query", "attention_1/self/key",
-      "attention_1/self/value", "attention_1/output/dense", "LayerNorm",
-      "ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense",
-      "LayerNorm_1")]))
-
-
-def albert_zh_block(mode, layer):
-  scope = "layer_%d/" % layer if mode == "none" else "layer_shared/"
-  attention = "attention_%d/" % layer if mode == "ffn" else "attention/"
-  suffix = "_%d/" % layer if mode == "attention" else "/"
-  return dict(zip(PARTS, ["bert/encoder/" + scope + name for name in (
-      attention + "self/query", attention + "self/key",
-      attention + "self/value", attention + "output/dense",
-      attention + "output/LayerNorm", "intermediate" + suffix + "dense",
-      "output" + suffix + "dense", "output" + suffix + "LayerNorm")]))
+def block(scope, attention, *others):
+  """The scopes of a block's PARTS."""
+  names = [attention + name for name in (
+      "self/query", "self/key", "self/value", "output/dense")]
+  return dict(zip(PARTS, [
+      "bert/encoder/" + scope + name for name in [*names, *others]]))
 
 
 def blocks_of_layer(config, layer):
   """The scopes of the blocks that layer number `layer` applies in turn."""
-  if not is_google(config):
-    return [albert_zh_block(sharing(config), layer)]
-  group = layer * config["num_hidden_groups"] // config["num_hidden_layers"]
-  return [google_block(group, inner)
-          for inner in range(config.get("inner_group_num", 1))]
+  if is_google(config):
+    group = layer * config["num_hidden_groups"] // config["num_hidden_layers"]
+    return [block("transformer/group_%d/inner_group_%d/" % (group, inner),
+                  "attention_1/", "LayerNorm", "ffn_1/intermediate/dense",
+                  "ffn_1/intermediate/output/dense", "LayerNorm_1")
+            for inner in range(config.get("inner_group_num", 1))]
+  mode, number = sharing(config), "_%d/" % layer
+  attention = "attention" + (number if mode == "ffn" else "/")
+  suffix = number if mode == "attention" else "/"
+  return [block("layer" + (number if mode == "none" else "_shared/"), attention,
+                attention + "output/LayerNorm", "intermediate%sdense" % suffix,
+                "output%sdense" % suffix, "output%sLayerNorm" % suffix)]
 
 
 def expected_variables(config):
@@ -66,18 +60,16 @@ def expected_variables(config):
   shapes = {}
 
   def dense(scope, size_in, size_out):
-    shapes[scope + "/kernel"] = (size_in, size_out)
-    shapes[scope + "/bias"] = (size_out,)
+    shapes.update({scope + "/kernel": (size_in, size_out),
+                   scope + "/bias": (size_out,)})
 
   def norm(scope, size):
-    shapes[scope + "/gamma"] = (size,)
-    shapes[scope + "/beta"] = (size,)
+    shapes.update({scope + "/gamma": (size,), scope + "/beta": (size,)})
 
-  shapes["bert/embeddings/word_embeddings"] = (V, E)
-  shapes["bert/embeddings/token_type_embeddings"] = (
-      config["type_vocab_size"], width)
-  shapes["bert/embeddings/position_embeddings"] = (
-      config["max_position_embeddings"], width)
+  for table, size in (("word", (V, E)),
+                      ("token_type", (config["type_vocab_size"], width)),
+                      ("position", (config["max_position_embeddings"], width))):
+    shapes["bert/embeddings/%s_embeddings" % table] = size
   norm("bert/embeddings/LayerNorm", width)
   if has_projection(config):
     if is_google(config):
@@ -95,26 +87,25 @@ def expected_variables(config):
   dense("bert/pooler/dense", H, H)
   dense("cls/predictions/transform/dense", H, width)
   norm("cls/predictions/transform/LayerNorm", width)
-  shapes["cls/predictions/output_bias"] = (V,)
-  shapes["cls/seq_relationship/output_weights"] = (2, H)
-  shapes["cls/seq_relationship/output_bias"] = (2,)
-  return shapes
+  return dict(shapes, **{
+      "cls/predictions/output_bias": (V,),
+      "cls/seq_relationship/output_weights": (2, H),
+      "cls/seq_relationship/output_bias": (2,)})
 
 
 def activation(name, x):
   if name in ("gelu", "gelu_new"):
     inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)
     return 0.5 * x * (1.0 + np.tanh(inner))
-  return {"relu": lambda y: np.maximum(y, 0.0),
-          "tanh": np.tanh,
+  return {"relu": lambda y: np.maximum(y, 0.0), "tanh": np.tanh,
           "linear": lambda y: y}[name](x)
 
 
 def layer_norm(weights, scope, x):
-  mean = np.mean(x, axis=-1, keepdims=True)
-  variance = np.mean((x - mean)**2, axis=-1, keepdims=True)
-  normalized = (x - mean) / np.sqrt(variance + 1e-12)
-  return normalized * weights[scope + "/gamma"] + weights[scope + "/beta"]
+  x = x - np.mean(x, axis=-1, keepdims=True)
+  variance = np.mean(x**2, axis=-1, keepdims=True)
+  return x / np.sqrt(variance + 1e-12) * weights[scope + "/gamma"] + (
+      weights[scope + "/beta"])
 
 
 def dense(weights, scope, x):
@@ -130,35 +121,29 @@ def attention(weights, config, block, x, input_mask):
   """Multi-head self-attention, one head at a time; [B, S, H] -> [B, S, H]."""
   size = config["hidden_size"] // config["num_attention_heads"]
   bias = -10000.0 * (1.0 - input_mask[:, np.newaxis, :])  # [B, 1, S]
-  query = dense(weights, block["query"], x)
-  key = dense(weights, block["key"], x)
-  value = dense(weights, block["value"], x)
+  query, key, value = [dense(weights, block[part], x) for part in PARTS[:3]]
   contexts = []
   for head in range(config["num_attention_heads"]):
     part = slice(head * size, (head + 1) * size)
-    scores = np.matmul(query[:, :, part],
-                       np.transpose(key[:, :, part], [0, 2, 1]))
+    scores = query[:, :, part] @ np.transpose(key[:, :, part], [0, 2, 1])
     probs = softmax(scores / math.sqrt(size) + bias)  # [B, S, S]
-    contexts.append(np.matmul(probs, value[:, :, part]))
-  return dense(weights, block["attention_output"],
-               np.concatenate(contexts, axis=-1))
-
-
-def ffn(weights, config, block, x):
-  inner = activation(config["hidden_act"], dense(weights, block["ffn_in"], x))
-  return dense(weights, block["ffn_out"], inner)
+    contexts.append(probs @ value[:, :, part])
+  return dense(weights, block["attention_output"], np.concatenate(contexts, -1))
 
 
 def transformer_block(weights, config, block, x, input_mask):
-  if config.get("ln_type", "postln") == "preln":
-    y = layer_norm(weights, block["attention_norm"], x)
-    x = x + attention(weights, config, block, y, input_mask)
-    y = layer_norm(weights, block["ffn_norm"], x)
-    return x + ffn(weights, config, block, y)
-  x = layer_norm(weights, block["attention_norm"],
-                 x + attention(weights, config, block, x, input_mask))
-  return layer_norm(weights, block["ffn_norm"],
-                    x + ffn(weights, config, block, x))
+  def ffn(x):
+    x = activation(config["hidden_act"], dense(weights, block["ffn_in"], x))
+    return dense(weights, block["ffn_out"], x)
+
+  for layer, norm in (
+      (lambda x: attention(weights, config, block, x, input_mask),
+       block["attention_norm"]), (ffn, block["ffn_norm"])):
+    if config.get("ln_type", "postln") == "preln":
+      x = x + layer(layer_norm(weights, norm, x))
+    else:
+      x = layer_norm(weights, norm, x + layer(x))
+  return x
 
 
 def embed(weights, config, input_ids, token_type_ids):
@@ -176,14 +161,9 @@ def embed(weights, config, input_ids, token_type_ids):
 
 
 def forward(weights, config, input_ids, input_mask, token_type_ids):
-  """The encoder and the pooler without dropout, of int [B, S].
-
-  Returns:
-    dict of float64 arrays: `embedding_output` [B, S, H]; `all_layers`, a list
-    of [B, S, H]; `sequence_output`, the last of them; `pooled_output` [B, H].
-  """
-  x = embed(weights, config, np.asarray(input_ids), np.asarray(token_type_ids))
-  embedding_output = x
+  """The encoder and the pooler without dropout, of int [B, S]."""
+  embedding_output = x = embed(
+      weights, config, np.asarray(input_ids), np.asarray(token_type_ids))
   input_mask = np.asarray(input_mask, np.float64)
   all_layers = []
   for layer in range(config["num_hidden_layers"]):
@@ -197,22 +177,21 @@ def forward(weights, config, input_ids, input_mask, token_type_ids):
 
 def masked_lm_logits(weights, config, sequence_output, positions):
   """Logits over the vocabulary at `positions` [B, P]; [B * P, V]."""
-  x = np.concatenate([example[at] for example, at
-                      in zip(sequence_output, np.asarray(positions))])
+  x = np.concatenate([
+      example[at] for example, at in zip(sequence_output, positions)])
   x = dense(weights, "cls/predictions/transform/dense", x)
   x = activation(config["hidden_act"], x)
   x = layer_norm(weights, "cls/predictions/transform/LayerNorm", x)
   if has_projection(config) and not is_google(config):
-    x = np.matmul(x, weights["bert/embeddings/word_embeddings_2"].T)
-  return (np.matmul(x, weights["bert/embeddings/word_embeddings"].T) +
-          weights["cls/predictions/output_bias"])
+    x = x @ weights["bert/embeddings/word_embeddings_2"].T
+  return x @ weights["bert/embeddings/word_embeddings"].T + (
+      weights["cls/predictions/output_bias"])
 
 
 def sentence_order_logits(weights, pooled_output):
   """Logits of in order / swapped; [B, 2]."""
-  return (np.matmul(pooled_output,
-                    weights["cls/seq_relationship/output_weights"].T) +
-          weights["cls/seq_relationship/output_bias"])
+  scope = "cls/seq_relationship/output_"
+  return pooled_output @ weights[scope + "weights"].T + weights[scope + "bias"]
 
 
 def random_weights(config, seed=0):
@@ -223,12 +202,9 @@ def random_weights(config, seed=0):
   rng = np.random.RandomState(seed)
   weights = {}
   for name, shape in sorted(expected_variables(config).items()):
-    value = rng.normal(size=shape)
-    if name.endswith(("/kernel", "word_embeddings_2")):
-      value /= math.sqrt(shape[0])
-    else:
-      value *= 0.3
-    if name.endswith("/gamma"):
-      value += 1.0
+    is_kernel = name.endswith(("/kernel", "word_embeddings_2"))
+    value = rng.normal(size=shape) * (
+        1 / math.sqrt(shape[0]) if is_kernel else 0.3)
+    value += name.endswith("/gamma")
     weights[name] = value.astype(np.float32).astype(np.float64)
   return weights

@@ -15,8 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from unittest import mock
 
 import fork_server
+import pytest
 from absl import flags, logging
 
 from albert import cli, settings
@@ -27,7 +29,6 @@ SCRIPTS = sorted(
     path.name for path in ROOT.glob("*.py")
     if re.search(r"\b(cli|command)\.run\(", path.read_text(encoding="utf-8")))
 VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
-# A small model.
 SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
          "num_hidden_layers": 2, "num_attention_heads": 2,
          "intermediate_size": 32, "hidden_act": "gelu",
@@ -35,7 +36,6 @@ SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
 
 
 def module_of(script):
-  """Returns the module that has a script's settings and `main`."""
   module = importlib.import_module(script[:-len(".py")].replace("/", "."))
   return getattr(module, "command", module)
 
@@ -44,12 +44,8 @@ def module_of(script):
 def parsed(script, *args):
   """Has a command line in the flags; they are gone at the end.
 
-  Args:
-    script: module, or str such as "predict.py".
-    *args: command line.
-
-  Yields:
-    (module, list of the arguments that are no flags).
+  Yields (module, list of the arguments that are no flags); `script` is that
+  module, or str such as "predict.py".
   """
   if isinstance(script, str):
     script = module_of(script)
@@ -65,7 +61,6 @@ def parsed(script, *args):
 
 
 def call_main(script, *args):
-  """Calls a script's `main` in this process."""
   with parsed(script, *args) as (module, words):
     settings.check_flags()
     if inspect.signature(module.main).parameters:
@@ -82,30 +77,19 @@ def streams(given):
   log = io.StringIO()
   handler = standard_logging.StreamHandler(log)
   logger, level = logging.get_absl_logger(), logging.get_verbosity()
-  before = sys.stdin, sys.stdout
-  sys.stdin = io.TextIOWrapper(io.BytesIO(given), "utf-8")
-  sys.stdout = out
   logger.addHandler(handler)
   logging.set_verbosity(logging.INFO)
   try:
-    yield out, log
+    with mock.patch.multiple(sys, stdout=out, stdin=io.TextIOWrapper(
+        io.BytesIO(given), "utf-8")):
+      yield out, log
   finally:
-    sys.stdin, sys.stdout = before
     logger.removeHandler(handler)
     logging.set_verbosity(level)
 
 
 def succeed(script, *args, input=b""):
-  """Runs a script's `main` in this process.
-
-  Args:
-    script: str, relative to the project.
-    *args: command line.
-    input: bytes, standard input.
-
-  Returns:
-    (standard output, log), str.
-  """
+  """Runs `main` in this process; returns (standard output, log), str."""
   with streams(input) as (out, log):
     call_main(script, *args)
   return out.buffer.getvalue().decode(), log.getvalue()
@@ -113,17 +97,13 @@ def succeed(script, *args, input=b""):
 
 def fail(message, script, *args, input=b""):
   """Asserts that `main` ends in one line of error that matches `message`."""
-  line = None
-  with streams(input):
-    try:
-      call_main(script, *args)
-    except (InputError, OSError, flags.Error) as error:
-      line = str(error)
-  assert line and "\n" not in line and re.search(message, line), line
+  with streams(input), pytest.raises(
+      (InputError, OSError, flags.Error), match=message) as error:
+    call_main(script, *args)
+  assert "\n" not in str(error.value)
 
 
 def command(script, *args):
-  """Returns the command line that a user would write."""
   return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
 
 
@@ -134,15 +114,11 @@ def quick_python():
   server = fork_server.start(pathlib.Path(folder.name) / "bin", {})
   atexit.register(folder.cleanup)
   atexit.register(os.killpg, server.pid, signal.SIGTERM)
-  return os.path.join(folder.name, "bin", "python")
+  return folder.name + "/bin/python"
 
 
 def run(script, *args, python=sys.executable, **kwargs):
-  """Runs a script in a process of its own.
-
-  Returns:
-    (exit status, standard output, standard error).
-  """
+  """Runs a process: (exit status, standard output, standard error)."""
   done = subprocess.run(
       [python] + command(script, *args)[1:], capture_output=True, timeout=300,
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
@@ -156,9 +132,7 @@ def kill_at(step, script, *args, later=0):
   log = ""
   for line in process.stderr:
     log += line
-    going_on = re.search(r"resuming from step (\d+)", line)
-    if going_on:
-      step += int(going_on.group(1))
+    step += sum(map(int, re.findall(r"resuming from step (\d+)", line)))
     if "step %d/" % step in line:
       break
   time.sleep(later)
@@ -169,7 +143,6 @@ def kill_at(step, script, *args, later=0):
 
 
 def results(folder, name="eval_results.txt"):
-  lines = (pathlib.Path(str(folder)) / name).read_text().splitlines()
-  return {key: float(value) for key, value in
-          (line.split(" = ") for line in lines)
+  return {key: float(value) for key, value in (
+      line.split(" = ") for line in (folder / name).read_text().splitlines())
           if key not in ("init_checkpoint", "parameters", "positive_label")}

@@ -20,27 +20,23 @@ POSITIONS = np.array([[1, 3, 6], [0, 0, 2], [4, 0, 5]])
 
 
 def albert_zh_config(**changes):
-  config = {
+  return dict({
       "vocab_size": 50, "embedding_size": 16, "hidden_size": 24,
       "num_hidden_layers": 2, "num_attention_heads": 4,
       "intermediate_size": 40, "hidden_act": "gelu",
       "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
       "max_position_embeddings": 9, "type_vocab_size": 2,
-      "initializer_range": 0.02}
-  config.update(changes)
-  return config
+      "initializer_range": 0.02}, **changes)
 
 
 def google_config(**changes):
-  config = albert_zh_config(num_hidden_groups=1, inner_group_num=1)
-  config.update(changes)
-  return config
+  return albert_zh_config(**{
+      "num_hidden_groups": 1, "inner_group_num": 1, **changes})
 
 
 def bert_config(**changes):
   config = albert_zh_config(parameter_sharing="none", **changes)
-  del config["embedding_size"]
-  return config
+  return {key: config[key] for key in config if key != "embedding_size"}
 
 
 ONE_LAYER = dict(num_hidden_layers=1)
@@ -69,12 +65,11 @@ def span_weights(hidden, head, seed=3):
     shapes = {"answer_class/dense_1/kernel": [hidden, 1],
               "end_logits/LayerNorm/beta": [hidden],
               "end_logits/LayerNorm/gamma": [hidden]}
-    for scope, inputs, units in (
+    for scope, *size in (
         ("start_logits/dense", hidden, 1), ("end_logits/dense_1", hidden, 1),
         ("end_logits/dense_0", 2 * hidden, hidden),
         ("answer_class/dense_0", 2 * hidden, hidden)):
-      shapes.update({scope + "/kernel": [inputs, units],
-                     scope + "/bias": [units]})
+      shapes.update({scope + "/kernel": size, scope + "/bias": size[1:]})
   rng = np.random.RandomState(seed)
   return {name: rng.normal(scale=0.5, size=shape).astype(np.float32)
           for name, shape in shapes.items()}
@@ -103,12 +98,11 @@ def outputs_of(model, positions=POSITIONS):
       "sentence_order_logits": model.sentence_order_logits()}
 
 
-def initialize(sess, weights):
-  variables = {v.op.name: v
-               for v in tf.trainable_variables() + tf.model_variables()}
-  assert set(variables) == set(weights)
-  sess.run(tf.global_variables_initializer(), {
-      variables[name].initial_value: weights[name] for name in weights})
+def initialize(session, weights):
+  variables = tf.trainable_variables() + tf.model_variables()
+  assert {v.op.name for v in variables} == set(weights)
+  session.run(tf.global_variables_initializer(), {
+      v.initial_value: weights[v.op.name] for v in variables})
 
 
 def evaluate(tensors, weights=(), feed=None):
@@ -128,11 +122,10 @@ def run_reference(config, weights, input_ids=INPUT_IDS, input_mask=INPUT_MASK,
                   token_type_ids=SEGMENT_IDS):
   outputs = reference.forward(weights, config, input_ids, input_mask,
                               token_type_ids)
-  outputs["masked_lm_logits"] = reference.masked_lm_logits(
-      weights, config, outputs["sequence_output"], POSITIONS)
-  outputs["sentence_order_logits"] = reference.sentence_order_logits(
-      weights, outputs["pooled_output"])
-  return outputs
+  return dict(outputs, masked_lm_logits=reference.masked_lm_logits(
+      weights, config, outputs["sequence_output"], POSITIONS),
+              sentence_order_logits=reference.sentence_order_logits(
+                  weights, outputs["pooled_output"]))
 
 
 def assert_same_outputs(actual, expected, atol):
@@ -145,10 +138,8 @@ def assert_same_outputs(actual, expected, atol):
 class PooledModel:
   """Stands for an AlbertModel whose outputs are given.
 
-  Args:
-    pooled: float [B, H]; None for the first token of the last layer.
-    layers: float [B, S, H] of the embeddings, if any, and of each layer.
-    mask: int [B, S]; None for all 1.
+  `pooled`, [B, H], is by default the first token of the last layer; `layers`,
+  [B, S, H], are those of the embeddings and of each layer.
   """
 
   def __init__(self, pooled, *layers, mask=None):
@@ -196,20 +187,14 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(
 def write_folder(folder, config, vocabulary, top=None, task=None):
   """Writes a model's folder; returns its weights.
 
-  Args:
-    folder: pathlib.Path; made where it is not there.
-    config: dict.
-    vocabulary: list of str, tokens of WordPiece; or pathlib.Path of a file of
-      them or of a SentencePiece model.
-    top: dict, name -> array, what is on top of the encoder; None for what
-      pretraining leaves there.
-    task: dict of task.json, or None.
+  `vocabulary` is a list of WordPiece's tokens or a pathlib.Path; `top`, name ->
+  array, is by default what pretraining leaves on top of the encoder.
   """
   folder.mkdir(exist_ok=True)
   weights = reference.random_weights(config)
   if top:
-    weights = dict({name: x for name, x in weights.items()
-                    if name.startswith("bert/")}, **top)
+    weights = {name: weights[name] for name in weights if "bert/" in name}
+    weights.update(top)
   checkpoints.write_checkpoint(str(folder), "model.ckpt-7", {
       name: x.astype(np.float32) for name, x in weights.items()})
   (folder / "config.json").write_text(json.dumps(config))

@@ -24,7 +24,6 @@ LAYOUTS = {"albert_zh": {}, "google_preln": {
 
 
 def full(*args):
-  """Returns a case that takes long."""
   return pytest.param(*args, marks=pytest.mark.full)
 
 
@@ -64,11 +63,8 @@ def make_model_fn(options, sentence_loss_weight=0.5, workers=None, head=None,
 def train(num_steps, options, batches=None, **kwargs):
   """Trains on the CPU; returns the losses and all variables by name.
 
-  Args:
-    num_steps: int.
-    options: TrainSettings.
-    batches: list of dict, features; by default of the seeds 0, 1, ...
-    **kwargs: see make_model_fn.
+  `batches` are lists of features, by default of the seeds 0, 1, ...; `kwargs`
+  are those of make_model_fn.
   """
   batches = batches or [make_features(seed) for seed in range(num_steps)]
   session_config = tf.ConfigProto(allow_soft_placement=True)
@@ -110,10 +106,8 @@ def assert_equal_variables(one, other, tolerance):
 def write_pretraining(folder, count, **sizes):
   """Writes a configuration and records; returns the flags that name them.
 
-  Args:
-    folder: pathlib.Path; `train.tfrecord` is for training.
-    count: int, records; they have from 1 to 4 masked tokens.
-    **sizes: of the model, if different from SIZES.
+  Records, in `train.tfrecord`, have from 1 to 4 masked tokens; `sizes` are
+  those of the model that differ from SIZES.
   """
   (folder / "config.json").write_text(json.dumps(dict(SIZES, **sizes)))
   rng = np.random.RandomState(0)
@@ -126,7 +120,7 @@ def write_pretraining(folder, count, **sizes):
       "masked_lm_ids": rng.randint(VOCAB, size=PREDICTIONS),
       "masked_lm_weights": (np.arange(PREDICTIONS) <= i % 4).astype(np.float32),
       "next_sentence_labels": [rng.randint(2)]}, specs) for i in range(count)])
-  return ["--bert_config_file=%s" % (folder / "config.json"),
-          "--input_file=%s" % (folder / "train.tfrecord"),
+  return ["--bert_config_file=%s/config.json" % folder,
+          "--input_file=%s/train.tfrecord" % folder,
           "--max_seq_length=%d" % SEQ,
           "--max_predictions_per_seq=%d" % PREDICTIONS]

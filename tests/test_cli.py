@@ -33,9 +33,9 @@ FULL = "--code=raise OSError(28, 'No space')"
 
 
 @pytest.mark.parametrize("args, status, out, last", [
-    (["--number=2"], 0, "2 None\n", r"\d\d:\d\d:\d\d it begins"),
-    (["--number=2", "--verbosity=-1"], 0, "2 None\n", ""),
-    (["word", TWO], 1, "", "ERROR: unexpected argument 'word': .*"),
+    ([TWO], 0, "2 None\n", r"\d\d:\d\d:\d\d it begins"),
+    ([TWO, "--verbosity=-1"], 0, "2 None\n", ""),
+    (["word", TWO], 1, "", "ERROR: .*'word': .*"),
     (["--code=raise errors.InputError('a.txt:3: bad')", TWO], 1, "2 None\n",
      "ERROR: a.txt:3: bad"),
     (["--code=open('no_such_file')", TWO], 1, "2 None\n",
@@ -43,12 +43,11 @@ FULL = "--code=raise OSError(28, 'No space')"
     ([FULL, TWO], 1, "2 None\n", r"OSError: \[Errno 28\] No space"),
     (["--nmber=2"], 1, "", "ERROR: .*'nmber'.*: number .*; see --help"),
     (["--number=0"], 1, "", "ERROR: flag --number=0: .*; see --help"),
-    (["a", "--number=2", "b"], 0, "2 ['a', 'b']\n", None),
-    ([], 1, "", "ERROR: --number is required; see --help"),
-    (["--number=2", "--help", "b"], 0, "Does what --code says.\n\nneeded:\n"
+    (["a", TWO, "b"], 0, "2 ['a', 'b']\n", None),
+    ([], 1, "", "ERROR: --number .*; see --help"),
+    ([TWO, "--help", "b"], 0, "Does what --code says.\n\nneeded:\n"
      "  --number  A number. (required)\n\nadvanced:\n  --code  Another help.\n",
-     None),
-])
+     None)])
 def test_how_it_ends(args, status, out, last, tmp_path):
   """Where `last` is None, there may be arguments that are not flags."""
   (tmp_path / "script.py").write_text(SCRIPT % (last is None))

@@ -6,10 +6,10 @@ import types
 
 import pytest
 from absl import flags
-from scripting import call_main
+from refusals import refused
+from scripting import parsed
 
 from albert import cli, settings
-from albert.errors import InputError
 from albert.settings import NEEDED, TPU, setting
 
 
@@ -25,28 +25,24 @@ class Example:
   folders: tuple = setting(None, "Where it is; several times.")
 
 
-def of_script(function, *args, **changes):
-  """Returns a function's value in a script with these flags."""
-  found = []
-  call_main(types.SimpleNamespace(
-      __name__="script", SETTINGS=[Example], DEFAULTS=changes,
-      main=lambda: found.append(function())), *args)
-  return found[0]
+def script(*args, **defaults):
+  return parsed(types.SimpleNamespace(
+      __name__="script", SETTINGS=[Example], DEFAULTS=defaults), *args)
 
 
-def read(*args, **changes):
-  return of_script(lambda: settings.from_flags(Example), *args, **changes)
+def read(*args, **defaults):
+  with script(*args, **defaults):
+    return settings.from_flags(Example)
 
 
 def test_defaults():
   assert read() == Example(3, None, "", "plain", False, None, None)
   assert read(count=5, kind=dict(default="fancy", text="Other.")) == Example(
       count=5, kind="fancy")
-  assert dataclasses.replace(Example(), count=4).count == 4
 
 
 @pytest.mark.parametrize("args, changes", [
-    (["--count=9", "--rate=1e-3"], dict(count=9, rate=0.001)),
+    ([], {}), (["--count=9", "--rate=1e-3"], dict(count=9, rate=0.001)),
     (["--title=a b"], dict(name="a b")),
     (["--kind=FANCY"], dict(kind="fancy")),
     (["--is_new", "--nois_new", "--is_new=true"], dict(is_new=True)),
@@ -64,9 +60,9 @@ def test_values_that_cannot_be(flag):
 
 
 def test_help():
-  text = of_script(lambda: cli.help_text("\nWhat it does.\n"),
-                   count=dict(default=4, text="How many, " + "or more, " * 9 +
-                              "at most."))
+  with script(count=dict(default=4, text="How many, " + "or more, " * 9 +
+                         "at most.")):
+    text = cli.help_text("\nWhat it does.\n")
   # Of a flag that may be given several times, absl says so.
   assert re.sub(r";\s+repeat this option\s.*\s.*values", "", text) == (
       """What it does.
@@ -116,15 +112,12 @@ class Conditions:
     (["--seeds=1", "--do_train", "--kind=x"],
      "give --kind or --seeds, not both", [])])
 def test_conditions(args, error, warnings, caplog):
-  def check():
-    call_main(types.SimpleNamespace(
-        __name__="script", SETTINGS=[Conditions], main=lambda: None), *args)
-
   if args:
     args = [*args, "--output_dir=x"]
-  if error:
-    with pytest.raises(InputError, match="^" + error):
-      check()
-  else:
-    check()
+  with parsed(types.SimpleNamespace(
+      __name__="script", SETTINGS=[Conditions]), *args):
+    if error:
+      refused("^" + error, settings.check_flags)
+    else:
+      settings.check_flags()
   assert caplog.messages == warnings

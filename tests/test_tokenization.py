@@ -1,11 +1,19 @@
-"""Facts about `tokenization.py`, worked by hand."""
+"""WordPiece and single characters: facts about BERT's, worked by hand."""
 
+import itertools
 import re
+import string
+import unicodedata
 
+import jieba
 import pytest
+import tokenizers
+from random_texts import differences, random_texts, vocabulary_of
 from vocabularies import SPECIAL, VOCAB_FILE, small_tokenizer, write_vocab
 
 import tokenization
+from albert import characters
+from albert.data import corpus
 from albert.errors import InputError
 
 
@@ -36,14 +44,12 @@ def test_ids_of_the_chinese_vocabulary(wordpiece):
   every_id = list(range(21128))
   assert wordpiece.convert_tokens_to_ids(
       wordpiece.convert_ids_to_tokens(every_id)) == every_id
-  starts = ["a", "中", "[CLS]", ",", "#"]
-  assert all(map(wordpiece.is_word_start, starts))
-  assert not any(map(wordpiece.is_word_start, ["##a", "##中"]))
+  assert [token for token in ["a", "中", "[CLS]", ",", "#", "##a", "##中"]
+          if not wordpiece.is_word_start(token)] == ["##a", "##中"]
 
 
 def test_only_a_newline_ends_an_entry(tmp_path):
-  separators = "\u2028\u2029\u0085\x0b\x0c\x1c"
-  entries = ["a", *separators, *["b" + char for char in separators], "c"]
+  entries = ["a", *"\u2028\u2029\u0085\x0b\x0c\x1c", "b\u2028", "c"]
   path = write_vocab(tmp_path / "v.txt", entries)
   assert list(tokenization.load_vocab(path)) == entries
   (tmp_path / "v.txt").write_bytes(b"a\r\nb")
@@ -83,7 +89,17 @@ def test_a_bad_vocabulary_is_named(tmp_path, content, message):
     ("a\x00b\u200bc \ufffd", "abc", "abc", "abc"),
     ("\u3000a\t\u2028b\r\n", "ab", "a b", "a b"),
     ("a,b$c。€d", "abcd,$。€", "a , b $ c 。 €d", "a , b $ c 。 €d"),
-    (" \t\r\n\u3000\x00\u200b", "a", "", ""), ("", "a", "", "")])
+    (" \t\r\n\u3000\x00\u200b", "a", "", ""), ("", "a", "", ""),
+    # Private use, unassigned in any Unicode, and a newer emoji stay.
+    ("a\ue000b \U000e1000 \U0001fae0", "ab", *["[UNK] [UNK] [UNK]"] * 2),
+    # Newer than Python 3.7: a mark, a format character, a capital, punctuation,
+    # a letter of two parts.
+    ("a\u0898b", "ab\u0898", "ab", "a\u0898b"),
+    ("a\u0890b", "ab", "ab", "ab"),
+    ("\ua7c7", "\ua7c7\ua7c8", "\ua7c8", "\ua7c7"),
+    ("a\u2e52b", "ab\u2e52", "a \u2e52 b", "a \u2e52 b"),
+    ("\U00011938", "\U00011935\U00011930\U00011938",
+     "\U00011935\U00011930", "\U00011938")])
 def test_words(tmp_path, text, alphabet, expected, cased):
   """The vocabulary is single characters: no word of these is unknown."""
   letters = sorted(set(alphabet))
@@ -118,29 +134,11 @@ def test_two_hundred_characters_is_the_longest_word(tmp_path):
   assert tokenizer.tokenize("中" * 250) == ["中"] * 250
 
 
-@pytest.mark.parametrize("text, alphabet, expected, cased", [
-    # Private use, unassigned in any Unicode, and a newer emoji stay.
-    ("a\ue000b \U000e1000 \U0001fae0", "ab", "[UNK] [UNK] [UNK]",
-     "[UNK] [UNK] [UNK]"),
-    # Newer than Python 3.7: a mark, a format character, a capital, punctuation,
-    # a letter of two parts.
-    ("a\u0898b", "ab\u0898", "ab", "a\u0898b"),
-    ("a\u0890b", "ab", "ab", "ab"),
-    ("\ua7c7", "\ua7c7\ua7c8", "\ua7c8", "\ua7c7"),
-    ("a\u2e52b", "ab\u2e52", "a \u2e52 b", "a \u2e52 b"),
-    ("\U00011938", "\U00011935\U00011930\U00011938",
-     "\U00011935\U00011930", "\U00011938")])
-def test_tokens_do_not_depend_on_the_interpreter(
-    tmp_path, text, alphabet, expected, cased):
-  test_words(tmp_path, text, alphabet, expected, cased)
-
-
 def test_special_tokens_in_text_stay_whole(tmp_path):
   tokenizer = small_tokenizer(tmp_path, "a b [ ] sep mask unused1".split())
   for token in SPECIAL:
-    assert tokenizer.tokenize("A %s b" % token) == ["a", token, "b"]
-    assert tokenizer.tokenize("a%sb" % token) == ["a", token, "b"]
-    assert tokenizer.tokenize(token + token) == [token, token]
+    assert tokenizer.tokenize("A %s b%s%s" % (token, token, token)) == [
+        "a", token, "b", token, token]
   assert tokenizer.tokenize("[sep] [ MASK ] [unused1]") == (
       "[ sep ] [ mask ] [ unused1 ]".split())
   assert tokenizer.tokenize_plain("a[MASK]b") == "a [ mask ] b".split()
@@ -157,8 +155,7 @@ def test_special_tokens_in_text_stay_whole(tmp_path):
     ("ΟΔΟΣ", None, ["Ο", "Δ", "Ο", "Σ"]),
     ("a\ufffdb", "ab", ["a\ufffdb"]),  # of one token, a part was dropped
     ("\u0130x", None, ["\u0130", "x"]),  # lower case is two characters
-    ("", "", []), (" \t", "", []),
-])
+    ("", "", []), (" \t", "", [])])
 def test_where_tokens_stand(wordpiece, text, tokens, expected):
   found, spans = wordpiece.tokenize_with_offsets(text)
   assert found == wordpiece.tokenize_plain(text)
@@ -174,16 +171,15 @@ def test_an_accent_that_stays_stands_alone(tmp_path):
 
 def test_pairs_are_cut_one_item_after_another():
   """The longer one loses its end; of two as long, the second."""
-  for length_a in range(6):
-    for length_b in range(6):
-      for most in range(length_a + length_b + 2):
-        a, b = list(range(length_a)), list(range(100, 100 + length_b))
-        given = list(a), list(b)
-        found = tokenization.truncate_pair(a, b, most)
-        assert (a, b) == given  # the caller's lists are left alone
-        while len(a) + len(b) > most:
-          (a if len(a) > len(b) else b).pop()
-        assert found == (a, b)
+  for length_a, length_b, most in itertools.product(
+      range(6), range(6), range(12)):
+    a, b = list(range(length_a)), list(range(100, 100 + length_b))
+    given = list(a), list(b)
+    found = tokenization.truncate_pair(a, b, most)
+    assert (a, b) == given  # the caller's lists are left alone
+    while len(a) + len(b) > most:
+      (a if len(a) > len(b) else b).pop()
+    assert found == (a, b)
   assert tokenization.truncate_pair([1, 2, 3], None, 2) == ([1, 2], None)
   assert tokenization.truncate_pair([1, 2, 3], None, -1) == ([], None)
 
@@ -206,3 +202,146 @@ def test_a_text_of_unknown_words_is_warned_of(caplog):
     caplog.clear()
     tokenization.warn_of_unknown("the text", count, 100)
     assert ("2.0% of the tokens of the text" in caplog.text) == warned
+
+
+@pytest.mark.parametrize("first, last", [
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF),
+    (0x2A700, 0x2CEAF), (0x2F800, 0x2FA1F)])
+def test_the_blocks_of_ideographs(first, last):
+  codes = first - 1, first, last, last + 1
+  assert [characters.is_chinese(chr(code)) for code in codes] == [
+      False, True, True, False]
+  # Ideographic zero, kana, bopomofo, hangul, full-width forms, letters.
+  assert not any(map(characters.is_chinese, "〇あアㄅ가０Ａa1,"))
+
+
+@pytest.mark.parametrize("chars, cleaned", [
+    (" \t\n\r\u00a0\u1680\u2003\u2009\u202f\u205f\u3000", " "),
+    # Control and format characters.
+    ("\x00\x07\x0b\x0c\x1b\x1c\x1f\x7f\x85\u00ad\u200b\u200d\u200e\u2060\ufeff"
+     "\ufffd\U000e0041", ""),
+    # Kept, as what is not assigned and private use are; two of them end lines,
+    # and split later.
+    ("a中é,$\u0301\u2028\u2029\uffff\ue000\U000f0000", None)])
+def test_white_space_and_what_is_dropped(chars, cleaned):
+  assert {char: characters.clean(char) for char in chars} == {
+      char: char if cleaned is None else cleaned for char in chars}
+
+
+def test_punctuation():
+  """All of ASCII's symbols, though Unicode calls $+<=>^`|~ none."""
+  assert [char for char in map(chr, range(128)) if characters.is_punctuation(
+      char)] == sorted(string.punctuation)
+  assert all(map(characters.is_punctuation, "¡·—…“”、。《》！，：？・"))
+  assert not any(map(characters.is_punctuation, "€£×°→＄＋～a1中 "))
+
+
+def test_a_table_asks_once_for_each_character():
+  asked = []
+  table = characters.Table(lambda char: asked.append(char) or char * 2)
+  assert "aba".translate(table) + "ab".translate(table) == "aabbaaaabb"
+  assert asked == ["a", "b"]
+
+
+PIECES = list("我爱机器学习算法维生素约翰史密斯网络的15cgd·，b") + [
+    "##1", "##5", "##c", "##d", "##g", "##b"]
+WORDS = ["机器", "机器学习", "学习算法", "维生素C", "维生素C15", "5g网络",
+         "约翰·史密斯"]
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("我爱机器学习算法", ["我", "爱", "机器学习", "算", "法"]),
+    ("机器，学习算法机器", ["机器", "，", "学习算法", "机器"]),
+    ("机 器\n学习", ["机", "器", "学", "习"]),
+    ("机\u200b器\ufffd的", ["机\u200b器", "的"]),  # dropped, and no end
+    ("维生素C，维生素c 维生素CD", ["维生素C", "，", "维生素c", *"维生素CD"]),
+    ("维生素C的维生素C1", ["维生素C", *"的维生素C1"]),
+    ("的维生素C", ["的", "维生素C"]), ("维生素C15", ["维生素C15"]),
+    ("15G网络，5G网络5", [*"15G网络，", "5G网络", "5"]),
+    ("B5G网络", [*"B5G网络"]), ("我约翰·史密斯", ["我", "约翰·史密斯"]),
+    ("约翰 · 史密斯", [*"约翰·史密斯"]),
+    ("ć机器\u0301b", ["ć", "机器\u0301", "b"])])
+def test_words_of_a_vocabulary(tmp_path, text, expected):
+  tokenizer = small_tokenizer(tmp_path, PIECES + WORDS)
+  tokens, spans = tokenizer.tokenize_with_offsets(text)
+  assert tokens == tokenizer.tokenize_plain(text) == tokenizer.tokenize(text)
+  assert [text[start:end] for start, end in spans] == expected
+  bare = [re.sub("[\u0301\u200b]", "", part).lower() for part in expected]
+  assert [token.lower() for token in tokens if token in WORDS] == [
+      part for part in bare if part in map(str.lower, WORDS)]
+  assert "[UNK]" not in tokens
+  assert all(map(tokenizer.is_word_start, set(tokens) & set(WORDS)))
+
+
+def test_a_word_has_its_own_id(tmp_path):
+  tokenizer = small_tokenizer(tmp_path, PIECES + WORDS)
+  for number, word in enumerate(WORDS, 5 + len(PIECES)):
+    assert tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word)) == [number]
+  assert tokenizer.tokenize("机器[MASK]学习") == ["机器", "[MASK]", "学", "习"]
+  cased = small_tokenizer(tmp_path, PIECES + WORDS, do_lower_case=False)
+  assert cased.tokenize("维生素C，维生素c") == ["维生素C", "，", *"维生素c"]
+
+
+def test_what_is_no_word(tmp_path):
+  tokenizer = small_tokenizer(tmp_path, PIECES + [
+      "##机器", "...", "<S>", "c·d", "。", ".", "[unused1]", "cdg"])
+  assert tokenizer.words == {}
+  assert tokenizer.tokenize("机器...c·d cdg cdgd") == (
+      "机 器 . . . c · d cdg cdg ##d".split())
+  assert tokenization.WordPieceTokenizer(VOCAB_FILE).words == {}
+
+
+def test_whole_words_are_jiebas_and_hold_the_vocabularys(tmp_path):
+  """A word of the vocabulary that jieba cuts joins the words around the cut."""
+  assert jieba.lcut("研究生命起源") == ["研究", "生命", "起源"]
+  tokenizer = tokenization.WordPieceTokenizer(write_vocab(
+      tmp_path / "vocab.txt", [*tokenization.load_vocab(VOCAB_FILE),
+                               "究生", "起源", "六点半，闹", "Café里"]))
+
+  def cut(line):
+    ids, begins, _ = corpus.Segmenter(tokenizer, use_jieba=True).segment(line)
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    return [tokens[begin:end] for begin, end in zip(
+        begins, begins[1:] + [len(ids)])]
+
+  assert cut("研究生命起源") == [["研", "究生", "命"], ["起源"]]
+  assert cut("去caf\u00e9里看") == [["去"], ["Café里"], ["看"]]
+
+
+def both(vocab_file, lower):
+  ours = tokenization.WordPieceTokenizer(vocab_file, do_lower_case=lower)
+  theirs = tokenizers.BertWordPieceTokenizer(
+      ours.vocab, lowercase=lower, strip_accents=lower)
+  theirs._tokenizer.model.max_input_chars_per_word = 200  # theirs is 100
+  return ours.tokenize, lambda text: theirs.encode(
+      text, add_special_tokens=False).tokens
+
+
+def is_old(char):
+  """Whether Unicode has had it for long, as their tables ask for.
+
+  Of a final sigma they make a plain one, and they drop private use.
+  """
+  kind = unicodedata.ucd_3_2_0.category(char)
+  return kind == unicodedata.category(char) not in ("Cn", "Co") and (
+      "\u03a3" not in unicodedata.normalize("NFKD", char))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_random_unicode(tmp_path, lower):
+  texts = random_texts(500, 1 + lower, is_old)
+  vocab_file = vocabulary_of(tmp_path / "vocab.txt", texts)
+  assert not differences(*both(vocab_file, lower), texts)[:3]
+  tokens = tokenization.WordPieceTokenizer(vocab_file, lower).tokenize(
+      " ".join(texts))
+  assert 0.05 < tokens.count("[UNK]") / len(tokens) < 0.3
+
+
+def test_real_text(real_data):
+  for name in ("corpus", "glue"):
+    lines = [line for path in sorted((real_data / name).rglob("*.t[xs][tv]"))
+             for line in path.read_text(encoding="utf-8").split("\n")]
+    lines = lines[::-(-len(lines) // 5000)]
+    assert len(lines) > 2500
+    for lower in (True, False):
+      assert not differences(*both(VOCAB_FILE, lower), lines)[:3]

@@ -3,6 +3,7 @@
 The fixture `trained` of conftest.py makes each once for all tests.
 """
 
+import functools
 import json
 import pathlib
 import re
@@ -18,37 +19,24 @@ LIMITS = {"max_query_length": 8, "doc_stride": 4}
 
 
 class Kind(NamedTuple):
-  """How a model is made.
-
-  Attributes:
-    script, task: str.
-    file: str, name of a split's file, where {} is the split.
-    make: function that returns (inputs as `predict` takes them, the text of
-      the file with their labels); all splits have the same.
-    flags: list of str, further flags.
-  """
+  """How a model is made."""
   script: str
   task: str
-  file: str
+  file: str  # name of a split's file, where {} is the split
+  # Returns (inputs as `predict` takes them, the text of the file with their
+  # labels); all splits have the same.
   make: Callable
   flags: List[str] = []
 
 
 class Trained(NamedTuple):
-  """A model that was trained, evaluated, and has predicted its test file.
-
-  Attributes:
-    folder: pathlib.Path, with the files of the task and `small.json`.
-    out: pathlib.Path, --output_dir.
-    inputs: list, the rows of the test file as `predict` takes them.
-  """
-  folder: pathlib.Path
-  out: pathlib.Path
-  inputs: list
+  """A model that was trained, evaluated, and has predicted its test file."""
+  folder: pathlib.Path  # with the files of the task and `small.json`
+  out: pathlib.Path  # --output_dir
+  inputs: list  # the rows of the test file as `predict` takes them
 
   @property
   def best(self):
-    """pathlib.Path, the folder of the best checkpoint."""
     return self.out / "best"
 
 
@@ -57,16 +45,9 @@ def columns(*names):
   return lambda rows: "".join("\t".join(row) + "\n" for row in [names] + rows)
 
 
-def labels():
+def texts(name, *labels):
   inputs = ["第%d天在%s，很好" % (i, CITIES[i % 3]) for i in range(9)]
-  return inputs, columns("text_a", "label")(
-      [(text, CITIES[i % 3]) for i, text in enumerate(inputs)])
-
-
-def several():
-  inputs, _ = labels()
-  return inputs, columns("text_a", "label")(
-      [(text, "|".join(CITIES[:i % 3])) for i, text in enumerate(inputs)])
+  return inputs, columns("text_a", name)(list(zip(inputs, labels * 3)))
 
 
 def pairs():
@@ -74,12 +55,6 @@ def pairs():
             for i in range(9)]
   return inputs, columns("text_a", "text_b", "label")(
       [pair + (str(i % 2),) for i, pair in enumerate(inputs)])
-
-
-def numbers():
-  inputs, _ = labels()
-  return inputs, columns("text_a", "score")(
-      [(text, str(1000 + 500 * (i % 3))) for i, text in enumerate(inputs)])
 
 
 def entities():
@@ -94,21 +69,19 @@ def answers():
   inputs = [
       ("谁在第%d天？" % i, "第%d天是%s的%s。" % (i, name, CITIES[i % 3]) * (
           1 + i % 4)) for i, name in enumerate(NAMES)]
-  return inputs, json.dumps({"data": [{"paragraphs": [{
-      "context": passage, "qas": [{
-          "id": str(i), "question": question, "is_impossible": i % 3 == 0,
-          "answers": [{"text": NAMES[i], "answer_start": 4}] * bool(i % 3)}]}
-                                      for i, (question, passage) in enumerate(
-                                          inputs)]}]})
+  paragraphs = [{"context": passage, "qas": [{
+      "id": str(i), "question": question, "is_impossible": i % 3 == 0,
+      "answers": [{"text": NAMES[i], "answer_start": 4}] * bool(i % 3)}]}
+                for i, (question, passage) in enumerate(inputs)]
+  return inputs, json.dumps({"data": [{"paragraphs": paragraphs}]})
 
 
 def choices():
   inputs = [("甲：第%d天去%s。" % (i, CITIES[i % 3]), "去哪里？",
              CITIES[:2 + i % 2]) for i in range(9)]
-  return inputs, json.dumps([[[passage], [{
-      "question": question, "choice": options, "answer": options[i % 2]}],
-                              str(i)] for i, (passage, question, options)
-                             in enumerate(inputs)])
+  return inputs, json.dumps([[[passage], [dict(
+      question=question, choice=options, answer=options[i % 2])], str(i)]
+      for i, (passage, question, options) in enumerate(inputs)])
 
 
 def idioms():
@@ -120,13 +93,17 @@ def idioms():
 
 
 _TSV = ("run_classifier.py", "tsv", "{}.tsv")
+labels = functools.partial(texts, "label", *CITIES)
 KINDS = {
     "labels": Kind(*_TSV, labels),
-    "several": Kind(*_TSV, several, ["--multi_label"]),
+    "several": Kind(*_TSV, functools.partial(
+        texts, "label", "", CITIES[0], "|".join(CITIES[:2])),
+                    ["--multi_label"]),
     "windows": Kind(*_TSV, labels, ["--long_text=windows", "--max_windows=2"]),
     "pairs": Kind(*_TSV, pairs),
     "cosines": Kind("run_sentence_vectors.py", "tsv", "{}.tsv", pairs),
-    "numbers": Kind(*_TSV, numbers, ["--regression"]),
+    "numbers": Kind(*_TSV, functools.partial(
+        texts, "score", "1000", "1500", "2000"), ["--regression"]),
     "entities": Kind("run_ner.py", "file", "{}.json", entities),
     "crf": Kind("run_ner.py", "file", "{}.json", entities, ["--crf"]),
     "spans": Kind("run_squad.py", "squad2", "{}.json", answers),
@@ -159,7 +136,6 @@ def write_files(folder, name):
 
 
 def train(folder, name):
-  """Trains, evaluates and predicts, in this process."""
   kind = KINDS[name]
   _, data = write_files(folder, name)
   succeed(kind.script, "--task_name=" + kind.task, VOCAB, *data, "--do_train",

@@ -7,10 +7,12 @@ import re
 import numpy as np
 import pytest
 import reference_albert as reference
+import sentencepiece
 import small_models
 import tensorflow.compat.v1 as tf
 from scripting import ROOT
 from small_models import INPUT_IDS, INPUT_MASK, POSITIONS, SEGMENT_IDS
+from vocabularies import VOCAB_FILE, write_vocab
 
 import tokenization
 from albert import heads
@@ -19,10 +21,7 @@ from albert.model.config import AlbertConfig
 from albert.model_folder import ModelFolder
 
 pytestmark = pytest.mark.full
-VOCAB = ROOT / "albert_config" / "vocab.txt"
 LABELS = ["O", "B-a", "I-a"]
-NAMES = ["albert_zh", "albert_zh_attention", "bert", "google", "google_groups",
-         "google_unfactorized", "google_relu"]
 ONE = {"output_weights": [3, 24], "output_bias": [3]}
 # Head, shapes of its weights, their class, outputs here and there.
 HEADS = [
@@ -49,10 +48,7 @@ def write(folder, config, weights, **task):
 
 
 def run(name, folder):
-  """Loads a model as a user does; returns it and what it gives.
-
-  Each parameter must come from the file.
-  """
+  """Loads a model, each parameter from the file; returns it, what it gives."""
   torch = pytest.importorskip("torch")
   transformers = pytest.importorskip("transformers")
   model, info = getattr(transformers, "AutoModel" + name).from_pretrained(
@@ -69,7 +65,9 @@ def close(found, expected):
   np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [
+    "albert_zh", "albert_zh_attention", "bert", "google", "google_groups",
+    "google_unfactorized", "google_relu"])
 def test_pretrained_model(name, tmp_path):
   config = small_models.CONFIGS[name]
   weights = reference.random_weights(config, seed=1)
@@ -99,7 +97,6 @@ def test_pretrained_model(name, tmp_path):
 @pytest.mark.parametrize("name", ["google", "bert"])
 @pytest.mark.parametrize("head, shapes, suffix, outputs", HEADS)
 def test_head(head, shapes, suffix, outputs, name, tmp_path):
-  """There, and back from what transformers have written of it."""
   config, rng = small_models.CONFIGS[name], np.random.RandomState(5)
   weights = {key: x for key, x in reference.random_weights(config).items()
              if key.startswith("bert/")}
@@ -118,21 +115,16 @@ def test_head(head, shapes, suffix, outputs, name, tmp_path):
 
 
 def test_words_of_a_vocabulary(tmp_path):
-  """The same ids there; back, with what was added there too."""
-  transformers = pytest.importorskip("transformers")
   words = ["充电宝", "他一", "六点半，闹", "Café里", "5g网络", "chroot"]
-  (tmp_path / "vocab.txt").write_bytes(VOCAB.read_bytes() + "".join(
-      word + "\n" for word in words).encode())
-  ours = tokenization.create_tokenizer(str(tmp_path / "vocab.txt"))
-  write_tokenizer(tmp_path, "Bert", {
+  ours = tokenization.create_tokenizer(write_vocab(tmp_path / "vocab.txt", [
+      *tokenization.load_vocab(VOCAB_FILE), *words]))
+  theirs = load_tokenizer(tmp_path, "Bert", {
       word: ours.vocab[word] for word in ours.words.values()})
-  theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
   found = set()
-  for line in (ROOT / "data" / "text_train.txt").read_text(
-      encoding="utf-8").split("\n") + [
-          "去CAF\u00c9里，用5G网络3天，chroots",
-          "充 电 宝，充\u200b电宝[MASK]"]:
-    ids = ours.convert_tokens_to_ids(ours.tokenize(line))
+  for line in [*(ROOT / "data" / "text_train.txt").read_text(
+      "utf-8").split("\n"), "去CAF\u00c9里，用5G网络3天，chroots",
+               "充 电 宝，充\u200b电宝[MASK]"]:
+    ids = ids_of(ours, line)
     assert theirs(line, add_special_tokens=False)["input_ids"] == ids, line
     found.update(ids)
   assert found > set(range(21128, 21128 + len(words)))
@@ -146,16 +138,12 @@ def test_words_of_a_vocabulary(tmp_path):
 
 
 def test_sentencepiece_tokenizer(real_data, tmp_path):
-  transformers = pytest.importorskip("transformers")
-  sentencepiece = pytest.importorskip("sentencepiece")
   model_file = str(real_data / "sentencepiece" / "30k-clean.model")
   (tmp_path / "tokenizer.json").write_text(json.dumps(
       transformers_tokenizer.unigram_tokenizer(model_file, do_lower_case=True)))
-  write_tokenizer(tmp_path, "Albert")
-  theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+  theirs = load_tokenizer(tmp_path, "Albert")
   ours = tokenization.create_tokenizer(spm_model_file=model_file)
-  pieces = sentencepiece.SentencePieceProcessor()
-  pieces.Load(model_file)
+  pieces = sentencepiece.SentencePieceProcessor(model_file)
   corpus, pairs = [(real_data / name).read_text(encoding="utf-8").split("\n")
                    for name in ("corpus/lctt_zh.txt", "glue/MRPC/train.tsv")]
   # There, two single quotes become a double one.
@@ -164,7 +152,7 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
   differ = 0
   for line in lines:
     found = theirs(line, add_special_tokens=False)["input_ids"]
-    expected = ours.convert_tokens_to_ids(ours.tokenize(line))
+    expected = ids_of(ours, line)
     if found != expected:
       # SentencePiece adds up scores in float32, whose rounding decides between
       # 44 4 and 4 44; theirs are float64.
@@ -175,14 +163,19 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
   assert_same_pair(theirs, ours, "It rains today.", "And tomorrow?")
 
 
-def assert_same_pair(theirs, ours, *texts):
-  pair = theirs(*texts)
-  assert (pair["input_ids"], pair["token_type_ids"]) == tokenization.pack_pair(
-      ours, *[ours.convert_tokens_to_ids(ours.tokenize(text))
-              for text in texts], max_seq_length=64)
-
-
-def write_tokenizer(folder, kind, words=None):
+def load_tokenizer(folder, kind, words=None):
+  transformers = pytest.importorskip("transformers")
   (folder / "tokenizer_config.json").write_text(json.dumps(
       transformers_tokenizer.tokenizer_settings(kind, True, 512, words)))
   (folder / "config.json").write_text('{"model_type": "albert"}')
+  return transformers.AutoTokenizer.from_pretrained(str(folder))
+
+
+def ids_of(tokenizer, text):
+  return tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
+
+
+def assert_same_pair(theirs, ours, *texts):
+  pair = theirs(*texts)
+  assert (pair["input_ids"], pair["token_type_ids"]) == tokenization.pack_pair(
+      ours, *[ids_of(ours, text) for text in texts], max_seq_length=64)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import reference_albert as reference
+from refusals import refused
 from small_models import CONFIGS
 
-from albert.errors import InputError
 from albert.export import inspection
 from albert.files import checkpoints
 from albert.model.config import AlbertConfig
@@ -39,10 +39,10 @@ def test_what_weights_tell(name, lines, tmp_path):
 
 def test_what_does_not_fit_a_configuration(tmp_path):
   config = AlbertConfig.from_dict(CONFIGS["google"])
-  weights = {name: np.zeros(shape) for name, shape in
-             inspection.encoder_variables(config).items()}
-  weights.update(TOP, global_step=np.array(7))
-  weights.update({name + "/adam_m": x for name, x in TOP.items()})
+  weights = dict(TOP, global_step=np.array(7), **{
+      name: np.zeros(shape)
+      for name, shape in inspection.encoder_variables(config).items()}, **{
+          name + "/adam_m": x for name, x in TOP.items()})
   found = describe(tmp_path, weights, config)
   assert found[-4:] == [
       "optimizer slots: 2", "step: 7", "configuration: 2 layers, 4 heads, "
@@ -54,8 +54,4 @@ def test_what_does_not_fit_a_configuration(tmp_path):
   assert describe(tmp_path, weights, config)[-1] == (
       "does not fit the configuration: %s ([49, 16], not [50, 16]), %s ([24], "
       "not nothing)" % (TABLE, more))
-
-
-def test_what_is_no_model(tmp_path):
-  with pytest.raises(InputError, match="model.ckpt-7 .* encoder"):
-    describe(tmp_path, TOP)
+  refused("model.ckpt-7 .* encoder", describe, tmp_path, TOP)

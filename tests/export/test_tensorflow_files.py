@@ -13,7 +13,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", ["albert_zh_preln", full("google_groups")])
 def test_saved_model(name, tmp_path):
-  """All signatures, and a file beside them."""
   config, checkpoint = everything.write(tmp_path, name)
   (tmp_path / "vocab.txt").write_text("a")
   head = everything.Everything()
@@ -37,23 +36,6 @@ def test_saved_model(name, tmp_path):
                          {"logits": wanted["masked_lm_logits"]})
 
 
-def run_tflite(content, feed):
-  """Runs the bytes of a file; returns its outputs, by name."""
-  interpreter = tf.lite.Interpreter(model_content=content)
-  interpreter.allocate_tensors()
-  for detail in interpreter.get_input_details():
-    interpreter.set_tensor(detail["index"], feed[detail["name"]])
-  interpreter.invoke()
-  return {detail["name"].split("/")[-1]: interpreter.get_tensor(
-      detail["index"]) for detail in interpreter.get_output_details()}
-
-
-def at_tokens(outputs, mask):
-  """Returns outputs of tokens without those of padding, others whole."""
-  return {name: x[mask > 0] if x.shape[:2] == mask.shape else x
-          for name, x in outputs.items()}
-
-
 @pytest.mark.parametrize("name, rows, int8", [
     ("google", 6, False), full("google_relu", 6, True), full("bert", 6, False),
     full("albert_zh_preln", 1, False)])
@@ -61,10 +43,20 @@ def test_tflite(name, rows, int8, tmp_path):
   config, checkpoint = everything.write(tmp_path, name)
   head = everything.Everything()
   feed = {key: x[:rows] for key, x in everything.FEED.items()}
-  found, wanted = [at_tokens(outputs, feed["input_mask"]) for outputs in (
-      run_tflite(tensorflow_files.to_tflite(
-          config, head, checkpoint, rows, 16, 2, int8), feed),
-      everything.in_session(config, checkpoint, head, feed))]
+  interpreter = tf.lite.Interpreter(model_content=tensorflow_files.to_tflite(
+      config, head, checkpoint, rows, 16, 2, int8))
+  interpreter.allocate_tensors()
+  for detail in interpreter.get_input_details():
+    interpreter.set_tensor(detail["index"], feed[detail["name"]])
+  interpreter.invoke()
+  outputs = {x["name"].split("/")[-1]: interpreter.get_tensor(x["index"])
+             for x in interpreter.get_output_details()}
+  mask = feed["input_mask"]
+  # Of tokens, without padding.
+  found, wanted = [{key: x[mask > 0] if x.shape[:2] == mask.shape else x
+                    for key, x in values.items()} for values in (
+                        outputs, everything.in_session(
+                            config, checkpoint, head, feed))]
   assert set(found) == set(wanted)
   check = everything.assert_8_bits if int8 else everything.assert_same
   check(found, wanted)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
+from refusals import refused
 from scripting import fail, succeed
 
-from albert.errors import InputError
 from benchmarks import plot_curves
 
 HISTORY = """global_step\tloss\tmasked_lm_accuracy
@@ -16,19 +16,17 @@ HISTORY = """global_step\tloss\tmasked_lm_accuracy
 """
 
 
-def value(tag, number):
-  return tf.Summary.Value(tag=tag, simple_value=number)
+def simple(number):
+  return {"simple_value": number}
 
 
-def tensor(tag, number):
+def tensor(number):
   """What the summaries of TensorFlow 2 write, which a TPU's host call uses."""
-  return tf.Summary.Value(
-      tag=tag, tensor=tf.make_tensor_proto(number, tf.float32),
-      metadata=tf.SummaryMetadata(plugin_data=tf.SummaryMetadata.PluginData(
-          plugin_name="scalars")))
+  return {"tensor": tf.make_tensor_proto(number, tf.float32),
+          "metadata": {"plugin_data": {"plugin_name": "scalars"}}}
 
 
-def write_events(folder, second, events, make=value):
+def write_events(folder, second, events, value=simple):
   """Writes an event file as of some second; returns its path.
 
   Ten steps take a minute. `events` is a dict: step -> tag -> number.
@@ -38,15 +36,13 @@ def write_events(folder, second, events, make=value):
   with tf.io.TFRecordWriter(str(path)) as writer:
     writer.write(tf.Event(file_version="brain.Event:2").SerializeToString())
     for step, scalars in events.items():
-      writer.write(tf.Event(
-          step=step, wall_time=second + 6 * step, summary=tf.Summary(value=[
-              make(*scalar) for scalar in scalars.items()])
-      ).SerializeToString())
+      writer.write(tf.Event(step=step, wall_time=second + 6 * step, summary={
+          "value": [dict(value(number), tag=tag)
+                    for tag, number in scalars.items()]}).SerializeToString())
   return path
 
 
 def test_after_a_restart_the_later_file_counts(tmp_path):
-  """In another order than that of their times; the last one is of a TPU."""
   write_events(tmp_path, 5, {20: {"loss": 5.0}, 30: {"loss": 4.0}})
   write_events(tmp_path, 9, {30: {"loss": 3.0}, 40: {"loss": 2.0}}, tensor)
   write_events(tmp_path, 1, {10: {"loss": 8.0, "learning_rate": 0.5},
@@ -57,12 +53,11 @@ def test_after_a_restart_the_later_file_counts(tmp_path):
 
 
 def test_a_killed_run_is_read_up_to_where_it_ends(tmp_path, caplog):
-  path = write_events(tmp_path, 0, {step: {"loss": 9.0 - step}
-                                    for step in (1, 2, 3)})
+  # A record has a length, its checksum, data, their checksum.
+  events = {1: {"loss": 8.0}, 2: {"loss": 7.0}}
+  start = len(write_events(tmp_path, 0, events).read_bytes())
+  path = write_events(tmp_path, 0, {**events, 3: {"loss": 6.0}})
   whole = path.read_bytes()
-  start = 0  # of the last record: length, its checksum, data, their checksum
-  for _ in range(3):
-    start += 16 + struct.unpack_from("<Q", whole, start)[0]
   write_events(tmp_path, 1, {5: {"loss": 4.0}})
   for end in (start + 1, start + 11, start + 14, len(whole) - 1):
     caplog.clear()
@@ -82,7 +77,6 @@ def test_held_out_values(tmp_path):
   history.write_text(HISTORY)
   assert plot_curves.read_history(str(tmp_path)) == {
       "loss": {10: 7.5, 20: 7.0}, "masked_lm_accuracy": {10: 0.25, 20: 0.5}}
-  # Of fine-tuning.
   history.write_text("global_step\teval_accuracy\teval_loss\tmatthews\n"
                      "5\t0.5\t1.5\t0.1\n9\t0.75\t1.25\t\n")
   assert plot_curves.read_history(str(tmp_path)) == {
@@ -90,8 +84,7 @@ def test_held_out_values(tmp_path):
   for text in ("step\tloss\n1\t2\n", "global_step\tloss\n1\n",
                "global_step\tloss\n1\tx\n"):
     history.write_text(text)
-    with pytest.raises(InputError, match="eval_history.tsv"):
-      plot_curves.read_history(str(tmp_path))
+    refused("eval_history.tsv", plot_curves.read_history, str(tmp_path))
 
 
 def test_values_over_minutes(tmp_path):
@@ -105,65 +98,56 @@ def test_values_over_minutes(tmp_path):
   ) == {"loss": {0.0: 9.0, 2.5: 7.0}, "accuracy": {3.0: 0.5, 3.5: 0.75}}
 
 
-def test_smoothing():
-  assert plot_curves.smooth([3.0, 1.0, 2.0], 0.0) == [3.0, 1.0, 2.0]
-  # Weights 1/2, 1/4, 1/8 from the newest value on, divided by their sum.
-  assert plot_curves.smooth([3.0, 1.0, 2.0], 0.5) == pytest.approx(
-      [3.0, (3 / 4 + 1 / 2) / (3 / 4), (3 / 8 + 1 / 4 + 1) / (7 / 8)])
-
-
 def test_what_is_drawn(monkeypatch):
   figure = plot_curves.create_figure()
   plot_curves.draw(figure, {
-      "A": ({"masked_lm_loss": {20: 2.0, 10: 4.0},
+      "A": ({"masked_lm_loss": {20: 1.0, 10: 3.0, 30: 2.0},
              "learning_rate": {10: 1.0, 20: 3.0}},
             {"masked_lm_loss": {15: 3.5}}),
       "B": ({"masked_lm_loss": {10: 5.0}}, {})}, 6.25, 0.5, "minutes")
   panels = {panel.get_title(): panel for panel in figure.axes}
   lines = [tuple(list(data) for data in line.get_data()) + (line.get_color(),)
            for line in panels["masked-LM loss"].lines]
+  # Weights 1/2, 1/4, 1/8 from the newest value on, divided by their sum.
   assert lines == [
-      ([10, 20], [4.0, 2.0], "C0"),
-      ([10, 20], [4.0, pytest.approx((4 / 4 + 2 / 2) / (3 / 4))], "C0"),
+      ([10, 20, 30], [3.0, 1.0, 2.0], "C0"),
+      ([10, 20, 30], pytest.approx([3.0, (3 / 4 + 1 / 2) / (3 / 4), (
+          3 / 8 + 1 / 4 + 1) / (7 / 8)]), "C0"),
       ([15], [3.5], "C0"), ([10], [5.0], "C1"), ([10], [5.0], "C1"),
       ([0, 1], [6.25, 6.25], "gray")]
+  assert plot_curves.smooth([3.0, 1.0], 0.0) == [3.0, 1.0]
   # The learning rate is known, not measured: it is drawn as it is.
   assert panels["learning rate"].get_xlabel() == "minutes"
   lines = panels["learning rate"].lines
   assert [list(line.get_ydata()) for line in lines] == [[1.0, 3.0], []]
   # Those for which there is something to draw, and the legend.
   assert set(panels) == {"masked-LM loss", "learning rate", ""}
-  legend = panels[""].get_legend()
-  assert [text.get_text() for text in legend.get_texts()] == [
+  assert [text.get_text() for text in panels[""].get_legend().get_texts()] == [
       "A", "A, held out", "B", "unigram entropy"]
   monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-  with pytest.raises(InputError, match="plot]"):
-    plot_curves.create_figure()
+  refused("plot]", plot_curves.create_figure)
 
 
 @pytest.mark.slow
-def test_the_script(tmp_path):
+def test_the_script(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
   for name in "ab":
     write_events(tmp_path / name, 0, {step: {
         tag: 1 / step for tag in plot_curves.PANELS} for step in (10, 20)})
   (tmp_path / "a" / "eval_history.tsv").write_text(HISTORY)
-  args = ["benchmarks/plot_curves.py", "--output=%s/curves.png" % tmp_path,
-          "--runs=%s,%s" % (tmp_path / "a", tmp_path / "b")]
+  args = ["benchmarks/plot_curves.py", "--output=curves.png", "--runs=a,b"]
   succeed(*args, "--unigram_entropy=6.33", "--smoothing=0.9",
           "--x_axis=minutes")
   png = (tmp_path / "curves.png").read_bytes()
   assert png.startswith(b"\x89PNG\r\n")
   width, height = struct.unpack(">II", png[16:24])
   assert width > 1000 and height > 500
-  assert sorted(path.name for path in tmp_path.iterdir()) == [
-      "a", "b", "curves.png"]
+  assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "curves.png"}
   (tmp_path / "none").mkdir()
   write_events(tmp_path / "other", 0, {1: {"global_step/sec": 3.0}})
-  for flag, message in (("--names=A,B,A", "--runs .*--names, not: A, B, A"),
-                        ("--names=A,A", "--runs .*--names"),
-                        ("--smoothing=1.0", "--smoothing 1.0"),
-                        ("--runs=", "--runs"),
-                        ("--runs=%s" % (tmp_path / "absent"), "absent"),
-                        ("--runs=%s" % (tmp_path / "none"), "no event files"),
-                        ("--runs=%s" % (tmp_path / "other"), "none of: loss")):
+  for flag, message in (
+      ("--names=A,B,A", "--runs .*--names.* A, B, A"),
+      ("--names=A,A", "--runs .*--names"), ("--runs=", "--runs"),
+      ("--smoothing=1.0", "--smoothing 1.0"), ("--runs=absent", "absent"),
+      ("--runs=none", "no event files"), ("--runs=other", "none of: loss")):
     fail(message, *args, flag)

@@ -10,14 +10,13 @@ import time
 import pytest
 from scripting import ROOT, VOCAB, command, fail, succeed
 
-SCRIPT = "create_pretraining_data.py"
 
-
-def flags(output_dir, *args):
-  return [VOCAB, "--max_seq_length=32", "--max_predictions_per_seq=5",
+def make(output_dir, *args):
+  return ["create_pretraining_data.py", VOCAB, "--max_seq_length=32",
+          "--max_predictions_per_seq=5", "--num_output_shards=3",
           "--input_file=%s" % (ROOT / "data" / "text_*.txt"),
-          "--output_dir=%s" % output_dir, "--num_output_shards=3",
-          "--shard_characters=1500", "--dupe_factor=10", *args]
+          "--output_dir=%s" % output_dir, "--shard_characters=1500",
+          "--dupe_factor=10", *args]
 
 
 def content(folder):
@@ -26,9 +25,8 @@ def content(folder):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-  """A folder that one worker filled."""
   folder = tmp_path_factory.mktemp("records") / "made"
-  succeed(SCRIPT, *flags(folder, "--num_workers=1"))
+  succeed(*make(folder, "--num_workers=1"))
   return folder
 
 
@@ -36,7 +34,7 @@ def made(tmp_path_factory):
 def test_workers_do_not_change_the_records(made, tmp_path):
   parts = ["part-0000%d-of-00003.tfrecord" % i for i in range(3)]
   assert sorted(content(made)) == parts + ["records.json", "vocab.txt"]
-  succeed(SCRIPT, *flags(tmp_path / "two", "--num_workers=2"))
+  succeed(*make(tmp_path / "two", "--num_workers=2"))
   assert content(tmp_path / "two") == content(made)
   sizes = [len(content(made)[name]) for name in parts]
   assert max(sizes) < 1.1 * min(sizes)
@@ -45,9 +43,9 @@ def test_workers_do_not_change_the_records(made, tmp_path):
 @pytest.mark.full
 def test_a_killed_run_keeps_its_finished_shards(made, tmp_path):
   folder = tmp_path / "killed"
+  args = make(folder, "--num_workers=2")
   process = subprocess.Popen(
-      command(SCRIPT, *flags(folder, "--num_workers=2")),
-      stderr=subprocess.DEVNULL, start_new_session=True)
+      command(*args), stderr=subprocess.DEVNULL, start_new_session=True)
   deadline = time.time() + 120
   while len(list(folder.glob("unfinished-*/*.json"))) < 3:
     assert process.poll() is None and time.time() < deadline
@@ -55,7 +53,7 @@ def test_a_killed_run_keeps_its_finished_shards(made, tmp_path):
   os.killpg(process.pid, signal.SIGKILL)
   process.wait()
   assert not list(folder.glob("part*"))
-  _, log = succeed(SCRIPT, *flags(folder, "--num_workers=2"))
+  _, log = succeed(*args)
   assert 3 <= int(re.search(r"kept (\d+) finished shards", log).group(1))
   assert content(folder) == content(made)
 
@@ -63,16 +61,15 @@ def test_a_killed_run_keeps_its_finished_shards(made, tmp_path):
 @pytest.mark.slow
 def test_a_folder_has_the_records_of_one_run(tmp_path):
   folder = tmp_path / "again"
-  args = flags(folder, "--dupe_factor=1")
-  succeed(SCRIPT, *args)
+  args = make(folder, "--dupe_factor=1")
+  succeed(*args)
   before = content(folder)
-  fail("%s .*part-00000-of-00003.tfrecord" % folder, SCRIPT, *args,
-       "--num_output_shards=2")
-  fail("^%s/records.json: .*random_seed 12345, not 2" % folder, SCRIPT, *args,
-       "--random_seed=2")
+  fail("%s .*part-00000-of-00003" % folder, *args, "--num_output_shards=2")
+  args.append("--random_seed=2")
+  fail("^%s/records.json: .*random_seed 12345, not 2" % folder, *args)
   assert content(folder) == before
   (folder / "records.json").unlink()
-  succeed(SCRIPT, *args, "--random_seed=2")
+  succeed(*args)
   after = content(folder)
   assert after.keys() == before.keys() and after != before
 
@@ -92,14 +89,14 @@ def test_a_folder_has_the_records_of_one_run(tmp_path):
      "blank.txt .* --input_file")])
 def test_bad_input(args, message, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  (tmp_path / "blank.txt").write_text("\n \n")
-  (tmp_path / "latin.txt").write_bytes(b"\xe9\n")
-  (tmp_path / "cut.txt.gz").write_bytes(
-      gzip.compress(os.urandom(10000))[:-2000])
+  for name, text in (("blank.txt", b"\n \n"), ("latin.txt", b"\xe9\n"), (
+      "cut.txt.gz", gzip.compress(os.urandom(10000))[:-2000])):
+    (tmp_path / name).write_bytes(text)
   os.mkfifo("pipe")
   writer = os.open("pipe", os.O_RDWR)
-  fail(message, SCRIPT, VOCAB, "--output_file=none.tfrecord",
-       "--input_file=%s" % (ROOT / "data" / "text_heldout.txt"),
+  fail(message, "create_pretraining_data.py", VOCAB,
+       "--output_file=none.tfrecord", "--input_file=%s" % (
+           ROOT / "data" / "text_heldout.txt"),
        *[arg.format(tmp_path.name) for arg in args])
   os.close(writer)
   assert (tmp_path / "blank.txt").read_text() == "\n \n"

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.platform_independent("documents")
 
 DOCUMENTS = ["README.md", "albert_tiny_starter/MODEL_CARD.md", *(
     "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md")))]
-# English, Chinese.
 PAIRS = [(path.replace("docs/README_zh", "README").replace("_zh", ""), path)
          for path in DOCUMENTS if path.endswith("_zh.md")]
 BLOCK = re.compile(r"^((?:<!-- ([^\n]*) -->\n)?```(\w*)\n)(.*?)^```$",
@@ -32,8 +31,7 @@ def read(path):
   return (ROOT / path).read_text(encoding="utf-8")
 
 
-def prose(path):
-  """Returns what is outside blocks."""
+def prose(path):  # what is outside blocks
   return BLOCK.sub("", read(path))
 
 
@@ -44,41 +42,35 @@ def calls(path):
   """
   known = {}
   for _, _, language, text in BLOCK.findall(read(path)):
-    if language != "bash":
-      continue
-    text = re.sub(r"(?<!\S)#.*|\\\n|\$\([^()]*\)", " ", text)
-    text = re.sub(r'"[^"]*"', lambda found: found.group().replace("\n", " "),
-                  text)
     name = None
-    for line in re.split(r"[\n|;&]+", text):
+    text = re.sub(r"(?<!\S)#.*|\\\n|\$\([^()]*\)", " ", text)
+    text = re.sub(r'"[^"]*"', lambda found: found[0].replace("\n", " "), text)
+    for line in re.split(r"[\n|;&]+", text) if language == "bash" else ():
       begun = re.match(r'(\w+)(\(\) {|=")|}', line)
-      name = begun.group(1) if begun else name
+      name = begun[1] if begun else name
       call = re.search(r"(?:python|bash) (?:-m )?(\w[\w/]*[.]\w+)(.*)", line)
       if call:
-        known[name or ""] = call.group(1)
+        known[name or ""] = call[1]
         yield call.groups()
       call = re.match(r"\s*(?:\w+=\S+ )*[$]?(\w+) (.*)", line)
-      if call and call.group(1) in known:
-        yield known[call.group(1)], call.group(2)
+      if call and call[1] in known:
+        yield known[call[1]], call[2]
 
 
 def parse(script, words):
   """Parses a command line as the script does; where it has $, names alone."""
-  def check(known):
-    assert {word[2:].split("=")[0] for word in words} <= set(known)
-
-  name = re.sub("[.]py$", "", script).replace("/", ".")
-  defined = re.findall(r'DEFINE_\w+\("(\w+)"', read(
-      name.replace(".", "/") + ".py"))
+  names = {word[2:].split("=")[0] for word in words}
+  path = re.sub("[.]py$", "", script).replace(".", "/") + ".py"
+  defined = set(re.findall(r'DEFINE_\w+\("(\w+)"', read(path)))
   if defined:
-    check(defined)
+    assert names <= defined
     return
-  module = module_of(name.replace(".", "/") + ".py")
-  module = types.SimpleNamespace(
+  module = module_of(path)
+  with parsed(types.SimpleNamespace(
       __name__=script, DEFAULTS=getattr(module, "DEFAULTS", {}),
-      SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,)))
-  with parsed(module, *[word for word in words if "$" not in word]):
-    check(flags.FLAGS)
+      SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,))), *[
+          word for word in words if "$" not in word]):
+    assert names <= set(flags.FLAGS)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
@@ -91,8 +83,7 @@ def test_flags_of_commands(path, monkeypatch):
     if script == "albert.vocab":
       script += "." + words.split()[0]
     if script:
-      parse(script, [word for word in re.sub("""["']""", "", words).split()
-                     if word.startswith("--")])
+      parse(script, re.findall(r"(?<!\S)--\S+", re.sub("[\"']", "", words)))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
@@ -100,8 +91,8 @@ def test_blocks_and_links(path):
   for _, comment, language, text in BLOCK.findall(read(path)):
     assert language in ("", "bash", "python")
     assert re.match("$|not run: |needs ", comment), comment
-    assert language or not comment
-    assert language or not re.search("^(bash|python|source) ", text, re.M)
+    assert language or not comment and not re.search(
+        "^(bash|python|source) ", text, re.M)
   for name, anchor in links(path):
     target = (ROOT / path).parent / name if name else ROOT / path
     assert target.exists(), name
@@ -109,7 +100,6 @@ def test_blocks_and_links(path):
 
 
 def links(path):
-  """Returns [(name of a file, anchor in it)]."""
   return re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", prose(path))
 
 
@@ -125,9 +115,8 @@ def anchors(path):
 
 def figures(text):
   """Returns the numbers of two digits or more, such as 16, 0.25 and 1e-4."""
-  return [number for number in re.findall(
-      "[0-9]+(?:[.,][0-9]+)*(?:e-[0-9]+)?", text)
-      if len(re.findall("[0-9]", number)) > 1]
+  return re.findall(
+      "[0-9]+(?:[.,][0-9]+)+(?:e-[0-9]+)?|[0-9]+e-[0-9]+|[0-9]{2,}", text)
 
 
 def tables(path):
@@ -136,8 +125,7 @@ def tables(path):
           for table in re.findall(r"(?:^\|.*\n)+", prose(path), re.M)]
 
 
-def code(path):
-  """Returns [(what is before a block, its text)]; comments are translated."""
+def code(path):  # without comments: they are translated
   return [(head, re.sub(" *# .*", "", text) if language else text)
           for head, _, language, text in BLOCK.findall(read(path))]
 
@@ -152,8 +140,7 @@ def test_a_pair_agrees(pair):
     assert ((ROOT / path).parent / links(path)[0][0]).resolve() == ROOT / other
 
 
-def test_the_readme():
-  """It stays short, and names all released models."""
+def test_the_readme_is_short_and_names_all_released_models():
   text = read("README.md")
   assert len(text.splitlines()) <= 300
   table = text[text.index("## Released models"):text.index("## (a)")]

@@ -5,26 +5,18 @@ No flag says a vocabulary, a case or a length twice.
 
 import json
 import random
-import types
 
 import numpy as np
 import pytest
 from reading import features, read_json
-from scripting import SIZES, call_main, succeed
+from scripting import SIZES, parsed, succeed
 from small_models import albert_zh_config, write_folder
 from vocabularies import SPECIAL, write_vocab
 
-import run_classifier
 from albert.train import finetuning
 
 WORDS = ["Apple", "apple", "BANK", "bank", "天", "地", "玄", "黄"]
 TOKENS = SPECIAL + WORDS
-
-
-def texts_in(records):
-  """Returns the tokens of a record file, a set of str."""
-  return {" ".join(TOKENS[i] for i in row["input_ids"])
-          for row in features(records)}
 
 
 @pytest.mark.full
@@ -34,6 +26,7 @@ def test_a_cased_model_from_text_to_predictions(tmp_path):
   lines = [" ".join(rng.choices(WORDS, k=8)) for _ in range(99)] + ["宇 宙"]
   (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
   write_vocab(words, TOKENS)
+  pretrained, tuned = tmp_path / "pretrained", tmp_path / "tuned"
   records = [str(tmp_path / "records" / name) for name in "ab"]
   _, log = succeed(
       "create_pretraining_data.py", "--max_seq_length=24",
@@ -44,7 +37,6 @@ def test_a_cased_model_from_text_to_predictions(tmp_path):
   assert "unknown tokens  2, %.3f%%, [UNK]" % (200 / 794) in log
   (tmp_path / "small.json").write_text(json.dumps(dict(
       SIZES, vocab_size=len(TOKENS), num_hidden_layers=1)))
-  pretrained = tmp_path / "pretrained"
   succeed("run_pretraining.py", "--do_train", "--num_train_steps=2",
           "--num_warmup_steps=1", "--train_batch_size=4",
           "--input_file=" + records[0], "--eval_input_file=" + records[1],
@@ -58,7 +50,6 @@ def test_a_cased_model_from_text_to_predictions(tmp_path):
     (tmp_path / (split + ".tsv")).write_text(
         "text_a\tlabel\n" + "Apple bank\t0\napple BANK %s\t1\n" % word * 4,
         encoding="utf-8")
-  tuned = tmp_path / "tuned"
   _, log = succeed(
       "run_classifier.py", "--task_name=tsv", "--data_dir=%s" % tmp_path,
       "--output_dir=%s" % tuned, "--train_batch_size=4",
@@ -68,17 +59,17 @@ def test_a_cased_model_from_text_to_predictions(tmp_path):
   assert (task["do_lower_case"], task["max_seq_length"]) == (False, 5)
   for split, word, unknown in (("train", "天", 0), ("dev", "[UNK]", 1),
                                ("test", "地", 0)):
-    assert texts_in(tuned / (split + ".tf_record")) == {
-        "[CLS] Apple bank [SEP]", "[CLS] apple BANK %s [SEP]" % word}
+    assert {" ".join(TOKENS[i] for i in row["input_ids"])
+            for row in features(tuned / (split + ".tf_record"))} == {
+                "[CLS] Apple bank [SEP]", "[CLS] apple BANK %s [SEP]" % word}
     assert "%s: 50.0%% of the examples fill --max_seq_length=5; %.2f%%" % (
         split, 100 / 9 * unknown) in log
     assert ("of the tokens of %s are [UNK]" % split in log) == bool(unknown)
   succeed("extract_features.py", "--init_checkpoint=%s" % (tuned / "best"),
           "--input_file=%s" % words,
           "--output_file=%s" % (tmp_path / "vectors.npy"))
-  vectors = np.load(str(tmp_path / "vectors.npy"))
-  assert np.abs(vectors[TOKENS.index("Apple")] -
-                vectors[TOKENS.index("apple")]).max() > 1e-3
+  vectors = dict(zip(TOKENS, np.load(str(tmp_path / "vectors.npy"))))
+  assert np.abs(vectors["Apple"] - vectors["apple"]).max() > 1e-3
   for folder in (tmp_path / "records", pretrained / "best", tuned / "best"):
     assert (folder / "vocab.txt").read_bytes() == words.read_bytes()
 
@@ -91,13 +82,7 @@ def test_length(given, known, length, tmp_path):
   """Without training, that of the model; what is trained has its own."""
   write_folder(tmp_path, albert_zh_config(), SPECIAL,
                task={"max_seq_length": known} if known else None)
-
-  def main():
+  with parsed("run_classifier.py", "--init_checkpoint=%s" % tmp_path,
+              "--output_dir=%s" % (tmp_path / "out"), *given):
     settings, _, _ = finetuning.start(default_length=7)
-    assert settings.data.max_seq_length == length
-
-  call_main(types.SimpleNamespace(
-      main=main, SETTINGS=run_classifier.SETTINGS, __name__="script"),
-            "--task_name=tsv", "--data_dir=x",
-            "--init_checkpoint=%s" % tmp_path,
-            "--output_dir=%s" % (tmp_path / "out"), *given)
+  assert settings.data.max_seq_length == length

@@ -10,52 +10,44 @@ import pytest
 import scripting
 import tensorflow.compat.v1 as tf
 from reading import table
+from refusals import refused
 from scripting import ROOT, VOCAB, fail, results, succeed
 
 import run_classifier
-from albert.errors import InputError
 from albert.files import outputs
-from albert.model.config import AlbertConfig
 from albert.model_folder import ModelFolder
 from albert.tasks.classification import InputExample
 from albert.train import finetuning, sweep
+from benchmarks import plot_curves
 
 PAIRS = ROOT / "tests" / "pairs"
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("classifier")
-  (folder / "small.json").write_text(json.dumps(dict(
+@pytest.fixture
+def classify(tmp_path):
+  """A command of pairs; its paths are URLs, as on another file system."""
+  (tmp_path / "small.json").write_text(json.dumps(dict(
       scripting.SIZES, hidden_dropout_prob=0.1, num_hidden_layers=1)))
-  return folder
-
-
-def classify(work, output_dir, *args):
-  """The command; its paths are URLs, as on another file system."""
   return ["run_classifier.py", "--task_name=LCQMC",
-          "--data_dir=file://%s" % PAIRS,
-          "--bert_config_file=file://%s" % (work / "small.json"),
-          VOCAB.replace("=", "=file://"),
-          "--output_dir=file://%s" % (work / output_dir),
+          "--data_dir=file://%s" % PAIRS, VOCAB.replace("=", "=file://"),
+          "--bert_config_file=file://%s/small.json" % tmp_path,
+          "--output_dir=file://%s/out" % tmp_path, "--do_train",
           "--train_batch_size=8", "--max_seq_length=32", "--learning_rate=0.01",
           "--max_train_examples=64", "--num_train_epochs=1",
-          "--save_checkpoints_steps=4", *args]
+          "--save_checkpoints_steps=4"]
 
 
 def predicted(folder):
-  """Returns the probabilities, or scores, of the test file, float [N, L]."""
+  """Returns the header and probabilities, or scores, of the test file."""
   header, *lines = table(folder / "test_results.tsv")
-  first = header[0] == "label"
-  return np.array([line[first:header.index("text_a")] for line in lines], float)
+  first, last = header[0] == "label", header.index("text_a")
+  return header, np.array([line[first:last] for line in lines], float)
 
 
 @pytest.mark.slow
-def test_fine_tuning(work):
-  _, log = succeed(*classify(
-      work, "pairs", "--do_train", "--do_eval", "--do_predict"))
-  folder = work / "pairs"
-  rows = table(PAIRS / "train.txt")
+def test_fine_tuning(classify, tmp_path):
+  _, log = succeed(*classify, "--do_eval", "--do_predict")
+  folder, rows = tmp_path / "out", table(PAIRS / "train.txt")
   rows = [rows[i] for i in random.Random(12345).sample(range(len(rows)), 64)]
   ones = sum(label == "1" for _, _, label in rows)
   assert re.search("train: 64 examples; labels: .*1 %d\\b" % ones, log)
@@ -64,26 +56,22 @@ def test_fine_tuning(work):
   assert "train: %.1f%% of the examples fill --max_seq_length=32" % (
       100 * lengths.count(32) / 64) in log
   assert results(folder)["global_step"] == 8
-  probabilities = predicted(folder)
+  _, probabilities = predicted(folder)
   np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
-  likeliest = [str(label) for label in probabilities.argmax(1)]
-  header, *lines = table(folder / "test_results.tsv")
-  assert header == ["label", "0", "1", "text_a", "text_b"]
-  assert lines == [
-      [label, *["%.8f" % p for p in row], *texts[:2]] for label, row, texts in
-      zip(likeliest, probabilities, table(PAIRS / "test.txt"))]
+  assert table(folder / "test_results.tsv") == [
+      ["label", "0", "1", "text_a", "text_b"], *(
+          [str(row.argmax()), *["%.8f" % p for p in row], *texts[:2]] for
+          row, texts in zip(probabilities, table(PAIRS / "test.txt")))]
   assert {path.name for path in (folder / "best").iterdir()} >= {
       "checkpoint", "config.json", "task.json", "vocab.txt", "eval_report.txt"}
-  # TensorBoard shows one run.
   path, = folder.rglob("events.out.tfevents.*")
   assert path.parent == folder
-  header, *history = table(folder / "eval_history.tsv")
-  assert [(event.step, value.simple_value)
+  history = plot_curves.read_history(str(folder))["accuracy"]
+  assert list(history) == [4, 8]
+  assert {event.step: value.simple_value
           for event in tf.train.summary_iterator(str(path))
-          for value in event.summary.value if value.tag == "eval/accuracy"] == [
-              (int(row[0]), pytest.approx(float(row[header.index(
-                  "eval_accuracy")]))) for row in history]
-  assert [row[0] for row in history] == ["4", "8"]
+          for value in event.summary.value
+          if value.tag == "eval/accuracy"} == pytest.approx(history)
 
 
 @pytest.mark.slow
@@ -91,13 +79,13 @@ def test_fine_tuning(work):
 def test_results_are_those_of_the_predictions(name, trained):
   """The dev file is the test file too: both are scored alike."""
   model = trained(name)
-  found, values = results(model.best), predicted(model.out)
+  found, (header, values) = results(model.best), predicted(model.out)
   if name == "pairs":
     loss = -np.log(values[range(9), np.arange(9) % 2]).mean()
-    report = (model.best / "eval_report.txt").read_text()
+    report, lines = [(model.best / file).read_text() for file in (
+        "eval_report.txt", "eval_results.txt")]
     assert report.split()[9] == "5"  # have the label 0
-    assert "positive_label = 1\n" in (
-        model.best / "eval_results.txt").read_text()
+    assert "positive_label = 1\n" in lines
     assert (model.out / "test_report.txt").read_text() == report
   else:
     loss = ((values[:, 0] - 1000 - 500 * (np.arange(9) % 3))**2).mean()
@@ -106,79 +94,74 @@ def test_results_are_those_of_the_predictions(name, trained):
     units = [tf.train.load_variable(str(folder), "output_units")
              for folder in (model.out, model.best)]
     np.testing.assert_allclose(units, [[1500, 1000 / 6**0.5], [0, 1]])
-    assert table(model.out / "test_results.tsv")[0] == ["score", "text_a"]
+    assert header == ["score", "text_a"]
   assert found["eval_loss"] == pytest.approx(loss, rel=1e-4)
-  assert set(found) == {"loss", "global_step"} | {"eval_" + key for key in (
+  assert found.pop("global_step")
+  assert set(found) == {"loss"} | {"eval_" + key for key in (
       ["loss", "accuracy", "f1", "macro_f1", "matthews"] if name == "pairs" else
       ["loss", "pearson", "spearman", "mse"])}
-  del found["global_step"]
   assert results(model.out, "test_results.txt") == pytest.approx(
       found, rel=1e-5, abs=1e-4)
 
 
 def test_a_model_of_other_inputs_or_labels(caplog):
-  config = AlbertConfig.from_dict(scripting.SIZES)
-  one = ModelFolder(config, None, "best", pairs=False, labels=["0", "1"])
-  with pytest.raises(InputError, match="labels 0, 1, not 0$"):
-    run_classifier.check_labels(one, ["0"], trains=False)
+  one = ModelFolder(None, None, "best", pairs=False, labels=["0", "1"])
+  refused("0, 1, not 0$", run_classifier.check_labels, one, ["0"], False)
   run_classifier.check_labels(one, ["0", "1", "2"], trains=True)
   assert "knows the labels 0, 1, not 0, 1, 2" in caplog.text
   text = InputExample(0, "a", None, "0")
   run_classifier.report_examples("dev", [text, text], ["0", "2"])
   assert "dev has no example of 1 label(s): 2" in caplog.text
-  with pytest.raises(InputError, match="all 2 training .* label 0: .*nothing"):
-    run_classifier.check_variety([text, text], ["0", "1"])
+  refused("all 2 training .* label 0: .*nothing", run_classifier.check_variety,
+          [text, text], ["0", "1"])
   several = [text._replace(label=labels) for labels in (("x", "y"), ("x",))]
   run_classifier.check_variety(several, ["x", "y"])
   assert "all training examples have the label x" in caplog.text
   pair = text._replace(text_b="b")
   assert not run_classifier.check_pairs(one, {"dev": [text]}, False)
   assert run_classifier.check_pairs(one, {"dev": [pair]}, True)
-  with pytest.raises(InputError, match="trained on single texts, not on pairs"):
-    run_classifier.check_pairs(one, {"dev": [pair]}, False)
-  with pytest.raises(InputError, match="dev: 1 of 1 .*second"):
-    run_classifier.check_pairs(one, {"train": [pair], "dev": [text]}, True)
+  refused("trained on single texts, not on pairs", run_classifier.check_pairs,
+          one, {"dev": [pair]}, False)
+  refused("dev: 1 of 1 .*second", run_classifier.check_pairs,
+          one, {"train": [pair], "dev": [text]}, True)
 
 
 @pytest.mark.slow
-def test_several_runs_differ_in_seed_and_rate_alone(work, monkeypatch):
+def test_several_runs_differ_in_seed_and_rate_alone(classify, tmp_path,
+                                                    monkeypatch):
   """In one folder, other settings than those of the runs there are errors."""
   monkeypatch.setattr(finetuning.Runner, "_run", lambda *_: None)
   monkeypatch.setattr(sweep, "_keep_best", lambda *_: None)
   monkeypatch.setattr(outputs, "read_results", lambda _: {
       "eval_accuracy": 0.5, "global_step": 1})
-  args = classify(work, "several", "--do_train", "--do_eval")
-  succeed(*args, "--num_seeds=2")
-  before = table(work / "several" / "runs.tsv")
-  shutil.copytree(str(PAIRS), str(work / "same_pairs"))
+  args = [*classify, "--do_eval", "--num_seeds=2"]
+  succeed(*args)
+  before = table(tmp_path / "out" / "runs.tsv")
+  shutil.copytree(str(PAIRS), str(tmp_path / "same"))
   for flag, value, earlier in (
       ("max_train_examples", 24, "64"), ("class_weights", "balanced", "None")):
-    fail("begun with --%s=%s, not %s: .*--output_dir" % (
-        flag, earlier, value), *args, "--num_seeds=2", "--%s=%s" % (
-            flag, value), "--data_dir=%s" % (work / "same_pairs"))
+    fail("begun with --%s=%s, not %s: .*--output_dir" % (flag, earlier, value),
+         *args, "--%s=%s" % (flag, value), "--data_dir=%s/same" % tmp_path)
   # More seeds, and what changes no weights, may come later.
   succeed(*args, "--num_seeds=3", "--log_steps=1", "--eval_batch_size=7")
-  assert table(work / "several" / "runs.tsv")[:3] == before[:3]
+  assert table(tmp_path / "out" / "runs.tsv")[:3] == before[:3]
 
 
 @pytest.mark.slow
-def test_bad_input(work, trained):
-  (work / "train.txt").write_text("a\tb\t1\na\tb\n")
-  (work / "other_size.json").write_text(json.dumps(
+def test_bad_input(classify, trained, tmp_path):
+  (tmp_path / "other.json").write_text(json.dumps(
       dict(scripting.SIZES, vocab_size=30000)))
   for message, *args in (
-      ("'lcqcm'.* lcqmc", "--task_name=lcqcm"),
-      ("train.txt:2: expected 3 columns", "--data_dir=%s" % work),
       ("--metric_for_best=pearson .* 2 labels", "--metric_for_best=pearson"),
-      ("--early_stop_evals: .*--do_train and --do_eval",
-       "--early_stop_evals=2"),
+      ("--early_stop_evals: .*--do_eval", "--early_stop_evals=2"),
       ("--unlabelled_file: .*--teacher", "--unlabelled_file=x"),
-      ("vocab.txt .*21128.* 30000", "--bert_config_file=%s" % (
-          work / "other_size.json")),
+      ("'lcqcm'.* lcqmc", "--task_name=lcqcm"),
+      ("vocab.txt .*21128.* 30000",
+       "--bert_config_file=%s/other.json" % tmp_path),
       ("--long_text=windows .*pairs", "--long_text=windows"),
       ("has no checkpoint: ", "--nodo_train", "--do_predict"),
       ("_starter: .* embedding_size 8, not 128", "--bert_config_file=",
        "--init_checkpoint=%s" % (ROOT / "albert_tiny_starter"),
        "--output_dir=%s" % trained("labels").out)):
-    fail(message, *classify(work, "bad", "--do_train", *args))
-  assert not (work / "bad").exists()
+    fail(message, *classify, *args)
+  assert not (tmp_path / "out").exists()

@@ -17,18 +17,19 @@ pytestmark = [pytest.mark.slow,
 PYTHON = """#!/usr/bin/env bash
 if [[ $2 == zipfile ]]; then exec %s "$@"; fi
 echo "$*" >>commands.txt
-[[ ! $OFFLINE$3 == 1--item=albert* ]] || exit 1
-if [[ $OFFLINE$3 == 1--or_starter ]]; then echo starter
-elif [[ $3 == --or_starter ]]; then echo "${5#*=}"; fi
+case $OFFLINE$3 in
+  1--item=albert*) exit 1 ;;
+  1--or_starter) echo starter ;;
+  --or_starter) echo "${5#*=}" ;;
+esac
 for arg; do
-  if [[ $arg == --init_checkpoint=* ]]; then model=${arg#*=}; fi
-  if [[ $arg == --output_dir=* ]]; then
-    out=${arg#*=} task=${out##*/}
-    mkdir -p "$out/best"
-    echo -e "eval_accuracy = 0.5\\neval_f1 = 0.4\\ninit_checkpoint = $model
-parameters = 9\\nglobal_step = 7" >"$out/best/eval_results.txt"
-    echo "$task" >"$out/${task}_predict.json"
-  fi
+  [[ $arg != --init_checkpoint=* ]] || model=${arg#*=}
+  [[ $arg == --output_dir=* ]] || continue
+  out=${arg#*=} task=${out##*/}
+  mkdir -p "$out/best"
+  echo "$task" >"$out/${task}_predict.json"
+  printf "%%s\\n" "eval_accuracy = 0.5" "eval_f1 = 0.4" "global_step = 7" \\
+    "init_checkpoint = $model" "parameters = 9" >"$out/best/eval_results.txt"
 done
 for task in cmnli ocnli; do
   [[ ! -e out/$task ]] || echo $task >out/$task/diagnostics_predict.json
@@ -60,21 +61,17 @@ def clue(tmp_path):
         env=dict(os.environ, CLUE_DATA="data", **variables),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done, [
-        dict([("script", script)] + [arg.split("=") if "=" in arg else (arg, "")
-                                     for arg in flags])
-        for script, *flags in map(str.split, written.read_text().splitlines())
-        if script.startswith("run_")]
+        dict(arg.partition("=")[::2] for arg in ("script=" + line).split())
+        for line in written.read_text().splitlines() if line.startswith("run_")]
 
   return run
 
 
 def test_the_whole_board_in_one_command(clue, tmp_path):
-  for task in BOARD[:-1]:  # of C3, there is no file to predict
-    (tmp_path / "data" / task).mkdir(parents=True)
-    (tmp_path / "data" / task / "test.json").write_text("")
-  # CLUENER's is on a board of its own.
-  (tmp_path / "out" / "cluener").mkdir(parents=True)
-  (tmp_path / "out" / "cluener" / "cluener_predict.json").write_text("")
+  for path in [*("data/%s/test.json" % task for task in BOARD[:-1]),
+               "out/cluener/cluener_predict.json"]:  # on a board of its own
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text("")
   done, commands = clue("--save_checkpoints_steps=7", OUTPUT="out", TEAM="us")
   assert not done.returncode, done.stdout
   assert [command["--task_name"] for command in commands] == BOARD
@@ -85,14 +82,13 @@ def test_the_whole_board_in_one_command(clue, tmp_path):
     assert command["--output_dir"] == "out/" + task
     # Last, so that it overrides.
     assert list(command)[-1] == "--save_checkpoints_steps"
+    # Of C3, there is no file to predict.
     assert ("--do_predict" in command) == (task != "c3")
     assert command.get("--test_file") == (
         "data/cmrc2018/test.json" if task == "cmrc2018" else None)
-  table = done.stdout.splitlines()[-10:]
-  assert [line.split()[0] for line in table] == BOARD
-  archive, = (tmp_path / "out").glob("submit_us_*.zip")
-  assert archive.name == time.strftime("submit_us_%Y-%m-%d.zip")
-  with zipfile.ZipFile(str(archive)) as reader:
+  assert [line.split()[0] for line in done.stdout.splitlines()[-10:]] == BOARD
+  with zipfile.ZipFile(time.strftime(
+      "%s/out/submit_us_%%Y-%%m-%%d.zip" % tmp_path)) as reader:
     assert set(reader.namelist()) == {
         task + "_predict.json" for task in BOARD + ["diagnostics"]}
     assert reader.read("diagnostics_predict.json") == b"ocnli\n"
@@ -121,8 +117,8 @@ def test_several_tasks(clue):
   done, (ocnli, cluener) = clue("ocnli", "--crf", "cluener", SIZE="base",
                                 MODEL="mine")
   assert cluener["script"] == "run_ner.py" and "--skip_bad_rows" in cluener
-  assert "--crf" in ocnli and "--crf" in cluener
-  assert ocnli["--init_checkpoint"] == cluener["--init_checkpoint"] == "mine"
+  for command in (ocnli, cluener):
+    assert "--crf" in command and command["--init_checkpoint"] == "mine"
   assert cluener["--output_dir"] == "output/clue_base/cluener"
   assert done.stdout.splitlines()[-1].split() == [
       "cluener", "eval_f1", "=", "0.4", "mine,", "9", "parameters,", "7",
@@ -136,13 +132,13 @@ def test_several_tasks(clue):
     ("run_classifier_clue.sh", ["tnews"]), ("run_classifier_lcqmc.sh", [])])
 def test_results_are_never_of_another_model_unsaid(clue, script, args):
   """Only where no model was named, another takes its place, said twice."""
-  for variables in ({"SIZE": "tiny"}, {"MODEL": "albert_tiny"}):
+  for variables, model in (
+      ({"SIZE": "tiny"}, None), ({"MODEL": "albert_tiny"}, None),
+      ({"MODEL": "albert"}, "albert"), ({}, "starter")):
     done, commands = clue(*args, script=script, OFFLINE="1", **variables)
-    assert done.returncode and not commands
-  done, (command,) = clue(*args, script=script, OFFLINE="1")
-  assert command["--init_checkpoint"] == "starter"
+    assert bool(done.returncode) == (not model)
+    assert [command["--init_checkpoint"] for command in commands] == (
+        [model] if model else [])
   said = "albert_tiny cannot be downloaded. These are the results of starter"
   assert done.stdout.count(said) == 2
   assert done.stdout.index("eval_accuracy") > done.stdout.rindex(said)
-  (command,) = clue(*args, script=script, OFFLINE="1", MODEL="albert")[1]
-  assert command["--init_checkpoint"] == "albert"

@@ -11,34 +11,31 @@ import re
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from refusals import refused
 from scripting import fail, kill_at, results, succeed
-from small_steps import SIZES, write_pretraining
+from small_steps import SIZES, full, write_pretraining
 
 import run_pretraining
-from albert.errors import InputError
 from albert.files import checkpoints, records
 from albert.model.config import AlbertConfig
-from albert.train import hooks
 from albert.train.settings import BatchSettings
-
-SCRIPT = "run_pretraining.py"
+from benchmarks import plot_curves
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-  """A folder with configurations and records."""
   folder = tmp_path_factory.mktemp("work")
   write_pretraining(folder, 21)
   made = list(tf.io.tf_record_iterator(str(folder / "train.tfrecord")))
-  for name in ("train-0", "train-1", "heldout"):
-    records.write_records(str(folder / (name + ".tfrecord")), made)
-  (folder / "train-0.tfrecord.json").write_text(json.dumps(
-      {"max_seq_length": 16, "vocab_size": 50}))
-  for name in ("same", "same_heldout"):
-    records.write_records(str(folder / (name + ".tfrecord")), made[-2:-1] * 8)
-  for name, changes in (("deep", {"num_hidden_layers": 2}),
-                        ("other_vocab", {"vocab_size": 51})):
-    (folder / (name + ".json")).write_text(json.dumps(dict(SIZES, **changes)))
+  same = made[-2:-1] * 8
+  for name, rows in (("train-0", made), ("train-1", made), ("heldout", made),
+                     ("same", same), ("same_heldout", same)):
+    records.write_records(str(folder / (name + ".tfrecord")), rows)
+  for name, content in (
+      ("train-0.tfrecord", {"max_seq_length": 16, "vocab_size": 50}),
+      ("deep", dict(SIZES, num_hidden_layers=2)),
+      ("other_vocab", dict(SIZES, vocab_size=51))):
+    (folder / (name + ".json")).write_text(json.dumps(content))
   return folder
 
 
@@ -47,27 +44,24 @@ def in_work(work, monkeypatch):
   monkeypatch.chdir(work)
 
 
-def flags(output_dir, *args):
-  return ["--bert_config_file=config.json", "--input_file=train-*.tfrecord",
-          "--output_dir=%s" % output_dir, "--max_seq_length=16",
-          "--max_predictions_per_seq=4", "--train_batch_size=4",
-          "--eval_batch_size=4", "--log_steps=1", "--num_warmup_steps=1", *args]
-
-
-def pretrain(*args):
-  """Returns the log."""
-  return succeed(SCRIPT, *flags(*args))[1]
+def command(output_dir, *args):
+  return ["run_pretraining.py", "--bert_config_file=config.json",
+          "--input_file=train-*.tfrecord", "--output_dir=%s" % output_dir,
+          "--max_seq_length=16", "--max_predictions_per_seq=4",
+          "--train_batch_size=4", "--eval_batch_size=4", "--log_steps=1",
+          "--num_warmup_steps=1", *args]
 
 
 def history_of(folder, column="loss"):
-  """Returns dict, step -> value."""
-  head, *rows = [row.split("\t") for row in (
-      folder / "eval_history.tsv").read_text().splitlines()]
-  return {int(row[0]): float(row[head.index(column)]) for row in rows}
+  return plot_curves.read_history(str(folder))[column]
+
+
+def pretrain(*args):
+  log = succeed(*args)[1]
+  return log, losses_of(log)
 
 
 def losses_of(log):
-  """Returns the loss of each step that a log has: dict, step -> float."""
   return {int(step): float(loss) for step, loss in re.findall(
       r"step (\d+)/\d+ \| last \d: loss ([\d.]+) ", log)}
 
@@ -87,7 +81,7 @@ def whole(work):
   @functools.lru_cache(maxsize=None)
   def train(*args):
     name = "whole%d" % len(args)
-    return work / name, losses_of(pretrain(name, *TRAINING, *args))
+    return work / name, pretrain(*command(name, *TRAINING, *args))[1]
 
   return train
 
@@ -104,9 +98,7 @@ def test_what_training_leaves(whole):
   assert found["loss"] == history_of(folder)[6] == pytest.approx(
       found["masked_lm_loss"] + found["sentence_order_loss"])
   fail("begun with --learning_rate=.*, not 0.9; .* step 6 was .* becomes",
-       SCRIPT, *flags("whole0", *TRAINING, "--learning_rate=0.9"))
-  fail("begun with --optimizer=adamw, not lamb", SCRIPT, *flags(
-      "whole0", *TRAINING, "--optimizer=lamb", "--resume_anyway"))
+       *command("whole0", *TRAINING, "--learning_rate=0.9"))
   saved = dict(tf.train.list_variables(str(folder / "best")))
   assert saved["bert/embeddings/word_embeddings/adam_v"] == [50, 8]
   assert saved["cls/seq_relationship/output_weights"] == [2, 24]
@@ -124,24 +116,23 @@ def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work, whole):
   assert sorted(history) == [3, 6]
   assert abs(losses[4] - history[3]) > 0.001
   # The configuration is found next to the checkpoint.
-  pretrain("deeper", "--do_eval", "--bert_config_file=",
-           "--input_file=same.tfrecord", "--init_checkpoint=%s" % (
-               folder / "model.ckpt-3"))
+  succeed(*command("deeper", "--do_eval", "--bert_config_file=",
+                   "--input_file=same.tfrecord",
+                   "--init_checkpoint=%s" % (folder / "model.ckpt-3")))
   found = results(work / "deeper")
   assert losses[4] == pytest.approx(found["loss"], abs=2e-4)
   assert found["global_step"] == 0
 
 
-@pytest.mark.parametrize("growth", [
-    pytest.param([], marks=pytest.mark.slow),
-    pytest.param([GROWTH], marks=pytest.mark.full)])
+@pytest.mark.slow
+@pytest.mark.parametrize("growth", [[], full([GROWTH])])
 def test_training_goes_on_after_a_kill(growth, work, whole):
   name = "killed%d" % len(growth)
-  args, (folder, losses) = flags(name, *TRAINING, *growth), whole(*growth)
-  kill_at(4, SCRIPT, *args)
-  log = succeed(SCRIPT, *args)[1]
+  args, (folder, losses) = command(name, *TRAINING, *growth), whole(*growth)
+  kill_at(4, *args)
+  log, found = pretrain(*args)
   assert "resuming from step 3 " in log
-  assert losses_of(log) == pytest.approx(
+  assert found == pytest.approx(
       {step: losses[step] for step in range(4, 7)}, abs=2e-4)
   wanted, history = history_of(folder), history_of(work / name)
   assert 6 in history
@@ -152,33 +143,30 @@ def test_training_goes_on_after_a_kill(growth, work, whole):
 @pytest.mark.full
 def test_training_goes_on_after_kills(work):
   """It writes a checkpoint at every step: most kills fall into a write."""
-  args = flags("many_kills", "--do_train", "--num_train_steps=1000",
-               "--save_checkpoints_steps=1", "--learning_rate=1e-4")
+  args = command("many_kills", "--do_train", "--num_train_steps=1000",
+                 "--save_checkpoints_steps=1", "--learning_rate=1e-4")
   for number in range(int(os.environ.get("ALBERT_TESTS_KILLS", 3))):
-    log = kill_at(3, SCRIPT, *args, later=random.Random(number).random() / 5)
+    log = kill_at(3, *args, later=random.Random(number).random() / 5)
   reached = max(losses_of(log))
   args += ["--num_train_steps=%d" % (reached + 20), "--export_dir=exported"]
-  losses = losses_of(succeed(SCRIPT, *args)[1])
+  _, losses = pretrain(*args)
   assert min(losses) >= reached - 1 and max(losses) == reached + 20
   assert all(3 < loss < 6 for loss in losses.values())
-  folder = work / "many_kills"
   assert list((work / "exported").glob("*/saved_model.pb"))
-  assert not [path for path in folder.iterdir() if "temp" in path.name]
-  assert checkpoints.start_step(str(folder)) == reached + 20
-  assert "already at step %d" % (reached + 20) in succeed(SCRIPT, *args)[1]
+  assert not list((work / "many_kills").glob("*temp*"))
+  assert "already at step %d" % (reached + 20) in pretrain(*args)[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [
-    ["--do_train", "--check_records"], *(
-        pytest.param([flag], marks=pytest.mark.full)
-        for flag in ("--do_train", "--do_eval"))])
+    ["--do_train", "--check_records"], full(["--do_train"]),
+    full(["--do_eval"])])
 def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
   path = tmp_path / "damaged.tfrecord"
   data = bytearray((work / "heldout.tfrecord").read_bytes())
   data[len(data) // 2] ^= 1
   path.write_bytes(data)
-  fail("^%s: .*after 10 records" % path, SCRIPT, *flags(
+  fail("^%s: .*after 10 records" % path, *command(
       tmp_path / "out", "--bert_config_file=", "--input_file=%s" % path,
       "--num_train_steps=20", "--shuffle_buffer=1",
       "--init_checkpoint=%s" % whole()[0], *args))
@@ -194,7 +182,7 @@ def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
   (work / "cut").mkdir(exist_ok=True)
   for path in whole()[0].glob("model.ckpt-6.*"):
     (work / "cut" / path.name).write_bytes(path.read_bytes()[:500])
-  fail(message, SCRIPT, *flags(
+  fail(message, *command(
       "unused", "--do_train", "--bert_config_file=deep.json", *args))
 
 
@@ -208,27 +196,26 @@ def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
     (["--bert_config_file=other_vocab.json"], "vocab_size 50, .* 51"),
     (["--eval_input_file=train-1.tfrecord"],
      "^--eval_input_file: .*train-1.tfrecord"),
-    (["--use_fp16", "--precision=float32"], "--use_fp16 .*--precision"),
     (["--grow_layers=deep"], "^--grow_layers=deep")])
 def test_bad_input(args, message, work):
-  fail(message, SCRIPT, *flags("none", "--do_train", *args))
+  fail(message, *command("none", "--do_train", *args))
   assert not (work / "none").exists()
 
 
 def test_flags_that_do_nothing_are_warned_of(caplog, monkeypatch):
   monkeypatch.setattr(
       tf.config.experimental, "list_physical_devices", lambda kind: [])
-  fail("--do_train or --do_eval", SCRIPT, *flags(
+  fail("--do_train or --do_eval", *command(
       "none", "--use_fp16", "--num_tpu_cores=8", "--recompute_grads",
       "--max_eval_steps=3", "--norecompute_grads"))
-  assert [record.getMessage().replace(": no effect", "")
-          for record in caplog.records
-          if record.levelno == logging.WARNING] == [
-              "--num_warmup_steps, --train_batch_size without --do_train",
-              "--max_eval_steps without --do_eval or --eval_input_file",
-              "--eval_batch_size without --do_eval or --eval_input_file",
-              "--num_tpu_cores without --use_tpu",
-              "--precision=fp16 without a GPU"]
+  warnings = [record.getMessage() for record in caplog.records
+              if record.levelno == logging.WARNING]
+  assert [re.findall("--[a-z_0-9]+|GPU", text) for text in warnings] == [
+      text.split() for text in (
+          "--num_warmup_steps --train_batch_size --do_train",
+          "--max_eval_steps --do_eval --eval_input_file",
+          "--eval_batch_size --do_eval --eval_input_file",
+          "--num_tpu_cores --use_tpu", "--precision GPU")]
 
 
 def test_the_default_rate_is_that_of_the_default_batch():
@@ -238,29 +225,24 @@ def test_the_default_rate_is_that_of_the_default_batch():
   assert run_pretraining.DEFAULTS["optimizer"] == "lamb"
 
 
-def parse_growth(text, **changes):
-  config = AlbertConfig.from_dict(dict(SIZES, num_hidden_layers=3, **changes))
-  return [(config.num_hidden_layers, end) for config, end in
-          run_pretraining.parse_growth(text, config, 9)]
-
-
 def test_growth():
+  def parse_growth(text, **changes):
+    config = AlbertConfig.from_dict(dict(SIZES, num_hidden_layers=3, **changes))
+    return [(config.num_hidden_layers, end) for config, end in
+            run_pretraining.parse_growth(text, config, 9)]
+
   assert parse_growth(None) == [(3, 9)]
   assert parse_growth("1:3, 2:6") == [(1, 3), (2, 6), (3, 9)]
   assert parse_growth("1:8", num_hidden_groups=1) == [(1, 8), (3, 9)]
-  for value in ("1", "1:", ":4", "one:4", "1:4,", "1:4;2:6", "1:-4", "1.5:4",
-                "1:4:6"):
-    with pytest.raises(InputError, match="=%s: write" % value):
-      parse_growth(value)
-  for value in ("0:4", "2:4,1:6", "1:4,1:6", "1:4,2:4", "1:6,2:4", "3:4", "1:9",
-                "1:0"):
-    with pytest.raises(InputError, match="=%s: .*must grow" % value):
-      parse_growth(value)
+  for message, values in (
+      ("write", "1 1: :4 one:4 1:4, 1:4;2:6 1:-4 1.5:4 1:4:6"),
+      (".*must grow", "0:4 2:4,1:6 1:4,1:6 1:4,2:4 1:6,2:4 3:4 1:9 1:0")):
+    for value in values.split():
+      refused("=%s: %s" % (value, message), parse_growth, value)
   for changes in ({"parameter_sharing": "none"}, {"num_hidden_groups": 2},
                   {"parameter_sharing": "attention"}):
     assert parse_growth(None, **changes) == [(3, 9)]
-    with pytest.raises(InputError, match="do not share"):
-      parse_growth("1:3", **changes)
+    refused("do not share", parse_growth, "1:3", **changes)
 
 
 TPU = ["--use_tpu", "--num_tpu_cores=1", "--save_checkpoints_steps=3"]
@@ -273,7 +255,8 @@ def calls(monkeypatch):
   calls = []
 
   def train(self, input_fn, max_steps, hooks):
-    calls.append(("train", max_steps, [type(hook) for hook in hooks]))
+    assert [type(hook).__name__ for hook in hooks] == ["ProgressHook"]
+    calls.append(("train", max_steps))
     checkpoints.write_checkpoint(
         self.model_dir, "model.ckpt-%d" % max_steps, {"x": np.zeros([])})
 
@@ -293,29 +276,25 @@ def calls(monkeypatch):
 def test_training_leaves_a_tpu_only_to_evaluate(calls, tmp_path):
   def called(folder, *args):
     del calls[:]
-    pretrain(tmp_path / folder, *TPU, *args)
-    return calls
+    succeed(*command(tmp_path / folder, *TPU, *args))
+    return " ".join("%s %d" % call for call in calls)
 
-  def train(end):
-    return "train", end, [hooks.ProgressHook]
-
-  heldout, evaluate = "--eval_input_file=heldout.tfrecord", ("evaluate", 5)
-  assert called("a", "--do_train", "--num_train_steps=5") == [train(5)]
-  assert called("b", "--do_train", "--num_train_steps=5", heldout) == [
-      train(3), evaluate, train(5), evaluate]
+  heldout = "--eval_input_file=heldout.tfrecord"
+  assert called("a", "--do_train", "--num_train_steps=5") == "train 5"
+  assert called("b", "--do_train", "--num_train_steps=5", heldout) == (
+      "train 3 evaluate 5 train 5 evaluate 5")
   # Killed after a checkpoint was saved, before it was evaluated.
   history = tmp_path / "b" / "eval_history.tsv"
   history.write_text("".join(history.read_text().splitlines(True)[:2]))
-  assert called("b", "--do_train", "--num_train_steps=6", heldout) == [
-      evaluate, train(6), evaluate]
-  assert called("b", "--do_eval", "--max_eval_steps=2", heldout) == [
-      ("evaluate", 2)]
+  assert called("b", "--do_train", "--num_train_steps=6", heldout) == (
+      "evaluate 5 train 6 evaluate 5")
+  assert called("b", "--do_eval", "--max_eval_steps=2", heldout) == "evaluate 2"
 
 
 @pytest.mark.usefixtures("calls")
 def test_the_best_is_never_of_a_shallower_model(tmp_path):
-  pretrain(tmp_path, *TRAINING, *TPU, "--grow_layers=1:5",
-           "--num_train_steps=9")
+  succeed(*command(tmp_path, *TRAINING, *TPU, "--grow_layers=1:5",
+                   "--num_train_steps=9"))
   assert history_of(tmp_path, "masked_lm_loss") == {
       step: LOSSES[step] for step in (3, 5, 8, 9)}
   assert results(tmp_path / "best")["global_step"] == 8
@@ -327,5 +306,5 @@ def test_weights_that_a_tpu_finds_not_finite(monkeypatch, tmp_path):
         None, None, "Gradient for bert/x is NaN : Tensor had NaN values")
 
   monkeypatch.setattr(tf.estimator.tpu.TPUEstimator, "train", train)
-  fail("not finite after step 0; .* none", SCRIPT,
-       *flags(tmp_path, "--do_train", *TPU))
+  fail("not finite after step 0; .* none",
+       *command(tmp_path, "--do_train", *TPU))

@@ -6,13 +6,13 @@ import shutil
 import pytest
 from reading import read_json
 from scripting import VOCAB, fail, results, succeed
+from small_steps import full
 from trained_models import LENGTH, LIMITS, write_files
 
 pytestmark = pytest.mark.slow
 
 HEADS = {"spans": "independent", "beam": "beam"}
-BOTH = pytest.mark.parametrize("head", [
-    "spans", pytest.param("beam", marks=pytest.mark.full)])
+BOTH = pytest.mark.parametrize("head", ["spans", full("beam")])
 
 
 def squad(out, head, *args):
@@ -27,9 +27,9 @@ def check_files(out, content):
   answers = {row["id"]: [x["text"] for x in row["answers"]] or [""]
              for paragraph in content["data"][0]["paragraphs"]
              for row in paragraph["qas"]}
-  predictions, dev, nbest, odds = [
-      read_json(out / (name + ".json")) for name in (
-          "predictions", "dev_predictions", "nbest_predictions", "null_odds")]
+  predictions, dev, nbest, odds = [read_json(out / name) for name in (
+      "predictions.json", "dev_predictions.json", "nbest_predictions.json",
+      "null_odds.json")]
   found = results(out / "best")
   assert list(predictions) == list(answers) and dev == predictions
   right = sum(predictions[key] in answers[key] for key in answers)
@@ -69,38 +69,35 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
   shutil.copytree(str(model.best), str(tmp_path / "best"))
 
   def predict(out):
-    return succeed(*squad(
+    log = succeed(*squad(
         tmp_path / out, head, "--do_predict", "--eval_batch_size=1",
         "--test_file=file://%s" % (tmp_path / "test.json"),
         "--init_checkpoint=file://%s" % (tmp_path / "best")))[1]
+    return [log, *(read_json(tmp_path / out / name)
+                   for name in ("predictions.json", "null_odds.json"))]
 
-  predict("out")
-  found = read_json(tmp_path / "out" / "predictions.json")
-  assert found.pop("x") == ""
-  assert found.pop("x甲") in ("甲", "")
+  _, found, odds = predict("out")
+  assert found.pop("x") == "" and found.pop("x甲") in ("甲", "")
   # The threshold is the odds of a question, which rounding may change.
-  odds = read_json(tmp_path / "out" / "null_odds.json")
   threshold = results(model.best)["null_threshold"]
   assert {key: text for key, text in found.items() if abs(
       odds[key] - threshold) > 1e-4}.items() <= read_json(
           model.out / "predictions.json").items()
   (tmp_path / "best" / "eval_results.txt").unlink()
-  assert "no null threshold from --do_eval: taking 0" in predict("without")
-  odds = read_json(tmp_path / "without" / "null_odds.json")
-  for key, text in read_json(tmp_path / "without" / "predictions.json").items():
+  log, found, odds = predict("without")
+  assert "no null threshold from --do_eval: taking 0" in log
+  for key, text in found.items():
     assert key == "x" or (text == "") == (odds[key] > 0)
 
 
 def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
                                                         caplog):
-  def passage(text, *answers):
-    return {"context_id": text, "context_text": text, "title": "t", "qas": [
-        {"query_id": text + answer, "query_text": "住在哪里？",
-         "answers": [answer]} for answer in answers]}
-
   path = tmp_path / "own.json"
-  path.write_text(json.dumps([passage("他在北京。", "北京", "上海"),
-                              passage("", "北京")]))
+  path.write_text(json.dumps([{
+      "context_id": text, "context_text": text, "title": "t", "qas": [
+          {"query_id": text + answer, "query_text": "住在哪里？",
+           "answers": [answer]} for answer in answers]}
+      for text, *answers in (("他在北京。", "北京", "上海"), ("", "北京"))]))
   args = squad(tmp_path / "out", "spans", "--task_name=CMRC2018",
                "--init_checkpoint=%s" % trained("spans").best)
   fail("1 training examples", *args, "--do_train", "--train_file=%s" % path)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import reference_albert as reference
 from reading import table
+from refusals import refused
 from scripting import fail, succeed
 from small_models import google_config, write_folder
 from vocabularies import SPECIAL
 
 import similarity
-from albert.errors import InputError
 from albert.predict import load
 from similarity import BertSim, VectorSim
 
@@ -28,12 +28,10 @@ def model(tmp_path_factory):
 
 
 def vectors(weights, texts, layer, pool=lambda tokens: tokens.mean(0)):
-  """The mean over the tokens, text by text."""
   rows = []
   for text in texts:
-    ids = [[TOKENS.index(t) for t in ["[CLS]"] + list(text) + ["[SEP]"]]]
-    output = reference.forward(weights, CONFIG, ids, np.ones([1, len(ids[0])]),
-                               np.zeros_like(ids))
+    ids = np.array([[2, *map(TOKENS.index, text), 3]])
+    output = reference.forward(weights, CONFIG, ids, ids > 0, 0 * ids)
     rows.append(pool(output["all_layers"][layer - 1][0]))
   return np.array(rows)
 
@@ -46,24 +44,20 @@ def cosines(a, b):
 def test_score_is_the_cosine_less_the_mean(model, layer, texts):
   folder, weights = model
   a, b = [vectors(weights, side, layer) for side in zip(*PAIRS)]
-  mean = np.concatenate([a, b]).mean(0) if texts is None else (
-      vectors(weights, texts, layer).mean(0))
+  mean = (vectors(weights, texts, layer) if texts else (a + b) / 2).mean(0)
   sim = VectorSim(str(folder), texts, layer=layer, batch_size=3)
   expected = cosines(a - mean, b - mean)
   np.testing.assert_allclose(sim.predict_sentences(PAIRS), expected, atol=1e-5)
-  if texts:  # a pair by itself
+  if texts:
     np.testing.assert_allclose(sim.predict_sentences(PAIRS[:1]), expected[:1],
                                atol=1e-5)
     assert sim.predict_sentences([]).shape == (0,)
-    return
-  with pytest.raises(InputError, match="--reference_file"):
-    sim.predict_sentences(PAIRS[:1])
-  with pytest.raises(InputError, match="whitening .*--reference_file"):
-    VectorSim(str(folder), whiten=True)
+  else:  # a pair by itself has no mean
+    refused("--reference_file", sim.predict_sentences, PAIRS[:1])
+    refused("whitening .*--reference_file", VectorSim, str(folder), whiten=True)
 
 
 def test_vectors_that_were_trained(model, tmp_path):
-  """What they were trained to be, of as much of a text, without a mean."""
   weights = write_folder(tmp_path, CONFIG, TOKENS, task={
       "head": "sentence_vector", "pooling": "cls", "layer": 1,
       "max_seq_length": 5})
@@ -84,10 +78,8 @@ def test_covariance_of_whitened_vectors_is_the_identity():
     white = (x - x.mean(0)) @ similarity.whitening(x)
     assert white.shape == (50, 6)
     np.testing.assert_allclose(np.cov(white.T, bias=True), np.eye(6), atol=1e-8)
-  with pytest.raises(InputError, match="50 .* 6 directions, .* 7"):
-    similarity.whitening(flat, 7)
-  with pytest.raises(InputError, match="3 sentences .* 0 directions"):
-    similarity.whitening(np.ones([3, 2]))
+  refused("50 .* 6 directions, .* 7", similarity.whitening, flat, 7)
+  refused("3 sentences .* 0 directions", similarity.whitening, np.ones([3, 2]))
 
 
 @pytest.mark.slow
@@ -100,25 +92,23 @@ def test_whitened_scores_of_the_script(model, tmp_path):
   pairs = "".join("\t".join(pair) + "\n" for pair in PAIRS).encode()
   out, _ = succeed(*unsupervised, "--reference_file=file://%s" % path,
                    "--whitening", "--whitening_dim=4", "--layer=1", input=pairs)
-  rows = [line.split("\t") for line in out.splitlines()]
-  assert [tuple(row[1:]) for row in rows] == PAIRS
+  scores, *sides = zip(*(line.split("\t") for line in out.splitlines()))
+  assert list(zip(*sides)) == PAIRS
   # The paper's own way: singular values of the covariance.
-  a, b, x = [vectors(weights, texts, 1) for texts in (*zip(*PAIRS), REFERENCE)]
+  a, b, x = [vectors(weights, texts, 1) for texts in (*sides, REFERENCE)]
   u, s, _ = np.linalg.svd(np.cov(x.T))
   w = (u @ np.diag(1 / np.sqrt(s)))[:, :4]
   np.testing.assert_allclose(
-      [float(row[0]) for row in rows],
+      np.array(scores, float),
       cosines((a - x.mean(0)) @ w, (b - x.mean(0)) @ w), atol=2e-4)
   path.write_text("\n")
-  for message, args in (
-      ("reference.txt: has no sentences", unsupervised + [
-          "a", "b", "--reference_file=%s" % path]),
-      ("--layer: .*--unsupervised or --search", command + ["--layer=1"]),
-      ("--whitening_dim: .*--whitening$", unsupervised + ["--whitening_dim=3"]),
-      ("two sentences", unsupervised + ["a"]),
-      ("input_file, not both", unsupervised + ["a", "b", "--input_file=x"])):
-    fail(message, *args, input=pairs)
-  fail("standard input:2: .* 1$", *unsupervised, input=b"a\tb\na\n")
+  fail("--layer: .*--unsupervised or --search", *command, "--layer=1")
+  for message, *args in (
+      ("reference.txt: ", "a", "b", "--reference_file=%s" % path),
+      ("--whitening_dim: .*--whitening$", "--whitening_dim=3"),
+      ("two sentences", "a"), ("input_file.*both", "a", "b", "--input_file=x"),
+      ("standard input:2: .* 1$",)):
+    fail(message, *unsupervised, *args, input=b"a\tb\na\n")
 
 
 @pytest.mark.slow
@@ -131,17 +121,15 @@ def test_probabilities_are_those_of_the_classifier(trained, tmp_path):
       BertSim(str(model.best), batch_size=5).predict_sentences(model.inputs),
       expected, atol=1e-6)
   command = ["similarity.py", "--model_dir=file://%s" % model.best]
-  pairs = "".join("\t".join(pair) + "\n" for pair in model.inputs)
-  (tmp_path / "pairs.tsv").write_text(pairs, encoding="utf-8")
-  _, log = succeed(*command, "--benchmark",
-                   "--input_file=file://%s" % (tmp_path / "pairs.tsv"),
-                   "--output_file=file://%s" % (tmp_path / "scores.tsv"))
-  assert "p50" in log
-  lines = (tmp_path / "scores.tsv").read_text("utf-8").splitlines(True)
-  found = [line.rstrip("\n").split("\t") for line in lines]
-  assert [tuple(row[2:]) for row in found] == model.inputs
+  (tmp_path / "pairs.tsv").write_text(
+      "".join("\t".join(pair) + "\n" for pair in model.inputs), "utf-8")
+  assert "p50" in succeed(
+      *command, "--benchmark", "--input_file=file://%s/pairs.tsv" % tmp_path,
+      "--output_file=file://%s/scores.tsv" % tmp_path)[1]
+  found = table(tmp_path / "scores.tsv")
+  assert [tuple(row[1:]) for row in found] == [
+      ("same" if score >= 0.5 else "different", *texts)
+      for score, texts in zip(expected, model.inputs)]
   np.testing.assert_allclose([float(row[0]) for row in found], expected,
                              atol=1e-4)
-  assert [row[1] for row in found] == [
-      "same" if score >= 0.5 else "different" for score in expected]
-  assert succeed(*command, *model.inputs[0])[0] == lines[0]
+  assert succeed(*command, *model.inputs[0])[0] == "\t".join(found[0]) + "\n"

@@ -1,9 +1,9 @@
 """The starter weights know what their card says."""
 
-import csv
 import re
 
 import pytest
+from reading import table
 from scripting import ROOT
 
 from albert.predict import load
@@ -15,13 +15,11 @@ STARTER = ROOT / "albert_tiny_starter"
 def test_sentences_of_the_card():
   card = (STARTER / "MODEL_CARD.md").read_text(encoding="utf-8")
   rows = re.findall(r"^\| (\S*\[MASK\]\S*) \| (\S) \| (.*) \|$", card, re.M)
-  with open(str(ROOT / "data" / "cloze.tsv"), encoding="utf-8") as reader:
-    sentences = list(csv.reader(reader, delimiter="\t"))[1:]
-  assert [[text, answer] for text, answer, _ in rows] == sentences
+  assert [[text, answer] for text, answer, _ in rows] == (
+      table(ROOT / "data" / "cloze.tsv")[1:])
   filled = load(str(STARTER)).predict([row[0] for row in rows])
   assert [" ".join(token for token, _ in found.masks[0])
-          for found in filled] == [
-      likeliest for _, _, likeliest in rows]
+          for found in filled] == [likeliest for _, _, likeliest in rows]
 
 
 def test_size():
