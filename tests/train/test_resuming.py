@@ -3,30 +3,19 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from scripting import VOCAB, kill_at, succeed
+from scripting import kill_at, succeed
 from small_steps import write_pretraining
-from trained_models import KINDS, LENGTH, write_files
-
-
-def command(name, folder):
-  """Returns a training of 27 steps, whose checkpoints are 5 steps apart."""
-  common = ["--do_train", "--train_batch_size=4", "--log_steps=1",
-            "--save_checkpoints_steps=5", "--learning_rate=1e-3"]
-  if name == "pretraining":
-    return ["run_pretraining.py", *write_pretraining(folder, 21), *common,
-            "--num_train_steps=27", "--num_warmup_steps=3",
-            "--shuffle_buffer=8"]
-  kind, (_, data) = KINDS[name], write_files(folder, name)
-  return [kind.script, "--task_name=" + kind.task, VOCAB, *data, *common,
-          *kind.flags, "--num_train_steps=27",
-          "--bert_config_file=%s" % (folder / "small.json"),
-          "--max_seq_length=%d" % LENGTH]
+from trained_models import command
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["labels", "entities", "pretraining"])
 def test_three_kills_change_nothing(name, tmp_path):
-  args = command(name, tmp_path)
+  args = command(tmp_path, name) if name != "pretraining" else [
+      "run_pretraining.py", *write_pretraining(tmp_path, 21),
+      "--train_batch_size=4", "--num_warmup_steps=3", "--shuffle_buffer=8"]
+  args += ["--do_train", "--num_train_steps=27", "--save_checkpoints_steps=5",
+           "--log_steps=1", "--learning_rate=1e-3"]
   whole, killed = tmp_path / "whole", tmp_path / "killed"
   succeed(*args, "--output_dir=%s" % whole)
   for step in (7, 4, 3):  # of this start
