@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from given_settings import make_settings
-from scripting import VOCAB, call_main
+from scripting import call_main
 from small_models import albert_zh_config
-from trained_models import KINDS, LENGTH, write_files
+from trained_models import command
 
 from albert.errors import InputError
 from albert.heads import base
@@ -29,6 +29,20 @@ def batches(input_fn, batch_size):
         yield session.run(batch)
       except tf.errors.OutOfRangeError:
         return
+
+
+def recorded(monkeypatch, begin=0):
+  """Returns a list of the batches that trainings will read, and do no more."""
+  found = []
+
+  def train(settings, workers, stages, input_fn_at, evaluator):
+    (_, num_train_steps), = stages
+    found.extend(batch for _, batch in zip(
+        range(begin, num_train_steps), batches(
+            input_fn_at(begin), settings.batch.train_batch_size)))
+
+  monkeypatch.setattr(loop, "train_and_evaluate", train)
+  return found
 
 
 class Estimator:
@@ -66,15 +80,7 @@ def start(tmp_path, monkeypatch):
     estimator = Estimator(tmp_path / ("rank-%d" % rank))
     monkeypatch.setattr(loop, "create_estimator", lambda *_: estimator)
     monkeypatch.setattr(step, "model_fn_builder", lambda *_: None)
-    read = []
-
-    def train(settings, workers, stages, input_fn_at, evaluator):
-      (_, num_train_steps), = stages
-      for _, batch in zip(range(begin, num_train_steps), batches(
-          input_fn_at(begin), settings.batch.train_batch_size)):
-        read.extend(batch["input_ids"][:, 0])
-
-    monkeypatch.setattr(loop, "train_and_evaluate", train)
+    read = recorded(monkeypatch, begin)
     settings = make_settings(**dict(dict(
         output_dir=str(tmp_path / "output"), train_batch_size=1,
         eval_batch_size=8, num_train_epochs=1, warmup_proportion=0,
@@ -89,15 +95,15 @@ def start(tmp_path, monkeypatch):
     if settings.run.do_train:
       runner.run()
       assert not task.splits  # nothing of the training set is kept
-    return runner, estimator, read
+    return runner, estimator, [
+        ids[0] for batch in read for ids in batch["input_ids"]]
   return start
 
 
 def test_training_examples_are_shuffled_as_a_whole(start):
-  examples = list(range(1, 1001))
   _, _, order = start(
-      examples, of_number, do_train=True, train_batch_size=1000)
-  assert sorted(order) == examples
+      range(1, 1001), of_number, do_train=True, train_batch_size=1000)
+  assert sorted(order) == list(range(1, 1001))
   # Of 10 stretches of 100, each has as many of the first half as chance gives:
   # 50, with a standard deviation of 4.7.
   halves = (np.array(order) <= 500).reshape([10, 100]).sum(1)
@@ -110,9 +116,8 @@ def test_each_rank_reads_its_rows_of_each_batch(start, caplog):
   with caplog.at_level("INFO", "absl"):
     _, _, whole = start(range(1, 41), of_number, train_batch_size=6, **changes)
   assert len(whole) == 78 and sorted(whole[:40]) == list(range(1, 41))
-  left = sorted(set(range(1, 41)) - set(whole[40:]))
   assert "leaves out 2 of 40 training examples: no. %d, no. %d" % tuple(
-      left) in caplog.text
+      sorted(set(range(1, 41)) - set(whole[40:]))) in caplog.text
   for begin in (0, 1, 9):
     shares = [start(range(1, 41), of_number, rank, 3, begin,
                     train_batch_size=2, **changes)[2] for rank in range(3)]
@@ -137,8 +142,10 @@ def test_features_are_let_go_once_they_are_written(start):
   assert len(references) == 2 * len(LENGTHS)
 
 
-@pytest.mark.parametrize("use_tpu", [False, True])
-def test_predictions_are_in_the_order_of_the_examples(start, use_tpu):
+@pytest.mark.parametrize("use_tpu, num_made, lengths", [
+    (False, 37, {8, 16, 24}), (True, 40, {24})])
+def test_predictions_are_in_the_order_of_the_examples(
+    start, use_tpu, num_made, lengths):
   made = []
   runner, estimator, _ = start(
       LENGTHS, lambda x: made.append(x) or of_length(x), use_tpu=use_tpu,
@@ -146,11 +153,9 @@ def test_predictions_are_in_the_order_of_the_examples(start, use_tpu):
   for _ in range(2):
     found = runner.predict("dev", "model.ckpt-1")
     assert [row["sum"] for row in found] == [n * n for n in LENGTHS]
-  assert len(made) == (40 if use_tpu else 37)  # once, not at each evaluation
-  if use_tpu:
-    assert estimator.shapes == {(8, 24)}
-  else:
-    assert {shape[1] for shape in estimator.shapes} == {8, 16, 24}
+  assert len(made) == num_made  # once, not at each evaluation
+  assert {length for _, length in estimator.shapes} == lengths
+  assert not use_tpu or {size for size, _ in estimator.shapes} == {8}
 
 
 def test_limited_examples_are_drawn_by_the_seed():
@@ -181,22 +186,10 @@ def test_a_set_smaller_than_a_batch_repeats_within_it(start, caplog):
     "labels", "entities", "spans", "choices", "cosines"])
 def test_every_example_is_in_every_pass(name, tmp_path, monkeypatch):
   """Whatever its length."""
-  found = []
-
-  def train(settings, workers, stages, input_fn_at, evaluator):
-    (_, num_train_steps), = stages
-    for _, batch in zip(range(num_train_steps), batches(
-        input_fn_at(0), settings.batch.train_batch_size)):
-      found.append(batch["number"])
-
-  monkeypatch.setattr(loop, "train_and_evaluate", train)
-  kind, (_, data) = KINDS[name], write_files(tmp_path, name)
-  call_main(kind.script, "--task_name=" + kind.task, VOCAB, *data, *kind.flags,
-            "--do_train", "--bert_config_file=%s" % (tmp_path / "small.json"),
-            "--max_seq_length=%d" % LENGTH, "--train_batch_size=4",
-            "--num_train_epochs=3", "--output_dir=%s" % (tmp_path / "out"))
-  for steps in range(1, len(found) + 1):
-    counts = np.bincount(np.concatenate(found[:steps]),
-                         minlength=1 + np.max(found))
+  read = recorded(monkeypatch)
+  call_main(*command(tmp_path, name, "--do_train", "--num_train_epochs=3"))
+  numbers = np.array([batch["number"] for batch in read])
+  for steps in range(1, len(numbers) + 1):
+    counts = np.bincount(numbers[:steps].ravel(), minlength=1 + numbers.max())
     assert counts.max() - counts.min() <= 1
   assert counts.max() == 3

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from given_outputs import Engine, counts
 from reading import features, read_json
-from scripting import VOCAB, call_main, results
-from trained_models import CITIES, write_files
+from scripting import call_main, results
+from trained_models import CITIES, command
 from vocabularies import small_tokenizer
 
 from albert.errors import InputError
@@ -21,6 +21,7 @@ from albert.tasks import entity_files, ner
 from albert.train import finetuning, loop, teachers
 
 BIO = ["O", "B-x", "I-x"]
+TEXTS = [("甲甲乙", None), ("丙", None)]
 
 
 @pytest.fixture
@@ -28,9 +29,9 @@ def engines(tmp_path, monkeypatch):
   """Teachers of every kind, by their names."""
   tokenizer = small_tokenizer(tmp_path, [*"甲乙丙丁戊己庚辛壬癸", "ab"])
 
-  def engine(output, head, labels=(), **described):
+  def engine(output, head, labels=(), pairs=False, **described):
     return Engine(tokenizer, collections.defaultdict(lambda: output), head=head,
-                  labels=list(labels), **dict({"pairs": False}, **described))
+                  labels=list(labels), pairs=pairs, **described)
 
   engines = {
       "one": engine(counts, "classifier", "abc"),
@@ -39,8 +40,7 @@ def engines(tmp_path, monkeypatch):
       "several": engine(counts, "multi_label", "abc"),
       "numbers": engine(lambda ids, *_: ids.sum(1) / 4, "regression",
                         pairs=True),
-      "vectors": engine(None, "sentence_vector",
-                        pooling="mean", layer=-1),
+      "vectors": engine(None, "sentence_vector", pooling="mean", layer=-1),
       "entities": engine(lambda ids, *_: ids[..., None] * [1, 2, 3],
                          "token_labels", BIO[::-1], pairs=None,
                          crf=False, by_character=False)}
@@ -62,22 +62,18 @@ def taught(paths, kind, labels, texts, is_labelled=None):
           for spec in split.more_specs]
 
 
-@pytest.mark.parametrize("paths, kind, expected", [
+@pytest.mark.parametrize("paths, kind, texts, expected", [
     # By their names: b, c, a.
-    (["one"], "label", [[1, 0, 2], [0, 1, 0]]),
-    (["turned"], "label", [[0, 20, 20], [30, 0, 0]]),
-    (["one", "turned"], "label", [[0.5, 10, 11], [15, 0.5, 0]]),
-    (["several"], "labels", [[1, 0, 2], [0, 1, 0]])])
-def test_logits_of_texts(engines, paths, kind, expected):
-  assert taught(paths, kind, ["b", "c", "a"], [("甲甲乙", None), ("丙", None)],
-                [True, False]) == [expected, [1, 0]]
-
-
-def test_numbers_of_pairs(engines):
-  # [CLS] 2, [SEP] 3, 甲 5, 乙 6
-  pairs = [("甲", "乙"), ("乙", "乙甲")]
-  assert taught(["numbers"], "score", [], pairs)[0] == [
-      [(2 + 5 + 3 + 6 + 3) / 4], [(2 + 6 + 3 + 6 + 5 + 3) / 4]]
+    (["one"], "label", TEXTS, [[1, 0, 2], [0, 1, 0]]),
+    (["turned"], "label", TEXTS, [[0, 20, 20], [30, 0, 0]]),
+    (["one", "turned"], "label", TEXTS, [[0.5, 10, 11], [15, 0.5, 0]]),
+    (["several"], "labels", TEXTS, [[1, 0, 2], [0, 1, 0]]),
+    # [CLS] 2, [SEP] 3, 甲 5, 乙 6
+    (["numbers"], "score", [("甲", "乙"), ("乙", "乙甲")], [
+        [(2 + 5 + 3 + 6 + 3) / 4], [(2 + 6 + 3 + 6 + 5 + 3) / 4]])])
+def test_logits_of_texts(engines, paths, kind, texts, expected):
+  assert taught(paths, kind, ["b", "c", "a"], texts, [True, False]) == [
+      expected, [1, 0]]
 
 
 def test_tokens_that_are_cut_alike():
@@ -142,10 +138,10 @@ def test_teachers_of_something_else(engines, paths, kind, labels, pairs,
 
 def test_texts_without_labels(tmp_path):
   def read(content, are_pairs):
-    path = tmp_path / "texts.txt"
     path.write_text(content, encoding="utf-8")
     return teachers.read_unlabelled(str(path), are_pairs)
 
+  path = tmp_path / "texts.txt"
   assert teachers.read_unlabelled(None, True) == []
   assert read("丁丁\n\n庚己\n", False) == [("丁丁", None), ("庚己", None)]
   assert read("丁\t庚\n", True) == [("丁", "庚")]
@@ -156,31 +152,27 @@ def test_texts_without_labels(tmp_path):
       read(content, are_pairs)
 
 
-def command(folder, name, script, *args):
-  """Returns a command that trains on six texts, and on two more."""
-  _, data = write_files(folder, name)
+def train(teacher, kind, folder, *args):
+  """Trains on six texts, and on two more; returns the records."""
   (folder / "texts.txt").write_text("丁丁\n\n庚己\n", encoding="utf-8")
-  return [script, "--do_train", *data, VOCAB, "--train_batch_size=4",
-          "--bert_config_file=%s" % (folder / "small.json"),
-          "--output_dir=%s" % (folder / "out"), "--max_train_examples=6",
-          "--max_seq_length=32", "--num_train_epochs=1",
-          "--unlabelled_file=%s" % (folder / "texts.txt"), *args]
+  call_main(*command(
+      folder, kind, "--do_train", "--teacher=%s" % teacher.best,
+      "--max_train_examples=6", "--max_seq_length=32", "--num_train_epochs=1",
+      "--unlabelled_file=%s" % (folder / "texts.txt"), *args))
+  return features(folder / "out" / "train.tf_record")
 
 
 @pytest.mark.slow
 def test_records_of_a_teacher(trained, tmp_path, monkeypatch):
   teacher = trained("labels")
   monkeypatch.setattr(loop, "train_and_evaluate",
-                      lambda settings, workers, stages, input_fn_at, evaluator:
-                      input_fn_at(0))
-  call_main(*command(tmp_path, "labels", "run_classifier.py",
-                     "--task_name=tsv", "--teacher=%s" % teacher.best))
+                      lambda *args: args[3](0))  # input_fn_at
+  rows = train(teacher, "labels", tmp_path)
   drawn = random.Random(12345).sample(range(9), 6)  # by --random_seed
   texts = [teacher.inputs[i] for i in drawn] + ["丁丁", "庚己"]
   model = load(str(teacher.best))
   labels = read_json(tmp_path / "out" / "task.json")["labels"]
   expected = model.logits(texts)[:, list(map(model.labels.index, labels))]
-  rows = features(tmp_path / "out" / "train.tf_record")
   assert sorted(row["number"] for row in rows) == [[i] for i in range(8)]
   assert sum(row["is_labelled"][0] for row in rows) == 6
   np.testing.assert_allclose(sorted(row["teacher_logits"] for row in rows),
@@ -189,12 +181,8 @@ def test_records_of_a_teacher(trained, tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_training_on_a_teachers_entities(trained, tmp_path):
-  call_main(*command(tmp_path, "entities", "run_ner.py", "--task_name=file",
-                     "--crf", "--do_eval", "--teacher=%s" % (
-                         trained("entities").best)))
-  rows = features(tmp_path / "out" / "train.tf_record")
-  labelled = [row["is_labelled"] for row in rows]
-  assert labelled.count([0]) == 2 < len(labelled)
+  rows = train(trained("entities"), "crf", tmp_path, "--do_eval")
+  assert sum(row["is_labelled"] == [0] for row in rows) == 2 < len(rows)
   for row in rows:
     length = len(row["input_ids"])
     assert row["teacher_mask"] == [0, *[1] * (length - 2), 0]
