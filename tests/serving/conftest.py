@@ -3,6 +3,9 @@
 import contextlib
 
 import pytest
+from live_service import live
+
+from albert.serving.service import ServiceSettings, create_app
 
 
 @pytest.fixture
@@ -12,10 +15,6 @@ def serve():
   It is a function of what `create_app` takes; `own` is a dict. It returns the
   client; see live_service.client.
   """
-  from live_service import live
-
-  from albert.serving.service import ServiceSettings, create_app
-
   with contextlib.ExitStack() as stack:
     yield lambda models, own=None, **kwargs: stack.enter_context(live(
         create_app(models, ServiceSettings(**own or {}), **kwargs)))
