@@ -18,6 +18,7 @@ from scripting import ROOT, quick_python
 from small_steps import LAYOUTS, make_options
 from trained_models import command
 
+from albert.files import checkpoints
 from albert.train import distribution
 from benchmarks import plot_curves
 
@@ -85,19 +86,21 @@ def test_all_ranks_stop_where_the_first_says(rank, last, horovod):
   assert len(asked) == 2 * (not rank)
 
 
-class Ranks:
-  """Stands for a reduction over processes, which are threads here."""
+@pytest.mark.slow
+@pytest.mark.parametrize("layout, optimizer, slices", [
+    ("albert_zh", "lamb", 1),
+    pytest.param("google_preln", "adamw", 3, marks=pytest.mark.full)])
+def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
+    layout, optimizer, slices):
+  """Of threads, which stand for processes."""
+  barrier, given = threading.Barrier(2, timeout=100), [None] * 2
 
-  def __init__(self, size):
-    self._barrier = threading.Barrier(size, timeout=100)
-    self._given = [None] * size
-
-  def workers(self, rank):
+  def train(rank):
     def exchange(*arrays):
-      self._given[rank] = arrays
-      self._barrier.wait()
-      means = [np.mean(x, 0, np.float32) for x in zip(*self._given)]
-      self._barrier.wait()
+      given[rank] = arrays
+      barrier.wait()
+      means = [np.mean(x, 0, np.float32) for x in zip(*given)]
+      barrier.wait()
       return means
 
     def reduce_mean(tensors):
@@ -106,25 +109,15 @@ class Ranks:
         mean.set_shape(tensor.shape)
       return means
 
-    return distribution.Workers(rank, len(self._given), 0, reduce_mean)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout, optimizer, slices", [
-    ("albert_zh", "lamb", 1),
-    pytest.param("google_preln", "adamw", 3, marks=pytest.mark.full)])
-def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
-    layout, optimizer, slices):
-  config, ranks = LAYOUTS[layout], Ranks(2)
-
-  def train(rank):
     return small.train(
         3, make_options(optimizer=optimizer, train_batch_size=3,
                         gradient_accumulation_steps=slices),
         [{name: x[3 * rank:][:3] for name, x in small.make_features(i).items()}
-         for i in range(3)], workers=ranks.workers(rank), **config)
+         for i in range(3)], workers=distribution.Workers(
+             rank, 2, 0, reduce_mean), **LAYOUTS[layout])
 
-  expected, whole = small.train(3, make_options(optimizer=optimizer), **config)
+  expected, whole = small.train(3, make_options(optimizer=optimizer),
+                                **LAYOUTS[layout])
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
     trained = list(pool.map(train, range(2)))
   for losses, found in trained:
@@ -166,9 +159,8 @@ def finish(process):
 
 def weights(folder):
   """The gradient of the key bias is zero: rounding error moves it."""
-  path = tf.train.latest_checkpoint(str(folder))
-  return {name: tf.train.load_variable(path, name)
-          for name, _ in tf.train.list_variables(path)
+  return {name: value for name, value in checkpoints.read_all(
+      tf.train.latest_checkpoint(str(folder))).items()
           if "key/bias" not in name}
 
 

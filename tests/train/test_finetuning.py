@@ -1,5 +1,6 @@
 """What all fine-tuning scripts share, without a model."""
 
+import types
 import weakref
 
 import numpy as np
@@ -45,22 +46,6 @@ def recorded(monkeypatch, begin=0):
   return found
 
 
-class Estimator:
-  """Stands for a TPUEstimator; predicts the sum of the ids of an example."""
-
-  def __init__(self, folder):
-    folder.mkdir(exist_ok=True)
-    self.model_dir = str(folder)
-    self.shapes = set()
-
-  def predict(self, input_fn, checkpoint_path):
-    assert checkpoint_path == "model.ckpt-1"
-    for values in batches(input_fn, 8):
-      self.shapes.add(values["input_ids"].shape)
-      for number, ids in zip(values["number"], values["input_ids"]):
-        yield {"number": number, "sum": ids.sum()}
-
-
 def of_length(length):
   return {"input_ids": [length] * length, "input_mask": [1] * length,
           "segment_ids": [0] * length}
@@ -74,11 +59,22 @@ def of_number(number):
 def start(tmp_path, monkeypatch):
   """Returns a function that makes a Runner, and trains if it should.
 
-  It returns (the Runner, its Estimator, the first ids that training reads).
+  Its estimator predicts the sum of the ids of an example. It returns (the
+  Runner, the shapes it predicts, the first ids that training reads).
   """
   def start(examples, make, rank=0, size=1, begin=0, **changes):
-    estimator = Estimator(tmp_path / ("rank-%d" % rank))
-    monkeypatch.setattr(loop, "create_estimator", lambda *_: estimator)
+    folder, shapes = tmp_path / ("rank-%d" % rank), set()
+    folder.mkdir(exist_ok=True)
+
+    def predict(input_fn, checkpoint_path):
+      assert checkpoint_path == "model.ckpt-1"
+      for values in batches(input_fn, 8):
+        shapes.add(values["input_ids"].shape)
+        for number, ids in zip(values["number"], values["input_ids"]):
+          yield {"number": number, "sum": ids.sum()}
+
+    monkeypatch.setattr(loop, "create_estimator", lambda *_: (
+        types.SimpleNamespace(model_dir=str(folder), predict=predict)))
     monkeypatch.setattr(step, "model_fn_builder", lambda *_: None)
     read = recorded(monkeypatch, begin)
     settings = make_settings(**dict(dict(
@@ -95,7 +91,7 @@ def start(tmp_path, monkeypatch):
     if settings.run.do_train:
       runner.run()
       assert not task.splits  # nothing of the training set is kept
-    return runner, estimator, [
+    return runner, shapes, [
         ids[0] for batch in read for ids in batch["input_ids"]]
   return start
 
@@ -147,15 +143,15 @@ def test_features_are_let_go_once_they_are_written(start):
 def test_predictions_are_in_the_order_of_the_examples(
     start, use_tpu, num_made, lengths):
   made = []
-  runner, estimator, _ = start(
+  runner, shapes, _ = start(
       LENGTHS, lambda x: made.append(x) or of_length(x), use_tpu=use_tpu,
       num_tpu_cores=1)
   for _ in range(2):
     found = runner.predict("dev", "model.ckpt-1")
     assert [row["sum"] for row in found] == [n * n for n in LENGTHS]
   assert len(made) == num_made  # once, not at each evaluation
-  assert {length for _, length in estimator.shapes} == lengths
-  assert not use_tpu or {size for size, _ in estimator.shapes} == {8}
+  assert {length for _, length in shapes} == lengths
+  assert not use_tpu or {size for size, _ in shapes} == {8}
 
 
 def test_limited_examples_are_drawn_by_the_seed():

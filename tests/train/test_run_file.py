@@ -15,8 +15,6 @@ from albert.errors import InputError
 from albert.train import run_file
 from albert.train.settings import Schedule
 
-GIVEN = dict(do_train=True, learning_rate=1e-3, num_train_epochs=2.0)
-
 
 @pytest.fixture
 def begin(tmp_path):
@@ -25,7 +23,9 @@ def begin(tmp_path):
 
   def begin(step=None, num_train_steps=100, several=False, **changes):
     run_file.begin(
-        make_settings(**dict(GIVEN, output_dir=str(tmp_path), **changes)),
+        make_settings(**{"do_train": True, "learning_rate": 1e-3,
+                         "num_train_epochs": 2.0, "output_dir": str(tmp_path),
+                         **changes}),
         step and "model.ckpt-%d" % step,
         {"train": run_file.describe_files([str(tmp_path / "train.tsv")])},
         Schedule(num_train_steps, 10), several)

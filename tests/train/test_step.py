@@ -38,13 +38,8 @@ WORDS = "bert/embeddings/word_embeddings"
 
 
 def gradients(used, move=0.0, **config):
-  """Returns the gradients of a step, and the number of matrix products.
-
-  Args:
-    used: modeling.Kernels.
-    move: float [V, E], added to the word embeddings first.
-    **config: of the model.
-  """
+  """Returns the gradients of a step with modeling.Kernels, where word
+  embeddings were moved; and the number of matrix products."""
   with tf.Graph().as_default(), tf.Session() as session:
     tf.set_random_seed(7)
     features = {name: tf.constant(x) for name, x in make_features().items()}

@@ -10,6 +10,7 @@ from small_steps import assert_equal_variables, full, write_pretraining
 from trained_models import command
 
 import modeling
+from albert.files import checkpoints
 from benchmarks import plot_curves
 
 
@@ -35,20 +36,16 @@ def run(folder, topology, script, *args):
 
 def assert_same_training(one, other, evaluations=0, shifts="key/bias",
                          tolerance=1e-5):
-  """Weights, and what was evaluated at every checkpoint.
+  """Weights, and what was evaluated at every checkpoint of two folders.
 
-  Args:
-    one, other: pathlib.Path.
-    evaluations: int, how many there were.
-    shifts: str, pattern of variables that shift all scores of a softmax alike:
-      their gradient is 0, so that rounding errors move them.
-    tolerance: float; Adam divides by gradients, however small.
+  `shifts` are variables that shift all scores of a softmax alike: their
+  gradient is 0, so that rounding errors move them. Adam divides by gradients,
+  however small.
   """
   wanted, found = [{
-      name: tf.train.load_variable(path, name)
-      for name, _ in tf.train.list_variables(path)
-      if not re.search(shifts + "|adam", name)} for path in (
-          tf.train.latest_checkpoint(str(folder)) for folder in (one, other))]
+      name: value for name, value in checkpoints.read_all(
+          tf.train.latest_checkpoint(str(folder))).items()
+      if not re.search(shifts + "|adam", name)} for folder in (one, other)]
   assert set(wanted) == set(found)
   assert_equal_variables(found, wanted, tolerance)
   if evaluations:
