@@ -13,41 +13,34 @@ from small_steps import BATCH, SEQ
 import modeling
 from albert import heads
 from albert.heads.pretraining import Pretraining
-from albert.model.config import AlbertConfig
-from albert.train import distribution, step
-from albert.train.settings import Schedule
 
 pytestmark = pytest.mark.full
 MODES = tf.estimator.ModeKeys
 LABELS = ["O", "B-a", "I-a", "B-b", "I-b"]
-RNG = np.random.RandomState(0)
+RNG, NUMBERS = np.random.RandomState(0), np.arange(BATCH)
 MASKED = small.make_features()
 TEXTS = {name: MASKED[name]
          for name in ("input_ids", "input_mask", "segment_ids")}
 MASK = TEXTS["input_mask"]
 TOKENS = dict(TEXTS, label_ids=RNG.randint(5, size=[BATCH, SEQ]),
               label_mask=np.pad(MASK[:, 2:], [[0, 0], [1, 1]], "constant"))
-ANSWERS = dict(TEXTS, answer_mask=MASK, start=np.arange(BATCH) % 4,
-               end=np.arange(BATCH) % 4 + 1)
+ANSWERS = dict(TEXTS, answer_mask=MASK, start=NUMBERS % 4, end=NUMBERS % 4 + 1)
 TWO = {name: np.stack([x, x[::-1]], 1) for name, x in TEXTS.items()}
 JOBS = {
-    "pretraining": (Pretraining, MASKED),
-    "classifier": (lambda: heads.Classifier(3), dict(
-        TEXTS, label_ids=np.arange(BATCH) % 3)),
-    "windows": (lambda: heads.Classifier(3, num_windows=2), dict(
-        TWO, num_windows=np.array([2, 1, 2, 1, 1, 2]),
-        label_ids=np.arange(BATCH) % 3)),
-    "multi_label": (lambda: heads.MultiLabel(2), dict(
+    "pretraining": (Pretraining(), MASKED),
+    "classifier": (heads.Classifier(3), dict(TEXTS, label_ids=NUMBERS % 3)),
+    "windows": (heads.Classifier(3, num_windows=2), dict(
+        TWO, num_windows=np.array([2, 1, 2, 1, 1, 2]), label_ids=NUMBERS % 3)),
+    "multi_label": (heads.MultiLabel(2), dict(
         TEXTS, label_ids=RNG.randint(2, size=[BATCH, 2]))),
-    "regression": (heads.Regression, dict(
+    "regression": (heads.Regression(), dict(
         TEXTS, label_ids=np.linspace(0, 5, BATCH))),
-    "choices": (lambda: heads.Choices(2), dict(
-        TWO, label=np.arange(BATCH) % 2,
-        num_choices=np.array([2, 2, 1, 2, 1, 2]))),
-    "softmax": (lambda: heads.TokenLabels(LABELS, use_crf=False), TOKENS),
-    "crf": (lambda: heads.TokenLabels(LABELS, use_crf=True), TOKENS),
-    "spans": (heads.Spans, ANSWERS),
-    "beam": (lambda: heads.BeamSpans(True, 3, 3), ANSWERS)}
+    "choices": (heads.Choices(2), dict(
+        TWO, label=NUMBERS % 2, num_choices=np.array([2, 2, 1, 2, 1, 2]))),
+    "softmax": (heads.TokenLabels(LABELS, use_crf=False), TOKENS),
+    "crf": (heads.TokenLabels(LABELS, use_crf=True), TOKENS),
+    "spans": (heads.Spans(), ANSWERS),
+    "beam": (heads.BeamSpans(True, 3, 3), ANSWERS)}
 LAYOUTS = {"albert_zh": {},
            "google_preln": {"num_hidden_groups": 1, "ln_type": "preln"}}
 SLICES = {"gradient_accumulation_steps": 2, "recompute_grads": True}
@@ -59,10 +52,8 @@ def run(name, config, modes, compiled, num_steps=1, **changes):
   features = {key: x.astype({"f": np.float32}.get(x.dtype.kind, np.int32))
               for key, x in features.items()}
   with tf.Graph().as_default(), tf.Session() as session:
-    model_fn = step.model_fn_builder(
-        AlbertConfig.from_dict(dict(small.SIZES, **config)), head(),
-        small.make_options(use_xla=compiled, **changes), Schedule(20, 3),
-        distribution.get_workers())
+    model_fn = small.make_model_fn(small.make_options(
+        use_xla=compiled, **changes), head=head, **config)
     tf.train.get_or_create_global_step()
     inputs = {key: tf.placeholder(x.dtype, x.shape)
               for key, x in features.items()}

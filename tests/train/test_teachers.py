@@ -48,18 +48,16 @@ def engines(tmp_path, monkeypatch):
   return engines
 
 
-def taught(paths, kind, labels, texts, is_labelled=None):
-  """Returns the features of texts, as arrays."""
+def taught(paths, kind, labels, texts):
+  """Returns the features of texts, the first of which is labelled."""
   split = teachers.teach_texts(
       finetuning.Split(texts, lambda text: {"text": text}),
-      teachers.DistillationSettings(teacher=list(paths)), kind, labels,
-      texts, is_labelled or [True] * len(texts))
-  rows = [split.make_features(example) for example in split.examples]
+      teachers.DistillationSettings(teacher=paths), kind, labels,
+      texts, [True] + [False] * len(texts[1:]))
+  rows = list(map(split.make_features, split.examples))
   assert [row["text"] for row in rows] == texts
-  assert [spec.name for spec in split.more_specs] == [
-      "teacher_logits", "is_labelled"]
-  return [np.array([row[spec.name] for row in rows]).tolist()
-          for spec in split.more_specs]
+  return {spec.name: np.array([row[spec.name] for row in rows]).tolist()
+          for spec in split.more_specs}
 
 
 @pytest.mark.parametrize("paths, kind, texts, expected", [
@@ -72,8 +70,8 @@ def taught(paths, kind, labels, texts, is_labelled=None):
     (["numbers"], "score", [("甲", "乙"), ("乙", "乙甲")], [
         [(2 + 5 + 3 + 6 + 3) / 4], [(2 + 6 + 3 + 6 + 5 + 3) / 4]])])
 def test_logits_of_texts(engines, paths, kind, texts, expected):
-  assert taught(paths, kind, ["b", "c", "a"], texts, [True, False]) == [
-      expected, [1, 0]]
+  assert taught(paths, kind, ["b", "c", "a"], texts) == {
+      "teacher_logits": expected, "is_labelled": [1, 0]}
 
 
 def test_tokens_that_are_cut_alike():
@@ -97,11 +95,10 @@ def test_entities(engines):
       teachers.DistillationSettings(teacher=["entities"]), texts)
   rows = list(map(split.make_features, split.examples))
   assert [row["is_labelled"] for row in rows] == [1, 1, 1, 0]
-  logits = [np.array(row["teacher_logits"]).reshape([3, -1]).T for row in rows]
-  assert [len(x) for x in logits] == [len(row["input_ids"]) for row in rows]
-  found = texts.join([
-      np.concatenate([x, np.array(row["teacher_mask"])[:, None]], 1)
-      for x, row in zip(logits, rows)])
+  each = [np.concatenate([row["teacher_logits"], row["teacher_mask"]]).reshape(
+      [4, -1]).T for row in rows]
+  assert [len(x) for x in each] == [len(row["input_ids"]) for row in rows]
+  found = texts.join(each)
   known = [[5, 1], [6, 1], [0, 0], [0, 0], [8 - 1, 1], [8, 1], [9, 1], [10, 1]]
   for rows, ids in zip(found, (known, [[14, 1]])):
     assert rows.tolist() == [[3 * i, 2 * i, i, mask] for i, mask in ids]
@@ -194,6 +191,6 @@ def test_training_on_a_teachers_entities(trained, tmp_path):
 def test_a_folder_of_transformers(trained, tmp_path):
   ours = str(trained("labels").best)
   pytorch.write_folder(load_folder(FolderSettings(), ours), str(tmp_path))
-  found, expected = [taught([path], "label", CITIES, [("他在北京", None)])[0]
-                     for path in (str(tmp_path), ours)]
+  found, expected = [taught([path], "label", CITIES, [("他在北京", None)])[
+      "teacher_logits"] for path in (str(tmp_path), ours)]
   np.testing.assert_allclose(found, expected, atol=1e-4)
