@@ -3,14 +3,12 @@
 import json
 import types
 
-import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from given_settings import make_settings
 from scripting import fail
 from trained_models import KINDS, command
 
-import optimization
 from albert.errors import InputError
 from albert.train import run_file
 from albert.train.settings import Schedule
@@ -99,16 +97,6 @@ def test_records_are_told_apart_by_name_and_size():
   assert one == same
   assert (one["files"], one["first"], one["bytes"]) == (2, "a", 12)
   assert one["sha256"] != other["sha256"]
-
-
-@pytest.mark.parametrize("power", [1.0, 0.5])
-def test_the_learning_rate(power):
-  steps = [0, 4, 10, 50, 100, 130]
-  with tf.Session() as session:
-    rates = session.run([optimization.create_learning_rate(
-        1e-3, 100, 10, tf.constant(step, tf.int64), power) for step in steps])
-  np.testing.assert_allclose([run_file.learning_rate_at(
-      step, 1e-3, power, 100, 10) for step in steps], rates, 1e-5)
 
 
 @pytest.mark.slow

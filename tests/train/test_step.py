@@ -188,13 +188,3 @@ def test_the_evaluated_loss_has_all_that_a_head_adds():
   head.totals = Pretraining(0.5).totals
   with pytest.raises(ValueError, match="lacks what tokens is divided by"):
     model_fn(*args)
-
-
-def test_what_a_host_keeps_is_in_no_checkpoint():
-  kept = step._keep("loss", tf.constant(2.0))
-  shown, = tf.get_collection(step.PROGRESS)
-  assert not tf.global_variables()
-  with tf.Session() as session:
-    session.run(tf.local_variables_initializer())
-    session.run(kept)
-    assert session.run(shown) == 2
