@@ -74,8 +74,8 @@ def linear_loss(steps):
     if name == WORDS:
       x = tf.nn.embedding_lookup(x, tf.constant(IDS))
     if name in START:
-      terms.append(tf.reduce_sum(x * tf.gather(tf.constant([
-          gradients[name] for gradients in steps], tf.float32), global_step)))
+      terms.append(tf.reduce_sum(x * tf.gather(tf.constant(np.stack(
+          [gradients[name] for gradients in steps]), tf.float32), global_step)))
   return tf.add_n(terms)
 
 

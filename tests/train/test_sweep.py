@@ -77,9 +77,9 @@ def test_every_rate_with_every_seed(run, tmp_path):
 def test_runs_without_a_valid_evaluation(run, tmp_path):
   """A rate with one of them is not chosen."""
   run(invalid=[(0.2, 3)])
-  assert runs_of(tmp_path)[6:] == [["0.2", "3", "nan", "nan"],
-                                 ["0.2", "mean", "nan", ""],
-                                 ["0.2", "deviation", "nan", ""]]
+  assert runs_of(tmp_path)[6:] == [
+      ["0.2", "3", "nan", "nan"], ["0.2", "mean", "nan", ""],
+      ["0.2", "deviation", "nan", ""]]
   assert results(tmp_path / "best")["eval_accuracy"] == 0.7
   (tmp_path / "none").mkdir()
   with pytest.raises(InputError, match="none of the 4 runs in .*_accuracy: "):
