@@ -106,21 +106,26 @@ def assert_equal_variables(one, other, tolerance):
 def write_pretraining(folder, count, **sizes):
   """Writes a configuration and records; returns the flags that name them.
 
-  Records, in `train.tfrecord`, have from 1 to 4 masked tokens; `sizes` are
-  those of the model that differ from SIZES.
+  Args:
+    folder: pathlib.Path; `train.tfrecord` is for training, `heldout.tfrecord`
+      has the same records.
+    count: int, records; they have from 1 to 4 masked tokens.
+    **sizes: of the model, if different from SIZES.
   """
   (folder / "config.json").write_text(json.dumps(dict(SIZES, **sizes)))
   rng = np.random.RandomState(0)
   specs = records.pretraining_specs(SEQ, PREDICTIONS)
-  records.write_records(str(folder / "train.tfrecord"), [records.serialize({
+  made = [records.serialize({
       "input_ids": rng.randint(VOCAB, size=SEQ),
       "input_mask": np.ones(SEQ, int),
       "segment_ids": rng.randint(2, size=SEQ),
       "masked_lm_positions": rng.randint(SEQ, size=PREDICTIONS),
       "masked_lm_ids": rng.randint(VOCAB, size=PREDICTIONS),
       "masked_lm_weights": (np.arange(PREDICTIONS) <= i % 4).astype(np.float32),
-      "next_sentence_labels": [rng.randint(2)]}, specs) for i in range(count)])
-  return ["--bert_config_file=%s/config.json" % folder,
-          "--input_file=%s/train.tfrecord" % folder,
+      "next_sentence_labels": [rng.randint(2)]}, specs) for i in range(count)]
+  for name in ("train", "heldout"):
+    records.write_records(str(folder / (name + ".tfrecord")), made)
+  return ["--bert_config_file=%s" % (folder / "config.json"),
+          "--input_file=%s" % (folder / "train.tfrecord"),
           "--max_seq_length=%d" % SEQ,
           "--max_predictions_per_seq=%d" % PREDICTIONS]

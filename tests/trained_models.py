@@ -135,12 +135,17 @@ def write_files(folder, name):
                   *("--%s=%d" % item for item in LIMITS.items())]
 
 
-def train(folder, name):
-  kind = KINDS[name]
-  _, data = write_files(folder, name)
-  succeed(kind.script, "--task_name=" + kind.task, VOCAB, *data, "--do_train",
-          "--do_eval", "--do_predict", "--max_seq_length=%d" % LENGTH,
+def command(folder, name, *args):
+  """Writes what a model is trained on; returns a command that reads it."""
+  kind, (_, data) = KINDS[name], write_files(folder, name)
+  return [kind.script, "--task_name=" + kind.task, VOCAB, *data, *kind.flags,
           "--bert_config_file=%s" % (folder / "small.json"),
-          "--train_batch_size=4", "--num_train_epochs=2",
-          "--learning_rate=3e-3", "--save_checkpoints_steps=200", *kind.flags,
-          "--output_dir=%s" % (folder / "out"))
+          "--max_seq_length=%d" % LENGTH, "--train_batch_size=4",
+          "--output_dir=%s" % (folder / "out"), *args]
+
+
+def train(folder, name):
+  """Trains, evaluates and predicts, in this process."""
+  succeed(*command(folder, name, "--do_train", "--do_eval", "--do_predict",
+                   "--num_train_epochs=2", "--learning_rate=3e-3",
+                   "--save_checkpoints_steps=200"))

@@ -12,26 +12,12 @@ from albert.predict import load, results
 from albert.predict.command import TextSettings, find_inputs
 from albert.predict.predictors import PredictSettings
 
-EVERY = 99  # candidates
-
 
 def labels_of(folder):
   """What --do_predict wrote: the label and all probabilities of each text."""
   header, *rows = table(folder / "test_results.tsv")
   names = header[1:header.index("text_a")]
   return [(row[0], dict(zip(names, map(float, row[1:])))) for row in rows]
-
-
-def scores_of(folder):
-  return [float(row[0]) for row in table(folder / "test_results.tsv")[1:]]
-
-
-def entities_of(folder):
-  found = [[(x["text"], x["start"], x["end"], x["kind"])
-            for x in row["entities"]]
-           for row in json_lines(folder / "test_entities.jsonl")]
-  assert any(found)
-  return found
 
 
 def answers_of(folder):
@@ -45,18 +31,17 @@ def choices_of(folder):
   return [list(map(float, row)) for row in table(folder / "test_results.tsv")]
 
 
-def blanks_of(folder):
-  rows = choices_of(folder)
-  return [rows[i:i + 2] for i in range(0, len(rows), 2)]  # of a text
-
-
 def candidates(found):
   return {x.text: x.probability for x in found.candidates}
 
 
 LABEL = labels_of, lambda x: (x.label, candidates(x))
-SCORE = scores_of, lambda x: x.score
-ENTITIES = entities_of, lambda x: list(map(tuple, x.entities))
+SCORE = (lambda folder: [float(row[0]) for row in table(
+    folder / "test_results.tsv")[1:]], lambda x: x.score)
+ENTITIES = (lambda folder: [[[x["text"], x["start"], x["end"], x["kind"]]
+                             for x in row["entities"]] for row in json_lines(
+                                 folder / "test_entities.jsonl")],
+            lambda x: list(map(list, x.entities)))
 ANSWER = answers_of, lambda x: (x.text, candidates(x), x.null_odds)
 # What --do_predict wrote, the same of a result.
 SAID = {
@@ -65,8 +50,10 @@ SAID = {
     "cosines": SCORE, "numbers": SCORE, "entities": ENTITIES, "crf": ENTITIES,
     "spans": ANSWER, "beam": ANSWER,
     "choices": (choices_of, lambda x: [c.probability for c in x.candidates]),
-    "idioms": (blanks_of, lambda x: [[c.probability for c in blank.candidates]
-                                     for blank in x.blanks])}
+    # Two rows of a text.
+    "idioms": (lambda folder: list(zip(*[iter(choices_of(folder))] * 2)),
+               lambda x: [[c.probability for c in blank.candidates]
+                          for blank in x.blanks])}
 
 
 def same(found, wanted):
@@ -84,10 +71,6 @@ def same(found, wanted):
         wanted, float) else wanted)
 
 
-def limits_of(name):
-  return LIMITS if name in ("spans", "beam") else {}
-
-
 def kinds(*first):
   """Parametrizes a test: all kinds, those but the first ones for --all."""
   return pytest.mark.parametrize("name", [pytest.param(
@@ -95,41 +78,37 @@ def kinds(*first):
                                           for name in sorted(KINDS)])
 
 
-def check_predictions(model, name, said):
+def check_predictions(name, said, *args):
   """Asserts that a model predicts what --do_predict wrote."""
-  found = model.predict(said.inputs, EVERY)
+  model = load(*args, own=PredictSettings(batch_size=4, **LIMITS))
   read, of_result = SAID[name]
+  found = list(map(of_result, model.predict(said.inputs, top_k=99)))
   # A file of C3 has two parts, which are the same.
-  same(list(map(of_result, found)), read(said.out)[:len(found)])
+  same(found, read(said.out)[:len(found)])
 
 
 @kinds(*sorted(set(KINDS) - {"windows", "idioms"}))
 def test_load_gives_what_do_predict_gives(name, trained):
-  own = PredictSettings(batch_size=4, **limits_of(name))
-  check_predictions(load(str(trained(name).best), settings=own), name,
-                    trained(name))
+  check_predictions(name, trained(name), str(trained(name).best))
 
 
 @kinds("pairs")
 def test_onnx_gives_the_same(name, trained, tmp_path):
   pytest.importorskip("onnxruntime")
-  said = trained(name)
-  succeed("export_model.py", "--onnx", "--init_checkpoint=%s" % said.best,
-          "--output_dir=%s" % (tmp_path / "onnx"))
-  check_predictions(load(str(tmp_path / "onnx"), "onnx",
-                         settings=PredictSettings(
-      batch_size=4, **limits_of(name))), name, said)
+  succeed("export_model.py", "--onnx", "--output_dir=%s" % (tmp_path / "onnx"),
+          "--init_checkpoint=%s" % trained(name).best)
+  check_predictions(name, trained(name), str(tmp_path / "onnx"), "onnx")
 
 
 @kinds("pairs")
 def test_script(name, trained, tmp_path):
-  said, limits = trained(name), limits_of(name)
-  model = load(str(said.best), settings=PredictSettings(**limits))
+  said = trained(name)
+  model = load(str(said.best), settings=PredictSettings(**LIMITS))
   rows = [dict(zip(model.fields, (row,) if isinstance(row, str) else row))
           for row in said.inputs]
   found = model.predict(said.inputs, 2)
-  args = ["predict.py", "--model_dir=%s" % said.best, "--top_k=2", *(
-      "--%s=%d" % item for item in limits.items())]
+  args = ["predict.py", "--model_dir=file://%s" % said.best, "--top_k=2", *(
+      "--%s=%d" % item for item in LIMITS.items())]
   given = "".join(json.dumps(row) + "\n" for row in rows)
   (tmp_path / "in.jsonl").write_text(given)
   succeed(*args, "--input_file=%s" % (tmp_path / "in.jsonl"),
@@ -144,15 +123,14 @@ def test_script(name, trained, tmp_path):
 
 
 def test_what_the_command_line_gives(tmp_path):
-  path = tmp_path / "a.txt"
-  path.write_text("甲\n乙\n", encoding="utf-8")
-  file = TextSettings(input_file=str(path))
-  asked = TextSettings(question="丙", input_file=str(path))
-  assert find_inputs(TextSettings(), ["甲", "乙"], ("text",)) == ["甲", "乙"]
-  assert find_inputs(file, [], ("text",)) == ["甲", "乙"]
-  # A question is about the whole file.
-  assert find_inputs(asked, [], ("question", "passage")) == [("丙", "甲\n乙")]
-  assert find_inputs(TextSettings(question="丙"), ["甲", "乙"], (
-      "question", "passage")) == [("丙", "甲"), ("丙", "乙")]
+  (tmp_path / "a.txt").write_text("甲\n乙\n", encoding="utf-8")
+  file, asked = {"input_file": str(tmp_path / "a.txt")}, ("question", "passage")
+  for given, texts, fields, found in (
+      ({}, ["甲", "乙"], ("text",), ["甲", "乙"]),
+      (file, [], ("text",), ["甲", "乙"]),
+      # A question is about the whole file.
+      (dict(file, question="丙"), [], asked, [("丙", "甲\n乙")]),
+      ({"question": "丙"}, ["甲", "乙"], asked, [("丙", "甲"), ("丙", "乙")])):
+    assert find_inputs(TextSettings(**given), texts, fields) == found
   with pytest.raises(InputError, match="--input_file"):
-    find_inputs(file, ["甲"], ("text",))
+    find_inputs(TextSettings(**file), ["甲"], ("text",))

@@ -38,10 +38,10 @@ def test_which_vector(vector, pooling, layer, output):
       output, {"x": 1})
 
 
-def test_a_layer_that_is_not_there():
-  for layer in (4, -5):
-    with pytest.raises(InputError, match="--layer=%d: .* 0 to 3" % layer):
-      engines.sentence_vectors(Asked(), layer=layer)
+@pytest.mark.parametrize("layer", [4, -5])
+def test_a_layer_that_is_not_there(layer):
+  with pytest.raises(InputError, match="--layer=%d: .* 0 to 3" % layer):
+    engines.sentence_vectors(Asked(), layer=layer)
 
 
 @pytest.fixture
@@ -57,18 +57,15 @@ def folder(tmp_path):
     return [onnx.helper.make_tensor_value_info(name, kind, ["B", "S"])
             for name in names]
 
-  nodes = [onnx.helper.make_node(*node) for node in (
-      ("Mul", ["segment_ids", "ten"], ["tens"]),
-      ("Add", names[:2], ["sums"]), ("Add", ["sums", "tens"], ["total"]),
-      ("Cast", ["total"], ["vector"]))]
-  nodes[-1].attribute.append(onnx.helper.make_attribute(
-      "to", onnx.TensorProto.FLOAT))
-  model = onnx.helper.make_model(onnx.helper.make_graph(
-      nodes, "encode", tensors(onnx.TensorProto.INT32, *names),
-      tensors(onnx.TensorProto.FLOAT, "vector"), [onnx.helper.make_tensor(
-          "ten", onnx.TensorProto.INT32, [], [10])]),
-                                 opset_imports=[onnx.helper.make_opsetid(
-                                     "", 13)])
+  node, kinds = onnx.helper.make_node, onnx.TensorProto
+  graph = onnx.helper.make_graph(
+      [node("Mul", ["segment_ids", "ten"], ["tens"]),
+       node("Add", names[:2], ["sums"]), node("Add", ["sums", "tens"], ["all"]),
+       node("Cast", ["all"], ["vector"], to=kinds.FLOAT)],
+      "encode", tensors(kinds.INT32, *names), tensors(kinds.FLOAT, "vector"),
+      [onnx.helper.make_tensor("ten", kinds.INT32, [], [10])])
+  model = onnx.helper.make_model(
+      graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
   model.ir_version = 7
   (tmp_path / "encode.onnx").write_bytes(model.SerializeToString())
   return tmp_path
@@ -80,10 +77,9 @@ def test_a_folder_of_onnx_files(folder):
   assert engine.tokenizer.tokenize("A b") == ["a", "b"]
   predictor = engine.predictor("encode", "vector", batch_size=2)
   # [CLS] is 2, [SEP] is 3, a is 5; each and its mask, in a batch or alone.
-  np.testing.assert_array_equal(predictor.predict([("a b a", None)]), [
-      [3, 6, 7, 4]])
-  np.testing.assert_array_equal(predictor.predict([("a", "b"), ("b", None)]), [
-      [3, 6, 4, 4 + 10], [3, 7, 4, 0]])
+  for texts, found in (([("a b a", None)], [[3, 6, 7, 4]]), (
+      [("a", "b"), ("b", None)], [[3, 6, 4, 4 + 10], [3, 7, 4, 0]])):
+    np.testing.assert_array_equal(predictor.predict(texts), found)
   assert engine.predictor("encode", "vector", max_seq_length=3).predict(
       [("a b a", None)]).shape == (1, 3)
   np.testing.assert_array_equal(engine.constant("encode", "vector"), [[12, 12]])
@@ -91,24 +87,24 @@ def test_a_folder_of_onnx_files(folder):
 
 def test_bad_input(folder):
   pytest.importorskip("onnxruntime")
-  for name, value in (("vocab_file", "v"), ("do_lower_case", True)):
-    with pytest.raises(InputError, match="--%s .*--engine=onnx" % name):
-      engines.load("onnx", str(folder), FolderSettings(**{name: value}))
-  with pytest.raises(InputError, match="without --engine=onnx"):
-    engines.load(engines.EngineSettings(provider="Other"), str(folder))
-  engine = engines.load("onnx", str(folder))
-  with pytest.raises(InputError, match="--provider=Other: .*CPUExecution"):
-    engines.load(engines.EngineSettings("onnx", "Other"), str(folder)
-                 ).predictor("encode", "vector")
-  with pytest.raises(InputError, match="%s has no masked-LM" % folder):
-    engine.predictor("masked_lm", "logits")
-  with pytest.raises(InputError, match="%s has no output other" % folder):
-    engine.predictor("encode", "vector", "other")
-  with pytest.raises(InputError, match=r"labels \(none\)"):
-    BertSim(engine).start_model()
+  path, settings = str(folder), engines.EngineSettings
+  engine = engines.load("onnx", path)
   (folder / "sentence_vector.onnx").write_bytes(b"damaged")
-  with pytest.raises(InputError, match="sentence_vector.onnx cannot be read"):
-    engines.sentence_vectors(engine)
+  for message, call, *args in (
+      ("--vocab_file .*--engine=onnx", engines.load, "onnx", path,
+       FolderSettings(vocab_file="v")),
+      ("--do_lower_case .*--engine=onnx", engines.load, "onnx", path,
+       FolderSettings(do_lower_case=True)),
+      ("without --engine=onnx", engines.load, settings(provider="Other"), path),
+      ("--provider=Other: .*CPUExecution", engines.load(
+          settings("onnx", "Other"), path).predictor, "encode", "vector"),
+      (path + " has no masked-LM", engine.predictor, "masked_lm", "logits"),
+      (path + " has no output other", engine.predictor, "encode", "vector",
+       "other"),
+      (r"labels \(none\)", BertSim(engine).start_model),
+      ("_vector.onnx cannot be read", engines.sentence_vectors, engine)):
+    with pytest.raises(InputError, match=message):
+      call(*args)
   for name in ("task.json", "config.json"):
     (folder / name).unlink()
     with pytest.raises(InputError, match="%s has no %s" % (folder, name)):

@@ -6,11 +6,10 @@ from scripting import streams
 from albert.errors import InputError
 from albert.predict import inputs
 
-TEXT = ("text",)
-PAIR = ("text_a", "text_b")
-ASKED = ("question", "passage")
-CHOSEN = ("passage", "question", "choices")
+TEXT, PAIR = ("text",), ("text_a", "text_b")
+ASKED, CHOSEN = ("question", "passage"), ("passage", "question", "choices")
 IDIOM = ("text", "choices")
+JSON = '{"text_b": "乙", "text_a": "甲", "id": 3}\n\n'
 
 
 def test_arguments():
@@ -36,8 +35,14 @@ def test_what_texts_have_in_common():
       inputs.with_given(["甲"], given, fields)
 
 
-JSON = '{"text_b": "乙", "text_a": "甲", "id": 3}\n\n'
-FILES = [
+def read(folder, name, text, fields):
+  if name:
+    (folder / name).write_text(text, encoding="utf-8")
+  with streams(text.encode()):
+    return inputs.read(name and str(folder / name), fields)
+
+
+@pytest.mark.parametrize("name, text, fields, found", [
     ("a.txt", "{甲\n\n乙\n", TEXT, ["{甲", "", "乙"]),  # a line, an answer
     ("a.txt", "甲\t乙\n\n", PAIR, [("甲", "乙")]),
     ("a.txt", "甲\t乙\t丙\t丁\n", CHOSEN, [("甲", "乙", ["丙", "丁"])]),
@@ -48,8 +53,12 @@ FILES = [
     ("a.jsonl", '{"text": "甲", "choices": ["乙", "丙"]}', IDIOM,
      [("甲", ["乙", "丙"])]),
     (None, JSON, PAIR, [("甲", "乙")]),
-    (None, "甲\n", TEXT, ["甲"])]
-BAD_FILES = [
+    (None, "甲\n", TEXT, ["甲"])])
+def test_files(name, text, fields, found, tmp_path):
+  assert read(tmp_path, name, text, fields) == found
+
+
+@pytest.mark.parametrize("name, text, fields, message", [
     ("a.txt", "甲\t乙\n\n甲\n", PAIR, ":3: expected text_a, text_b .*found 1"),
     ("a.txt", "甲\t乙\t丙\n", PAIR, ":1: .*found 3"),
     ("a.txt", "甲\t乙\t丙\n", CHOSEN, ":1: .*found 3"),
@@ -61,22 +70,7 @@ BAD_FILES = [
     ("a.jsonl", JSON + "[]\n", PAIR, ":3: not a JSON object"),
     ("a.jsonl", JSON + "{}\n", PAIR, ":3: no field text_a, only"),
     ("a.jsonl", "{\n", PAIR, ":1: "),
-    (None, "甲\n", PAIR, "standard input:1: ")]
-
-
-def read(folder, name, text, fields):
-  if name:
-    (folder / name).write_text(text, encoding="utf-8")
-  with streams(text.encode()):
-    return inputs.read(name and str(folder / name), fields)
-
-
-@pytest.mark.parametrize("name, text, fields, found", FILES)
-def test_files(name, text, fields, found, tmp_path):
-  assert read(tmp_path, name, text, fields) == found
-
-
-@pytest.mark.parametrize("name, text, fields, message", BAD_FILES)
+    (None, "甲\n", PAIR, "standard input:1: ")])
 def test_bad_files(name, text, fields, message, tmp_path):
   with pytest.raises(InputError, match=(name or "") + message):
     read(tmp_path, name, text, fields)

@@ -14,6 +14,9 @@ from albert.predict.predictors import PredictSettings
 from albert.tasks import bio
 
 CLS, JIA, YI = 2, 5, 6  # ids
+CHOICE, RATED = dict(head="choices"), dict(head="regression", labels=[])
+IDIOM = dict(CHOICE, task_name="chid")
+PAIR = dict(head="classifier", labels=["x"], pairs=True)
 # Probabilities of the logits 2, 1 and 0, and of 1 and 0.
 THREE, TWO = [0.665241, 0.244728, 0.090031], [0.731059, 0.268941]
 
@@ -58,8 +61,7 @@ def test_several_labels(model):
 def test_the_mean_of_windows(model):
   """Two tokens each; of the third window, nothing."""
   windows = model({"logits": counts}, head="classifier", labels=list("xyz"),
-                  max_seq_length=4,
-                  long_text="windows", max_windows=2)
+                  max_seq_length=4, long_text="windows", max_windows=2)
   np.testing.assert_array_equal(windows.logits(["甲甲乙丙丙", "丙"]),
                                 [[1, 0.5, 0.5], [0, 0, 1]])
   assert list(map(windows.is_cut, ["甲甲乙丙", "甲甲乙丙丙"])) == [False, True]
@@ -68,13 +70,10 @@ def test_the_mean_of_windows(model):
 def test_pairs_and_numbers(model):
   """A number that says how often the second text has 甲."""
   pairs = model({"score": lambda ids, _, segments: (
-      (ids == JIA) & (segments == 1)).sum(1)},
-                head="regression", labels=[], pairs=True)
-  assert pairs.fields == ("text_a", "text_b")
-  assert pairs.labels is None
+      (ids == JIA) & (segments == 1)).sum(1)}, pairs=True, **RATED)
+  assert (pairs.fields, pairs.labels) == (("text_a", "text_b"), None)
   found = pairs.predict([("甲", "乙甲甲"), ("甲", "乙")])
-  assert found == [(2,), (0,)]
-  assert found[0].cells() == ["2.0000"]
+  assert found == [(2,), (0,)] and found[0].cells() == ["2.0000"]
 
 
 def test_cosines(model):
@@ -88,14 +87,13 @@ def test_cosines(model):
 def test_entities(model):
   """甲 begins one; 乙 goes on, or begins one where I after B costs 2 points."""
   points, labels = {JIA: [1, 2, 0], YI: [0, 2, 3]}, ["O", "B-x", "I-x"]
-  dear = bio.forbidden(labels)[0]
-  dear[1, 2] -= 2
+  allowed, cost = bio.forbidden(labels)[0], np.zeros([3, 3])
+  cost[1, 2] = 2
   cheap, dear = [model(
       {"scores": lambda ids, *_: [[points.get(i, [3, 0, 0]) for i in row]
                                   for row in ids]}, max_seq_length=6,
       transitions=transitions, head="token_labels", labels=labels,
-      by_character=False)
-                 for transitions in (bio.forbidden(labels)[0], dear)]
+      by_character=False) for transitions in (allowed, allowed - cost)]
   found, *others = cheap.predict(["丙甲乙 甲", "乙乙", ""])
   assert found.entities == [("甲乙", 1, 3, "x"), ("甲", 4, 5, "x")]
   assert found.cells() == ["甲乙 x 1-3, 甲 x 4-5"]
@@ -113,12 +111,10 @@ def test_entities(model):
 @pytest.fixture
 def answers(model):
   """Asks of 丙甲乙丙, where answers begin with 甲 and end with 乙."""
-  outputs = {
-      name: lambda ids, *_, last=last: 3 * (ids == last) + (ids == CLS)
-      for name, last in (("start", JIA), ("end", YI))}
-  return lambda top_k=5, own=None, **more: model(
-      outputs, own, head="independent", **more).predict(
-          [("丁", "丙甲乙丙")], top_k)[0]
+  return lambda top_k=5, own=None, **more: model({
+      "start": lambda ids, *_: 3 * (ids == JIA) + (ids == CLS),
+      "end": lambda ids, *_: 3 * (ids == YI) + (ids == CLS)},
+      own, head="independent", **more).predict([("丁", "丙甲乙丙")], top_k)[0]
 
 
 def test_answers(answers):
@@ -145,9 +141,9 @@ def test_no_answer_where_odds_exceed_the_threshold(threshold, answer, answers):
 
 
 def test_the_beam_gives_its_own_null_odds(model):
-  outputs = {"starts": [[4]], "start_scores": [[1]], "ends": [[[4, 5]]],
-             "end_scores": [[[1, 2]]], "null": [0.25]}
-  found, = model({name: lambda *_, x=x: x for name, x in outputs.items()},
+  found, = model({name: lambda *_, x=x: x for name, x in (
+      ("starts", [[4]]), ("start_scores", [[1]]), ("ends", [[[4, 5]]]),
+      ("end_scores", [[[1, 2]]]), ("null", [0.25]))},
                  head="beam", has_unanswerable=True).predict(
                      [("丁", "丙甲乙丙")])
   assert found[:4] == ("", 0, 0, 0)
@@ -157,7 +153,7 @@ def test_the_beam_gives_its_own_null_odds(model):
 
 
 def test_choices(model):
-  choices = model({"score": lambda ids, *_: counts(ids)[:, 0]}, head="choices")
+  choices = model({"score": lambda ids, *_: counts(ids)[:, 0]}, **CHOICE)
   found = choices.predict([("丙", "乙", ["甲", "甲甲", "丁"]),
                            ("丙", "乙", ("丁", "甲"))])
   assert [row[:2] for row in found] == [(1, "甲甲"), (1, "甲")]
@@ -170,7 +166,7 @@ def test_choices(model):
 def test_each_idiom_is_used_once(model):
   """甲 is the likelier one for both blanks, for the first one more so."""
   idioms = model({"score": lambda ids, *_: counts(ids)[:, 0] * (
-      1 + (ids[:, 1] == JIA))}, head="choices", task_name="chid")
+      1 + (ids[:, 1] == JIA))}, **IDIOM)
   found, other = idioms.predict([("#idiom1#丙#idiom2#", ["乙", "甲"]),
                                  ("#idiom7#", ["甲", "丁"])])
   assert [blank[:2] for blank in found.blanks] == [(1, "甲"), (0, "乙")]
@@ -203,11 +199,6 @@ def test_masks(model):
     with pytest.raises(InputError, match="text 2 .*" + message):
       masks.predict(["[MASK]", text])
 
-
-CHOICE = dict(head="choices")
-IDIOM = dict(CHOICE, task_name="chid")
-PAIR = dict(head="classifier", labels=["x"], pairs=True)
-RATED = dict(head="regression", labels=[])
 
 
 @pytest.mark.parametrize("described, row, cut", [

@@ -113,13 +113,11 @@ def test_the_command(trained, corpus_file, tmp_path):
   assert out.splitlines() == [
       "%s\t%.4f\t%s" % (query, x.score, x.text)
       for query, found in zip(QUERIES, wanted) for x in found]
-  (tmp_path / "queries.txt").write_text("\n".join(QUERIES) + "\n",
-                                        encoding="utf-8")
-  assert succeed(*args, "--input_file=%s" % (
-      tmp_path / "queries.txt"))[0] == out
-  (tmp_path / "empty.txt").write_text("\n")
-  fail("empty.txt: .*no texts", *args, "--corpus_file=%s" % (
-      tmp_path / "empty.txt"), "天")
+  path = tmp_path / "x.txt"
+  path.write_text("\n".join(QUERIES) + "\n", encoding="utf-8")
+  assert succeed(*args, "--input_file=%s" % path)[0] == out
+  path.write_text("\n")
+  fail("x.txt: .*no texts", *args, "--corpus_file=%s" % path, "天")
   fail("--corpus_file", "similarity.py", "--search", "天")
   fail("--top_k: .* --search", "similarity.py", "--top_k=3", "天", "地")
 

@@ -1,50 +1,43 @@
 """Batches of requests, against a model that waits until it may go on."""
 
+import concurrent.futures
+import contextlib
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from albert.serving.batching import Batcher, Full
 
 
-class Model:
+@pytest.fixture
+def model():
   """Doubles its inputs; each batch waits until it may go on."""
+  go, batches = threading.Semaphore(0), []
 
-  def __init__(self):
-    self.batches = []
-    self._go = threading.Semaphore(0)
+  def let(count):
+    for _ in range(count):
+      go.release()
 
-  def let(self, batches):
-    for _ in range(batches):
-      self._go.release()
-
-  def predict(self, inputs, top_k):
-    self._go.acquire()
-    self.batches.append((list(inputs), top_k))
+  def predict(inputs, top_k):
+    go.acquire()
+    batches.append((list(inputs), top_k))
     if "bad" in inputs:
       raise ValueError("bad")
     return [x * 2 for x in inputs]
 
-
-@pytest.fixture
-def model():
-  return Model()
+  return SimpleNamespace(predict=predict, let=let, batches=batches)
 
 
 @pytest.fixture
 def make(model):
   """A function that makes a Batcher, which is closed in the end."""
-  made = []
-
-  def make(most=4, max_wait=0.0, queue=100, on_batch=None):
-    made.append(Batcher(model.predict, most, max_wait, queue, on_batch))
-    return made[-1]
-
-  yield make
-  model.let(10 ** 5)
-  for batcher in made:
-    batcher.close()
+  with contextlib.ExitStack() as stack:
+    yield lambda most=4, max_wait=0.0, queue=100, on_batch=None: (
+        stack.enter_context(contextlib.closing(Batcher(
+            model.predict, most, max_wait, queue, on_batch))))
+    model.let(10 ** 5)
 
 
 def hold(batcher):
@@ -124,18 +117,13 @@ def test_too_many_that_wait_are_refused(model, make):
 def test_many_threads_get_their_own_answers(model, make):
   model.let(10 ** 5)
   batcher = make(most=16, max_wait=0.001)
-  wrong = []
 
   def ask(number):
     for i in range(60):
       rows = [number * 1000 + i] * (1 + i % 3)
-      if batcher.submit(rows, i % 2).result() != [2 * x for x in rows]:
-        wrong.append(rows)
+      assert batcher.submit(rows, i % 2).result() == [2 * x for x in rows]
 
-  threads = [threading.Thread(target=ask, args=[n]) for n in range(8)]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join()
-  assert not wrong and batcher.waiting == 0
+  with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    assert list(pool.map(ask, range(8))) == [None] * 8
+  assert batcher.waiting == 0
   assert sum(len(inputs) for inputs, _ in model.batches) == 8 * 20 * (1 + 2 + 3)

@@ -36,6 +36,7 @@ class Echo:
         text, 0.5, [results.Candidate(text, 0.5)] * top_k) for text in first]
 
 
+@pytest.fixture
 def models():
   return {"a": Echo(), "b": Echo("text_a", "text_b"),
           "c": Echo("text", "choices")}
@@ -49,14 +50,13 @@ def names(answer):
 A = "/v1/models/a:predict"
 
 
-def test_predictions(serve):
-  ask = serve(models())
-  answer = ask(A, {"instances": ["甲", {"text": "乙乙乙乙"}], "top_k": 2})
-  one = {"text": "甲", "probability": 0.5}
-  assert answer.json["predictions"][0] == {
-      "label": "甲", "probability": 0.5, "candidates": [one, one],
-      "truncated": False}
-  assert answer.json["predictions"][1]["truncated"] is True
+def test_predictions(serve, models):
+  ask = serve(models)
+  one, other = ask(A, {"instances": ["甲", {"text": "乙乙乙乙"}],
+                       "top_k": 2}).json["predictions"]
+  assert one == {"label": "甲", "probability": 0.5, "candidates": [
+      {"text": "甲", "probability": 0.5}] * 2, "truncated": False}
+  assert other["truncated"] is True
   for name, row in (("b", {"text_b": "2", "text_a": "1"}),
                     ("c", {"text": "1", "choices": ["b", "c"]})):
     assert names(ask("/v1/models/%s:predict" % name, {
@@ -74,9 +74,8 @@ def test_predictions(serve):
       assert ask("/v1/models/%s:%s" % (name, path), body).status == 404
 
 
-def test_what_is_refused(serve):
-  given = models()
-  ask = serve(given, {"max_instances": 3, "max_body_bytes": 1000})
+def test_what_is_refused(serve, models):
+  ask = serve(models, {"max_instances": 3, "max_body_bytes": 1000})
   rows = "instances"
   for name, status, place, message, body in (
       ("d", 404, None, "no model d, only a, b, c", ["甲"]),
@@ -113,19 +112,18 @@ def test_what_is_refused(serve):
   assert 'albert_answers_total{status="500"} 1.0' in ask("/metrics").text
   assert ask("/other").status == 404
   assert ask(A).status in (404, 405)
-  assert not given["c"].batches
+  assert not models["c"].batches
 
 
-def test_keys(serve):
-  ask = serve(models(), keys=["one", "two"])
+def test_keys(serve, models):
+  ask = serve(models, keys=["one", "two"])
   body = {"instances": ["甲"]}
   for headers in ({}, {"Authorization": "Bearer three"},
                   {"Authorization": "Bearer "}, {"Authorization": "one"}):
-    answer = ask(A, body, headers)
-    assert answer.status == 401
-    assert answer.headers["WWW-Authenticate"] == "Bearer"
-    assert ask("/metrics", None, headers).status == 401
-    assert ask("/v1/models", None, headers).status == 401
+    for args in ((A, body), ("/metrics", None), ("/v1/models", None)):
+      answer = ask(*args, headers)
+      assert answer.status == 401
+      assert answer.headers["WWW-Authenticate"] == "Bearer"
   for key in ("one", "two"):
     assert names(ask(A, body, {"Authorization": "Bearer " + key})) == ["甲"]
   assert [ask(path).status for path in ("/", "/health", "/docs")] == [200] * 3
@@ -157,24 +155,25 @@ def test_a_full_queue(serve):
     assert line in metrics
 
 
-def test_sentences_are_compared_and_a_corpus_is_searched(serve):
+def test_sentences_are_compared_and_a_corpus_is_searched(serve, models):
   ask = serve(
-      models(), compare={"a": lambda sentences: [
+      models, compare={"a": lambda sentences: [
           [float(x == y) for y in sentences] for x in sentences]},
       search={"b": lambda queries, top_k: [
           [Found(query * 2, 3, 0.5)] * top_k for query in queries]})
-  path = "/v1/models/a:similarity"
-  assert ask(path, {"sentences": ["甲", "乙", "甲"]}).json == {
+  compare, search = "/v1/models/a:similarity", "/v1/models/b:search"
+  assert ask(compare, {"sentences": ["甲", "乙", "甲"]}).json == {
       "scores": [[1, 0, 1], [0, 1, 0], [1, 0, 1]]}
-  for sentences in (["甲"], ["甲"] * 33):
-    assert ask(path, {"sentences": sentences}).status == 422
-  assert ask(path, {"sentences": ["甲", "\0"]}).json["detail"][0]["loc"] == [
-      "body", "sentences", 1]
-  path = "/v1/models/b:search"
-  assert ask(path, {"queries": ["甲", "乙"], "top_k": 1}).json == {"results": [
-      [{"text": text * 2, "line": 3, "score": 0.5}] for text in "甲乙"]}
-  for queries in ([], ["\0"]):
-    assert ask(path, {"queries": queries}).status == 422
+  assert ask(search, {"queries": ["甲", "乙"], "top_k": 1}).json == {
+      "results": [[{"text": text * 2, "line": 3, "score": 0.5}]
+                  for text in "甲乙"]}
+  for path, field, texts, place in (
+      (compare, "sentences", ["甲"], []), (search, "queries", [], []),
+      (compare, "sentences", ["甲"] * 33, []), (search, "queries", ["\0"], [0]),
+      (compare, "sentences", ["甲", "\0"], [1])):
+    answer = ask(path, {field: texts})
+    assert answer.status == 422
+    assert answer.json["detail"][0]["loc"] == ["body", field, *place]
   assert [[ask("/v1/models/" + name).json[key] for name in "ab"] for key in (
       "compares_sentences", "searches")] == [[True, False], [False, True]]
 

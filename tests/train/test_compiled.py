@@ -1,7 +1,6 @@
 """XLA: every head in training, evaluation and prediction, as without it."""
 
 import os
-import re
 import subprocess
 import sys
 
@@ -14,51 +13,37 @@ from small_steps import BATCH, SEQ
 import modeling
 from albert import heads
 from albert.heads.pretraining import Pretraining
-from albert.model.config import AlbertConfig
-from albert.train import distribution, step
-from albert.train.settings import Schedule
 
 pytestmark = pytest.mark.full
 MODES = tf.estimator.ModeKeys
 LABELS = ["O", "B-a", "I-a", "B-b", "I-b"]
-RNG = np.random.RandomState(0)
+RNG, NUMBERS = np.random.RandomState(0), np.arange(BATCH)
 MASKED = small.make_features()
 TEXTS = {name: MASKED[name]
          for name in ("input_ids", "input_mask", "segment_ids")}
 MASK = TEXTS["input_mask"]
 TOKENS = dict(TEXTS, label_ids=RNG.randint(5, size=[BATCH, SEQ]),
               label_mask=np.pad(MASK[:, 2:], [[0, 0], [1, 1]], "constant"))
-ANSWERS = dict(TEXTS, answer_mask=MASK, start=np.arange(BATCH) % 4,
-               end=np.arange(BATCH) % 4 + 1)
-CHOICES = {name: np.stack([x, x[::-1]], 1) for name, x in TEXTS.items()}
-WINDOWS = dict(CHOICES, num_windows=np.array([2, 1, 2, 1, 1, 2]),
-               label_ids=np.arange(BATCH) % 3)
-CHOICES.update(label=np.arange(BATCH) % 2,
-               num_choices=np.array([2, 2, 1, 2, 1, 2]))
+ANSWERS = dict(TEXTS, answer_mask=MASK, start=NUMBERS % 4, end=NUMBERS % 4 + 1)
+TWO = {name: np.stack([x, x[::-1]], 1) for name, x in TEXTS.items()}
 JOBS = {
-    "pretraining": (Pretraining, MASKED),
-    "classifier": (lambda: heads.Classifier(3), dict(
-        TEXTS, label_ids=np.arange(BATCH) % 3)),
-    "windows": (lambda: heads.Classifier(3, num_windows=2), WINDOWS),
-    "multi_label": (lambda: heads.MultiLabel(2), dict(
+    "pretraining": (Pretraining(), MASKED),
+    "classifier": (heads.Classifier(3), dict(TEXTS, label_ids=NUMBERS % 3)),
+    "windows": (heads.Classifier(3, num_windows=2), dict(
+        TWO, num_windows=np.array([2, 1, 2, 1, 1, 2]), label_ids=NUMBERS % 3)),
+    "multi_label": (heads.MultiLabel(2), dict(
         TEXTS, label_ids=RNG.randint(2, size=[BATCH, 2]))),
-    "regression": (heads.Regression, dict(
+    "regression": (heads.Regression(), dict(
         TEXTS, label_ids=np.linspace(0, 5, BATCH))),
-    "choices": (lambda: heads.Choices(2), CHOICES),
-    "softmax": (lambda: heads.TokenLabels(LABELS, use_crf=False), TOKENS),
-    "crf": (lambda: heads.TokenLabels(LABELS, use_crf=True), TOKENS),
-    "spans": (heads.Spans, ANSWERS),
-    "beam": (lambda: heads.BeamSpans(True, 3, 3), ANSWERS)}
+    "choices": (heads.Choices(2), dict(
+        TWO, label=NUMBERS % 2, num_choices=np.array([2, 2, 1, 2, 1, 2]))),
+    "softmax": (heads.TokenLabels(LABELS, use_crf=False), TOKENS),
+    "crf": (heads.TokenLabels(LABELS, use_crf=True), TOKENS),
+    "spans": (heads.Spans(), ANSWERS),
+    "beam": (heads.BeamSpans(True, 3, 3), ANSWERS)}
 LAYOUTS = {"albert_zh": {},
            "google_preln": {"num_hidden_groups": 1, "ln_type": "preln"}}
 SLICES = {"gradient_accumulation_steps": 2, "recompute_grads": True}
-# Both layouts below the first head, one below each of the others.
-CASES = [("classifier", "albert_zh", {}),
-         ("pretraining", "google_preln", SLICES)] + [
-             # TF 1.15 cannot recompute beside the loop of a CRF.
-             (name, ["albert_zh", "google_preln"][i % 2],
-              dict(SLICES, recompute_grads=name != "crf"))
-             for i, name in enumerate(JOBS)]
 
 
 def run(name, config, modes, compiled, num_steps=1, **changes):
@@ -67,10 +52,8 @@ def run(name, config, modes, compiled, num_steps=1, **changes):
   features = {key: x.astype({"f": np.float32}.get(x.dtype.kind, np.int32))
               for key, x in features.items()}
   with tf.Graph().as_default(), tf.Session() as session:
-    model_fn = step.model_fn_builder(
-        AlbertConfig.from_dict(dict(small.SIZES, **config)), head(),
-        small.make_options(use_xla=compiled, **changes), Schedule(20, 3),
-        distribution.get_workers())
+    model_fn = small.make_model_fn(small.make_options(
+        use_xla=compiled, **changes), head=head, **config)
     tf.train.get_or_create_global_step()
     inputs = {key: tf.placeholder(x.dtype, x.shape)
               for key, x in features.items()}
@@ -96,7 +79,13 @@ def run(name, config, modes, compiled, num_steps=1, **changes):
     return [session.run(found, feed) for _ in range(num_steps)]
 
 
-@pytest.mark.parametrize("name, layout, changes", CASES)
+# Both layouts below the first head, one below each of the others.
+@pytest.mark.parametrize("name, layout, changes", [
+    ("classifier", "albert_zh", {}), ("pretraining", "google_preln", SLICES), *(
+        # TF 1.15 cannot recompute beside the loop of a CRF.
+        (name, ["albert_zh", "google_preln"][i % 2],
+         dict(SLICES, recompute_grads=name != "crf"))
+        for i, name in enumerate(JOBS))])
 def test_a_compiled_head_gives_the_same(name, layout, changes, monkeypatch):
   config = LAYOUTS[layout]
   plain, compiled = [run(name, config, [MODES.EVAL, MODES.PREDICT], way)[0]
@@ -113,30 +102,21 @@ def test_a_compiled_head_gives_the_same(name, layout, changes, monkeypatch):
   assert plain[0] != plain[2]
 
 
-PROGRAM = """
+def test_layers_are_computed_again(tmp_path):
+  """XLA makes one of two equal computations, if nothing keeps them apart."""
+  products = []
+  for recompute in (False, True):
+    subprocess.run([sys.executable, "-c", """
 import test_compiled as t
 t.run("pretraining", dict(t.LAYOUTS["google_preln"], num_hidden_layers=2),
       [t.MODES.TRAIN], True, recompute_grads=%s)
-"""
-
-
-def products(folder, recompute):
-  """Returns how many matrix products XLA leaves in a step."""
-  subprocess.run(
-      [sys.executable, "-c", PROGRAM % recompute], check=True, env=dict(
-          os.environ, XLA_FLAGS="--xla_dump_to=%s" % folder,
-          PYTHONPATH=os.pathsep.join(sys.path)))
-  text = "".join(path.read_text() for path in folder.glob(
-      "*after_optimizations.txt"))
-  return len(re.findall(r" dot\(", text))
-
-
-def test_layers_are_computed_again(tmp_path):
-  """XLA makes one of two equal computations, if nothing keeps them apart."""
-  kept, again = [products(tmp_path / str(recompute), recompute)
-                 for recompute in (False, True)]
+""" % recompute], check=True, env=dict(
+    os.environ, XLA_FLAGS="--xla_dump_to=%s" % (tmp_path / str(recompute)),
+    PYTHONPATH=os.pathsep.join(sys.path)))
+    products.append(sum(
+        path.read_text().count(" dot(") for path in (
+            tmp_path / str(recompute)).glob("*after_optimizations.txt")))
   # Each of two layers has 8 products, 16 in its gradient, and the one of
-  # queries and keys again; outside of them there are 17.
-  assert kept == 2 * (8 + 16 + 1) + 17
-  # What a layer's last product gives is not needed again.
-  assert again - kept == 2 * 7
+  # queries and keys again; outside of them there are 17. What a layer's last
+  # product gives is not needed again.
+  assert products == [2 * (8 + 16 + 1) + 17, 2 * (8 + 16 + 1) + 17 + 2 * 7]

@@ -14,10 +14,11 @@ import pytest
 import small_steps as small
 import tensorflow.compat.v1 as tf
 from reading import table
-from scripting import ROOT, VOCAB, quick_python
+from scripting import ROOT, quick_python
 from small_steps import LAYOUTS, make_options
-from trained_models import KINDS, write_files
+from trained_models import command
 
+from albert.files import checkpoints
 from albert.train import distribution
 from benchmarks import plot_curves
 
@@ -46,26 +47,22 @@ def test_a_rank_has_one_gpu(visible, own, monkeypatch, horovod):
   assert workers[:3] == (3, 4, 1)
 
 
-def test_all_ranks_have_the_number_of_the_first(horovod):
-  assert distribution.broadcast(7) == 7
-
-
 def test_scalars_are_sent_together_with_the_step(horovod):
   sent = {}
 
   def allreduce(tensor, op, name):
-    sent[name] = tensor.shape.as_list()
-    assert op == "average"
+    sent[name] = op, tensor.shape.as_list()
     return tensor + 100
 
   horovod.allreduce = allreduce
+  means = distribution._horovod_mean(
+      [tf.constant(1.0), tf.constant([2.0, 3.0]), tf.constant(4.0)])
   with tf.Session() as session:
-    means = distribution._horovod_mean(
-        [tf.constant(1.0), tf.constant([2.0, 3.0]), tf.constant(4.0)])
     session.run(tf.global_variables_initializer())
     one, two, three = session.run(means)
   assert (one, two.tolist(), three) == (101, [102, 103], 104)
-  assert sent == {"mean_3_3": [3], "mean_3_1": [2]}
+  assert sent == {"mean_3_3": ("average", [3]), "mean_3_1": ("average", [2])}
+  assert distribution.broadcast(7) == 7  # a number, of the first rank
 
 
 @pytest.mark.parametrize("rank, last", [(0, 7), (1, 9)])
@@ -80,37 +77,13 @@ def test_all_ranks_stop_where_the_first_says(rank, last, horovod):
 
   step = tf.train.get_or_create_global_step()
   advance, steps = step.assign_add(1), []
-  hook = distribution.StopTogetherHook(2, should_stop)
-  with tf.train.SingularMonitoredSession(hooks=[hook], scaffold=(
-      tf.train.Scaffold(init_op=step.assign(3)))) as session:
+  with tf.train.SingularMonitoredSession(
+      hooks=[distribution.StopTogetherHook(2, should_stop)],
+      scaffold=tf.train.Scaffold(init_op=step.assign(3))) as session:
     while not session.should_stop() and len(steps) < 6:
       steps.append(session.run(advance))
   assert steps == list(range(4, last + 1))
   assert len(asked) == 2 * (not rank)
-
-
-class Ranks:
-  """Stands for a reduction over processes, which are threads here."""
-
-  def __init__(self, size):
-    self._barrier = threading.Barrier(size, timeout=100)
-    self._given = [None] * size
-
-  def workers(self, rank):
-    def exchange(*arrays):
-      self._given[rank] = arrays
-      self._barrier.wait()
-      means = [np.mean(x, 0, np.float32) for x in zip(*self._given)]
-      self._barrier.wait()
-      return means
-
-    def reduce_mean(tensors):
-      means = tf.py_func(exchange, tensors, [x.dtype for x in tensors])
-      for mean, tensor in zip(means, tensors):
-        mean.set_shape(tensor.shape)
-      return means
-
-    return distribution.Workers(rank, len(self._given), 0, reduce_mean)
 
 
 @pytest.mark.slow
@@ -119,20 +92,34 @@ class Ranks:
     pytest.param("google_preln", "adamw", 3, marks=pytest.mark.full)])
 def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
     layout, optimizer, slices):
-  config, ranks = LAYOUTS[layout], Ranks(2)
-  batches = list(map(small.make_features, range(3)))
+  """Of threads, which stand for processes."""
+  barrier, given = threading.Barrier(2, timeout=100), [None] * 2
 
   def train(rank):
+    def exchange(*arrays):
+      given[rank] = arrays
+      barrier.wait()
+      means = [np.mean(x, 0, np.float32) for x in zip(*given)]
+      barrier.wait()
+      return means
+
+    def reduce_mean(tensors):
+      means = tf.py_func(exchange, tensors, [x.dtype for x in tensors])
+      for mean, tensor in zip(means, tensors):
+        mean.set_shape(tensor.shape)
+      return means
+
     return small.train(
         3, make_options(optimizer=optimizer, train_batch_size=3,
                         gradient_accumulation_steps=slices),
-        [{name: x[3 * rank:][:3] for name, x in batch.items()}
-         for batch in batches], workers=ranks.workers(rank), **config)
+        [{name: x[3 * rank:][:3] for name, x in small.make_features(i).items()}
+         for i in range(3)], workers=distribution.Workers(
+             rank, 2, 0, reduce_mean), **LAYOUTS[layout])
 
+  expected, whole = small.train(3, make_options(optimizer=optimizer),
+                                **LAYOUTS[layout])
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
     trained = list(pool.map(train, range(2)))
-  expected, whole = small.train(
-      3, make_options(optimizer=optimizer), batches, **config)
   for losses, found in trained:
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     small.assert_equal_variables(found, whole, 1e-5)
@@ -144,13 +131,13 @@ def start(tmp_path):
   pytest.importorskip("horovod")
 
   def start(ranks, script, *args, python=None):
-    command = [python or quick_python(), str(ROOT / script), *map(str, args)]
+    words = [python or quick_python(), str(ROOT / script), *args]
     if ranks > 1:
-      command = [os.path.join(os.path.dirname(sys.executable), "horovodrun"),
-                 "-np", str(ranks), "-H", "localhost:%d" % ranks, *command,
-                 "--use_horovod"]
+      words = [os.path.join(os.path.dirname(sys.executable), "horovodrun"),
+               "-np", str(ranks), "-H", "localhost:%d" % ranks, *words,
+               "--use_horovod"]
     return subprocess.Popen(
-        command, cwd=str(tmp_path), stdout=subprocess.PIPE,
+        words, cwd=str(tmp_path), stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"))
   return start
@@ -158,11 +145,10 @@ def start(tmp_path):
 
 def pretraining(folder, name, ranks, *args):
   """Returns the command of one without shuffling, of 16 examples a step."""
-  return [ranks, "run_pretraining.py", "--do_train",
-          *small.write_pretraining(folder, 64), "--output_dir=" + name,
+  return [ranks, "run_pretraining.py", *small.write_pretraining(folder, 64),
+          "--do_train", "--output_dir=" + name, "--shuffle_buffer=1",
           "--train_batch_size=%d" % (16 / ranks), "--log_steps=1",
-          "--shuffle_buffer=1", "--num_warmup_steps=2", "--learning_rate=0.02",
-          *args]
+          "--num_warmup_steps=2", "--learning_rate=0.02", *args]
 
 
 def finish(process):
@@ -173,9 +159,8 @@ def finish(process):
 
 def weights(folder):
   """The gradient of the key bias is zero: rounding error moves it."""
-  path = tf.train.latest_checkpoint(str(folder))
-  return {name: tf.train.load_variable(path, name)
-          for name, _ in tf.train.list_variables(path)
+  return {name: value for name, value in checkpoints.read_all(
+      tf.train.latest_checkpoint(str(folder))).items()
           if "key/bias" not in name}
 
 
@@ -186,10 +171,11 @@ def steps_evaluated(folder):
 @pytest.mark.full
 def test_two_processes(start, tmp_path):
   finish(start(*pretraining(tmp_path, "start", 1, "--num_train_steps=1")))
-  logs = [finish(start(*pretraining(
-      tmp_path, name, ranks, "--num_train_steps=6", "--init_checkpoint=start",
-      *args))) for name, ranks, args in (("one", 1, []), ("two", 2, [
-          "--save_checkpoints_steps=3", "--gradient_accumulation_steps=2"]))]
+  args = ["--num_train_steps=6", "--init_checkpoint=start"]
+  finish(start(*pretraining(tmp_path, "one", 1, *args)))
+  log = finish(start(*pretraining(
+      tmp_path, "two", 2, *args, "--save_checkpoints_steps=3",
+      "--gradient_accumulation_steps=2")))
   expected, found = [plot_curves.read_scalars(str(tmp_path / name))["loss"]
                      for name in ("one", "two")]
   assert list(expected) == list(range(1, 7))
@@ -197,7 +183,7 @@ def test_two_processes(start, tmp_path):
   found = weights(tmp_path / "two")
   small.assert_equal_variables(found, weights(tmp_path / "one"), 1e-5)
   assert found["global_step"] == 6
-  assert logs[1].count("step 6/6") == 1  # rank 0 alone logs
+  assert log.count("step 6/6") == 1  # rank 0 alone logs
 
 
 @pytest.mark.full
@@ -205,12 +191,9 @@ def test_rank_0_evaluates_and_stops_all(start, tmp_path):
   """They were interrupted between two evaluations."""
   for args in (["--num_train_steps=7"],
                ["--num_train_steps=400", "--early_stop_evals=4"]):
-    command = pretraining(
+    log = finish(start(*pretraining(
         tmp_path, "out", 2, *args, "--learning_rate=1e-30",
-        "--eval_input_file=heldout.tfrecord", "--save_checkpoints_steps=5")
-    (tmp_path / "heldout.tfrecord").write_bytes(
-        (tmp_path / "train.tfrecord").read_bytes())
-    log = finish(start(*command))
+        "--eval_input_file=heldout.tfrecord", "--save_checkpoints_steps=5")))
   assert "stopping early" in log
   assert steps_evaluated(tmp_path / "out") == [5, 7, 12, 17, 22]
   assert weights(tmp_path / "out")["global_step"] == 22
@@ -234,9 +217,9 @@ def test_killing_one_ends_the_other(start, tmp_path, victim, other):
     assert "Process name: %s\nExit code: 137" % victim in log
   finally:
     if process.poll() is None:
-      for child in psutil.Process(process.pid).children(recursive=True):
-        child.kill()
-      process.kill()
+      tree = psutil.Process(process.pid)
+      for left in (*tree.children(recursive=True), tree):
+        left.kill()
 
 
 @pytest.mark.full
@@ -245,13 +228,10 @@ def test_killing_one_ends_the_other(start, tmp_path, victim, other):
     ("choices", "c311_predict.json", 18), ("crf", "file_predict.json", 9)])
 def test_fine_tuning_by_two_ranks(start, tmp_path, name, predicted, count):
   """Steps are counted over both; rank 0 evaluates, predicts and writes."""
-  kind, (_, data) = KINDS[name], write_files(tmp_path, name)
-  log = finish(start(
-      2, kind.script, "--task_name=" + kind.task, VOCAB, *data, *kind.flags,
-      "--bert_config_file=small.json", "--output_dir=out", "--do_train",
-      "--do_eval", "--do_predict", "--max_seq_length=16", "--adversarial=fgm",
-      "--train_batch_size=2", "--num_train_epochs=2",
-      "--save_checkpoints_steps=2"))
+  log = finish(start(2, *command(
+      tmp_path, name, "--do_train", "--do_eval", "--do_predict",
+      "--max_seq_length=16", "--adversarial=fgm", "--train_batch_size=2",
+      "--num_train_epochs=2", "--save_checkpoints_steps=2")))
   steps = int(re.search(r"(\d+) steps of 4 examples", log).group(1))
   assert weights(tmp_path / "out")["global_step"] == steps
   assert steps_evaluated(tmp_path / "out") == sorted(

@@ -2,23 +2,22 @@
 
 import numpy as np
 import pytest
+import small_steps as small
 import tensorflow.compat.v1 as tf
-from scripting import ROOT, VOCAB, call_main
-from small_steps import SEQ, SIZES, full, make_options, write_pretraining
-from trained_models import write_files
+from scripting import ROOT, call_main
+from small_steps import full
+from trained_models import command
 
 from albert import heads
-from albert.model.config import AlbertConfig
-from albert.train import distribution, dry_run, step
-from albert.train.settings import Schedule
+from albert.train import dry_run
 
 
 @pytest.fixture
 def report(capsys):
   """Returns a function of a command that returns the lines of the report."""
-  def report(*command):
+  def report(*args):
     with pytest.raises(SystemExit) as end:
-      call_main(*command)
+      call_main(*args)
     assert end.value.code == 0
     first, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("dry run of ")
@@ -30,14 +29,14 @@ def report(capsys):
 @pytest.mark.parametrize("hosts, share", [(4, 16), (1, 64), (8, 8)])
 def test_pretraining_on_a_pod(hosts, share, tmp_path, report, caplog):
   lines = report(
-      "run_pretraining.py", "--do_train", *write_pretraining(tmp_path, 99),
-      "--dry_run=tpu:%dx8" % hosts, "--train_batch_size=512",
+      "run_pretraining.py", *small.write_pretraining(tmp_path, 99),
+      "--do_train", "--dry_run=tpu:%dx8" % hosts, "--train_batch_size=512",
       "--eval_batch_size=64", "--gradient_accumulation_steps=4",
       "--output_dir=gs://bucket/out", "--tpu_name=pod", "--use_tpu")
   assert "512 examples a step, %d for each core; " % share in lines["training"]
   assert "%d for each core" % (8 // hosts) in lines["evaluation"]
-  assert all(lines[name].endswith("XLA has all")
-             for name in ("training", "evaluation", "prediction"))
+  for name in ("training", "evaluation", "prediction"):
+    assert lines[name].endswith("XLA has all")
   assert "--input_file=%s/train.tfrecord" % tmp_path in caplog.text
   assert not (ROOT / "gs:").exists()
 
@@ -50,12 +49,10 @@ def test_pretraining_on_a_pod(hosts, share, tmp_path, report, caplog):
     full("tpu:1x8", "--do_train", "training evaluation prediction memory")])
 def test_fine_tuning(hardware, flag, names, tmp_path, report, trained):
   """It evaluates what it predicts."""
-  _, data = write_files(tmp_path, "labels")
-  lines = report(
-      "run_classifier.py", "--task_name=tsv", VOCAB, *data, flag,
-      "--train_batch_size=8", "--init_checkpoint=%s" % trained("labels").best,
-      "--max_seq_length=32", "--output_dir=%s" % (tmp_path / "out"),
-      "--dry_run=" + hardware)
+  lines = report(*command(
+      tmp_path, "labels", flag, "--dry_run=" + hardware,
+      "--init_checkpoint=%s" % trained("labels").best, "--max_seq_length=32",
+      "--train_batch_size=8"))
   assert list(lines) == names.split()
   assert not (tmp_path / "out").exists()
 
@@ -67,26 +64,22 @@ class Unfit(heads.Classifier):
     output = super().apply(model, features)
     chosen = tf.boolean_mask(output.predictions["logits"],
                              tf.equal(features["label_ids"], 1))
-    return output._replace(losses={
-        "example_loss": tf.reduce_sum(tf.square(chosen))})
+    return output._replace(losses={"example_loss": tf.reduce_sum(chosen**2)})
 
 
 @pytest.mark.slow
 def test_a_graph_that_no_tpu_runs(capsys):
-  settings = make_options(dry_run="tpu:1x2", train_batch_size=8)
-  model_fn = step.model_fn_builder(
-      AlbertConfig.from_dict(SIZES), Unfit(2), settings, Schedule(9),
-      distribution.get_workers(use_tpu=True))
+  settings = small.make_options(dry_run="tpu:1x2", train_batch_size=8)
 
   def input_fn(params):
-    batch = params["batch_size"]
-    shapes = {"input_ids": [batch, SEQ], "input_mask": [batch, SEQ],
-              "segment_ids": [batch, SEQ], "label_ids": [batch]}
+    ids = np.zeros([params["batch_size"], small.SEQ], np.int32)
     return tf.data.Dataset.from_tensors({
-        name: np.zeros(shape, np.int32) for name, shape in shapes.items()})
+        "input_ids": ids, "input_mask": ids, "segment_ids": ids,
+        "label_ids": ids[:, 0]})
 
   with pytest.raises(SystemExit, match="training and evaluation would not run"):
-    dry_run.DryRun(settings, model_fn).train(input_fn)
+    dry_run.DryRun(settings, small.make_model_fn(
+        settings, head=Unfit(2))).train(input_fn)
   assert "sizes are not known beforehand" in capsys.readouterr().out
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import small_steps as small
 import tensorflow.compat.v1 as tf
-from tensorflow.core.protobuf import config_pb2, device_properties_pb2
+from tensorflow.core.protobuf import device_properties_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2 as rewriter
 from tensorflow.python.grappler import cluster, tf_optimizer
 
@@ -19,7 +19,6 @@ from albert.model import kernels
 os.environ["TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_SIMULATE_GPU"] = "1"
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
-STEPS = 20
 
 
 def rewrite(graph, names):
@@ -34,7 +33,7 @@ def rewrite(graph, names):
           type="GPU", num_cores=80, frequency=1500, memory_size=2**34,
           bandwidth=900000000, environment={
               "architecture": "7.0", "cuda": "10000", "cudnn": "7600"}))
-  config = config_pb2.ConfigProto()
+  config = tf.ConfigProto()
   options = config.graph_options.rewrite_options
   options.optimizers.append("auto_mixed_precision")
   options.auto_mixed_precision = rewriter.RewriterConfig.ON
@@ -69,8 +68,8 @@ def run(precision, layout, **changes):
     session.run(start)
     losses = [session.run([loss + ":0", step], {
         name + ":0": x for name, x in small.make_features(seed).items()})[0]
-              for seed in range(STEPS)]
-    assert session.run(global_step + ":0") == STEPS
+              for seed in range(20)]
+    assert session.run(global_step + ":0") == 20
   return losses, {node.op for node in definition.node if "T" in node.attr and
                   node.attr["T"].type == tf.float16.as_datatype_enum}
 

@@ -23,11 +23,8 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def start(clock, monkeypatch, caplog):
-  """Returns a function of ProgressHook's arguments that starts a training.
-
-  It returns (hook, a function of what a step gives and of its seconds, a list
-  of what is written and asked for).
-  """
+  """A function of ProgressHook's arguments: returns (hook, a function of what a
+  step gives and of its seconds, a list of what is written and asked for)."""
   calls = []
   monkeypatch.setattr(hooks, "write_summary",
                       lambda folder, *args: calls.append(args))
@@ -144,13 +141,10 @@ def test_checkpoints_by_time(tmp_path, clock):
 
 
 def test_a_checkpoint_is_evaluated_but_for_that_of_no_step(clock):
-  def evaluate(step):
-    clock[0] += step
-
   excluded = []
-  listener = hooks._EvaluationListener(
-      SimpleNamespace(evaluate=evaluate, should_stop=lambda: True),
-      SimpleNamespace(exclude=excluded.append))
+  listener = hooks._EvaluationListener(SimpleNamespace(
+      evaluate=lambda step: clock.insert(0, clock[0] + step),
+      should_stop=lambda: True), SimpleNamespace(exclude=excluded.append))
   assert not listener.after_save(None, 0)
   assert listener.after_save(None, 5)
   assert excluded == [5]

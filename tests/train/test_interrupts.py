@@ -16,29 +16,15 @@ from small_steps import write_pretraining
 from albert.files import checkpoints
 
 
-def start(program, *args):
-  return subprocess.run(
-      [sys.executable, "-c", program, *args], capture_output=True, text=True,
-      timeout=300,
-      env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
-
-
-def train(folder, slices, steps):
-  """Returns the command of a training; a slice has one example."""
-  return ["run_pretraining.py", *write_pretraining(folder, slices),
-          "--do_train", "--output_dir=%s" % (folder / "out"),
-          "--num_warmup_steps=0", "--num_train_steps=%d" % steps,
-          "--train_batch_size=%d" % slices,
-          "--gradient_accumulation_steps=%d" % slices]
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("signals", [1, 2])
 def test_signals(signals, tmp_path):
   """A step takes seconds: the first ends after it, the second at once."""
-  process = subprocess.Popen(
-      scripting.command(*train(tmp_path, 1000, steps=1000)),
-      stderr=subprocess.PIPE)
+  process = subprocess.Popen(scripting.command(
+      "run_pretraining.py", *write_pretraining(tmp_path, 1000), "--do_train",
+      "--output_dir=%s" % (tmp_path / "out"), "--num_warmup_steps=0",
+      "--num_train_steps=1000", "--train_batch_size=1000",
+      "--gradient_accumulation_steps=1000"), stderr=subprocess.PIPE)
   log = []
   for wanted in ("step 1/1000", "training ends after this step, within")[
       :signals]:
@@ -58,11 +44,12 @@ def test_signals(signals, tmp_path):
 
 
 def test_a_signal_outside_of_training_ends_the_process():
-  done = start("""
+  done = subprocess.run([sys.executable, "-c", """
 import os, signal, time
 from albert.train import interrupts
 with interrupts.watching():
   os.kill(os.getpid(), signal.SIGTERM)
   time.sleep(10)
-""")
+"""], stderr=subprocess.PIPE, timeout=300, env=dict(
+    os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
   assert done.returncode == 128 + signal.SIGTERM and not done.stderr

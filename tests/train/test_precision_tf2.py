@@ -5,23 +5,6 @@ import pytest
 import small_steps as small
 import tensorflow.compat.v1 as tf
 
-from albert.model import kernels
-
-
-def test_products_of_rounded_matrices():
-  rng = np.random.RandomState(0)
-  x, y = [tf.constant(rng.normal(size=[2, size, 300]), tf.float32)
-          for size in (5, 4)]
-  product = kernels.bfloat16_matmul(x, y, transpose_b=True)
-  assert product.dtype == tf.float32
-  with tf.Session() as session:
-    found, a, b = session.run([product] + [
-        tf.cast(tf.cast(z, tf.bfloat16), tf.float32) for z in (x, y)])
-  expected = np.matmul(a, b.transpose([0, 2, 1]))
-  # Sums are rounded too: 8 bits.
-  np.testing.assert_allclose(found, expected, rtol=2**-7, atol=0.05)
-  assert np.abs(found - expected).max() > 1e-3
-
 
 @pytest.mark.full
 @pytest.mark.parametrize("layout, changes", [

@@ -1,7 +1,5 @@
 """The whole training step: slices, recomputation, half precision, TPU."""
 
-import functools
-
 import numpy as np
 import pytest
 import small_steps as small
@@ -18,11 +16,6 @@ pytestmark = pytest.mark.slow
 SLICES = {"gradient_accumulation_steps": 3, "recompute_grads": True}
 
 
-@functools.lru_cache(maxsize=None)
-def train_whole(layout, optimizer):
-  return small.train(3, make_options(optimizer=optimizer), **LAYOUTS[layout])
-
-
 @pytest.mark.parametrize("layout, optimizer, changes", [
     # On processors that stand for GPUs. Where no unit computes in half
     # precision, its scaling of the loss is all there is of it.
@@ -31,9 +24,9 @@ def train_whole(layout, optimizer):
     full("albert_zh", "adamw", {"gradient_accumulation_steps": 6}),
     full("google_preln", "adamw", {"num_gpus": 2, **SLICES})])
 def test_the_step_of_the_whole_batch_on_one_device(layout, optimizer, changes):
-  losses, whole = train_whole(layout, optimizer)
-  found_losses, found = small.train(
-      3, make_options(optimizer=optimizer, **changes), **LAYOUTS[layout])
+  (losses, whole), (found_losses, found) = [small.train(
+      3, make_options(optimizer=optimizer, **more), **LAYOUTS[layout])
+                                            for more in ({}, changes)]
   np.testing.assert_allclose(found_losses, losses, rtol=1e-5)
   # All weights, slots and the global step.
   assert whole["global_step"] == 3
@@ -45,13 +38,8 @@ WORDS = "bert/embeddings/word_embeddings"
 
 
 def gradients(used, move=0.0, **config):
-  """Returns the gradients of a step, and the number of matrix products.
-
-  Args:
-    used: modeling.Kernels.
-    move: float [V, E], added to the word embeddings first.
-    **config: of the model.
-  """
+  """Returns the gradients of a step with modeling.Kernels, where word
+  embeddings were moved; and the number of matrix products."""
   with tf.Graph().as_default(), tf.Session() as session:
     tf.set_random_seed(7)
     features = {name: tf.constant(x) for name, x in make_features().items()}
@@ -62,13 +50,13 @@ def gradients(used, move=0.0, **config):
     head = Pretraining(0.5)
     loss = step._total_loss(head.apply(model, features).losses,
                             head.totals(features))
-    variables = tf.trainable_variables()
-    found = {v.op.name: tf.convert_to_tensor(gradient) for v, gradient in zip(
-        variables, tf.gradients(loss, variables))}
+    variables = {v.op.name: v for v in tf.trainable_variables()}
+    found = dict(zip(variables, map(tf.convert_to_tensor, tf.gradients(
+        loss, list(variables.values())))))
     matmuls = sum(op.type in ("MatMul", "BatchMatMulV2")
                   for op in tf.get_default_graph().get_operations())
     small.initialize(session)
-    table, = [v for v in variables if v.op.name == WORDS]
+    table = variables[WORDS]
     session.run(table.assign_add(move + tf.zeros_like(table)))
     return session.run(found), matmuls
 
@@ -79,13 +67,13 @@ def gradients(used, move=0.0, **config):
     ("google_preln", {"precision": "fp16"})])
 def test_an_adversarial_step_is_made_of_two_passes(layout, changes):
   """The same by hand: the table is changed in between."""
+  config, used = LAYOUTS[layout], kernels.for_training(small.SEQ)
   _, found = small.train(1, make_options(
       optimizer="adamw", adversarial="fgm", adversarial_epsilon=0.5, **changes),
-                         **LAYOUTS[layout])
-  used = kernels.for_training(small.SEQ)
-  clean, _ = gradients(used, **LAYOUTS[layout])
-  moved, _ = gradients(used, 0.5 * clean[WORDS] / np.linalg.norm(clean[WORDS]),
-                       **LAYOUTS[layout])
+                         **config)
+  clean, _ = gradients(used, **config)
+  moved, _ = gradients(
+      used, 0.5 * clean[WORDS] / np.linalg.norm(clean[WORDS]), **config)
   both = {name: clean[name] + moved[name] for name in clean}
   norm = np.sqrt(sum((x**2).sum() for x in both.values()))
   assert norm > 1  # it is clipped
@@ -104,8 +92,8 @@ def test_without_the_sentence_loss_what_only_it_trains_stays(changes):
       small.train(2, make_options(**changes), sentence_loss_weight=weight)[1]
       for weight in (0.0, 1.0)]
   for name, is_sentences in (
-      ("bert/embeddings/word_embeddings", False),
-      ("bert/pooler/dense/kernel", True), ("bert/pooler/dense/bias", True),
+      (WORDS, False), ("bert/pooler/dense/kernel", True),
+      ("bert/pooler/dense/bias", True),
       ("cls/seq_relationship/output_weights", True),
       ("cls/seq_relationship/output_bias", True)):
     start = small.start_value(name, trained[name].shape).astype(np.float32)
@@ -132,13 +120,15 @@ def test_recomputing_changes_no_gradient(layout, blocks, dropout):
   assert recomputed_matmuls - matmuls == 8 * blocks
 
 
+ONE_CORE = dict(use_tpu=True, num_tpu_cores=1, output_dir="/nowhere")
+SHAPES = {name: (x.dtype, x.shape) for name, x in make_features().items()}
+
+
 @pytest.mark.parametrize("changes", [
     {}, full({"adversarial": "fgm", **SLICES}), full({"optimizer": "adamw"})])
 def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
-  options = make_options(use_tpu=True, num_tpu_cores=1, output_dir="/nowhere",
-                         **changes)
-  made = dry_run.make_step(small.make_model_fn(options, **small.DROPOUT), {
-      name: (x.dtype, x.shape) for name, x in make_features().items()})
+  made = dry_run.make_step(small.make_model_fn(
+      make_options(**ONE_CORE, **changes), **small.DROPOUT), SHAPES)
   assert {"MatMul", "CrossReplicaSum"} <= made.types
   assert not dry_run.without_xla_kernel(made.types)
   assert not {"GatherNd", "Where"} & made.types  # sizes not static
@@ -147,16 +137,14 @@ def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
 
 def test_what_a_tpu_exports_for_a_cpu_looks_words_up():
   """On a TPU, a product with one-hot rows takes the place of that."""
-  features = {name: (x.dtype, x.shape) for name, x in make_features().items()}
-  model_fn = small.make_model_fn(make_options(use_tpu=True, num_tpu_cores=1,
-                                        output_dir="/nowhere"))
+  model_fn = small.make_model_fn(make_options(**ONE_CORE))
   for params, has_product in (({}, True), ({"use_tpu": True}, True),
                               ({"use_tpu": False}, False)):
     made = dry_run.make_step(
-        lambda *args, params=params: model_fn(*args[:3], params), features,
+        lambda *args, params=params: model_fn(*args[:3], params), SHAPES,
         tf.estimator.ModeKeys.PREDICT)
-    shapes = [shape.as_list() for shape in made.shapes if shape.ndims == 2]
-    assert ([small.BATCH * small.SEQ, small.VOCAB] in shapes) == has_product
+    assert has_product == ([small.BATCH * small.SEQ, small.VOCAB] in [
+        shape.as_list() for shape in made.shapes if shape.ndims == 2])
 
 
 def test_the_evaluated_loss_has_all_that_a_head_adds():
@@ -169,8 +157,6 @@ def test_the_evaluated_loss_has_all_that_a_head_adds():
       return output._replace(losses=dict(output.losses, tokens=tf.reduce_sum(
           tf.cast(features["input_mask"], tf.float32))))
 
-  class SaysOfHowMany(CountsTokens):
-
     def totals(self, features):
       totals = super().totals(features)
       return dict(totals, tokens=totals["sentence_order_loss"])
@@ -179,12 +165,10 @@ def test_the_evaluated_loss_has_all_that_a_head_adds():
       name: x[:2] for name, x in make_features(1).items()}]
   features = {name: tf.placeholder(x.dtype, [None, *x.shape[1:]])
               for name, x in batches[0].items()}
-
-  def build(head):
-    return small.make_model_fn(make_options(), head=head)(
-        features, None, tf.estimator.ModeKeys.EVAL, {})
-
-  metric_fn, tensors = build(SaysOfHowMany(0.5)).eval_metrics
+  head = CountsTokens(0.5)
+  model_fn = small.make_model_fn(make_options(), head=head)
+  args = features, None, tf.estimator.ModeKeys.EVAL, {}
+  metric_fn, tensors = model_fn(*args).eval_metrics
   metrics = metric_fn(*tensors)
   with tf.Session() as session:
     small.initialize(session)
@@ -201,15 +185,6 @@ def test_the_evaluated_loss_has_all_that_a_head_adds():
       task + "_" + what for task in ("masked_lm", "sentence_order")
       for what in ("loss", "accuracy")}
   tf.get_variable_scope().reuse_variables()
+  head.totals = Pretraining(0.5).totals
   with pytest.raises(ValueError, match="lacks what tokens is divided by"):
-    build(CountsTokens(0.5))
-
-
-def test_what_a_host_keeps_is_in_no_checkpoint():
-  kept = step._keep("loss", tf.constant(2.0))
-  shown, = tf.get_collection(step.PROGRESS)
-  assert not tf.global_variables()
-  with tf.Session() as session:
-    session.run(tf.local_variables_initializer())
-    session.run(kept)
-    assert session.run(shown) == 2
+    model_fn(*args)

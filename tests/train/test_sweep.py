@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 from given_settings import make_settings
-from scripting import VOCAB, results, succeed
-from trained_models import write_files
+from reading import table
+from scripting import results, succeed
+from trained_models import command
 
 from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
@@ -41,32 +42,30 @@ def run(tmp_path):
             "eval_accuracy": FOUND[case], "loss": 0.0, "global_step": 8},
                           ["task.json", "report.txt"])
 
-    settings = make_settings(**dict(dict(
+    sweep.run(make_settings(**dict(dict(
         do_train=True, do_eval=True, do_predict=True, num_train_epochs=2.0,
         output_dir=str(tmp_path), learning_rates=["0.1", "0.2"],
-        seeds=["7", "3"]), **changes))
-    sweep.run(settings, leads, "eval_accuracy", {"task.json": b"{}"},
-              ["report.txt"], run_once)
+        seeds=["7", "3"]), **changes)), leads, "eval_accuracy",
+              {"task.json": b"{}"}, ["report.txt"], run_once)
     return calls
   return run
 
 
-def table(folder):
+def runs_of(folder):
   """The rows of `runs.tsv`, numbers as short as in ROWS."""
   return [[re.sub(r"^\d+\.\d+$", lambda x: "%.4g" % float(x[0]), cell)
-           for cell in line.split("\t")]
-          for line in (folder / "runs.tsv").read_text().splitlines()]
+           for cell in row] for row in table(folder / "runs.tsv")]
 
 
 def test_every_rate_with_every_seed(run, tmp_path):
   """An interrupted sweep goes on."""
   with pytest.raises(KeyboardInterrupt):
     run(ends_before=(0.2, 7))
-  assert table(tmp_path) == ROWS[:5]
+  assert runs_of(tmp_path) == ROWS[:5]
   assert not (tmp_path / "best").exists()
   assert run() == [(rate, seed, True, False) for rate, seed in FOUND] + [
       (5e-5, 12345, False, True)]  # predicts with what is in `best`
-  assert table(tmp_path) == ROWS
+  assert runs_of(tmp_path) == ROWS
   # The best seed of the best rate, not the best run.
   path = checkpoints.latest_checkpoint(str(tmp_path / "best"))
   assert checkpoints.read_weights(path)["x"].tolist() == [0.2, 7]
@@ -78,9 +77,9 @@ def test_every_rate_with_every_seed(run, tmp_path):
 def test_runs_without_a_valid_evaluation(run, tmp_path):
   """A rate with one of them is not chosen."""
   run(invalid=[(0.2, 3)])
-  assert table(tmp_path)[6:] == [["0.2", "3", "nan", "nan"],
-                                 ["0.2", "mean", "nan", ""],
-                                 ["0.2", "deviation", "nan", ""]]
+  assert runs_of(tmp_path)[6:] == [
+      ["0.2", "3", "nan", "nan"], ["0.2", "mean", "nan", ""],
+      ["0.2", "deviation", "nan", ""]]
   assert results(tmp_path / "best")["eval_accuracy"] == 0.7
   (tmp_path / "none").mkdir()
   with pytest.raises(InputError, match="none of the 4 runs in .*_accuracy: "):
@@ -89,7 +88,7 @@ def test_runs_without_a_valid_evaluation(run, tmp_path):
 
 def test_one_seed_has_no_deviation(run, tmp_path):
   run(seeds=["7"])
-  assert table(tmp_path) == [ROWS[0], ROWS[1], ROWS[5]]
+  assert runs_of(tmp_path) == [ROWS[0], ROWS[1], ROWS[5]]
 
 
 def test_other_ranks_write_nothing(run, tmp_path):
@@ -123,11 +122,9 @@ def test_what_cannot_be_planned(given, message, tmp_path):
 
 
 def test_a_single_run_in_the_folder(tmp_path):
-  checkpoints.write_checkpoint(
-      str(tmp_path), "model.ckpt-1", {"x": np.zeros([1], np.float32)})
+  checkpoints.write_checkpoint(str(tmp_path), "model.ckpt-1", {"x": np.ones(1)})
   assert plan(tmp_path, learning_rate=0.5) == [(0.5, 12345)]
-  (tmp_path / "several").mkdir()
-  (tmp_path / "several" / "rate_1e-05_seed_1").mkdir()
+  (tmp_path / "several" / "rate_1e-05_seed_1").mkdir(parents=True)
   with pytest.raises(InputError, match="several has several runs"):
     plan(tmp_path / "several")
   with pytest.raises(InputError, match="a single run: .* --output_dir"):
@@ -136,22 +133,16 @@ def test_a_single_run_in_the_folder(tmp_path):
 
 @pytest.mark.full
 def test_runs_are_those_of_single_commands(tmp_path):
-  _, data = write_files(tmp_path, "labels")
-
-  def classify(name, *args):
-    return succeed(
-        "run_classifier.py", "--task_name=tsv", VOCAB, *data, "--do_train",
-        "--do_eval", "--bert_config_file=%s" % (tmp_path / "small.json"),
-        "--output_dir=file://%s" % (tmp_path / name), "--max_seq_length=24",
-        "--train_batch_size=4", "--num_train_epochs=2", *args)[1]
-
-  swept = ["swept", "--do_predict", "--seeds=7,3", "--learning_rates=0.01"]
-  classify(*swept)
-  classify("single", "--random_seed=3", "--learning_rate=0.01")
-  assert results(tmp_path / "single" / "best") == results(
+  args = command(tmp_path, "labels", "--do_train", "--do_eval",
+                 "--num_train_epochs=2")
+  swept = [*args, "--output_dir=file://%s" % (tmp_path / "swept"),
+           "--do_predict", "--seeds=7,3", "--learning_rates=0.01"]
+  succeed(*swept)
+  succeed(*args, "--random_seed=3", "--learning_rate=0.01")
+  assert results(tmp_path / "out" / "best") == results(
       tmp_path / "swept" / "rate_0.01_seed_3" / "best")
   predicted = tmp_path / "swept" / "test_results.tsv"
   before = predicted.read_text()
   predicted.unlink()
-  assert classify(*swept).count("nothing to train") == 2
+  assert succeed(*swept)[1].count("nothing to train") == 2
   assert predicted.read_text() == before

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from given_outputs import Engine, counts
 from reading import features, read_json
-from scripting import VOCAB, call_main, results
-from trained_models import CITIES, write_files
+from scripting import call_main, results
+from trained_models import CITIES, command
 from vocabularies import small_tokenizer
 
 from albert.errors import InputError
@@ -20,6 +20,7 @@ from albert.tasks import entity_files, ner
 from albert.train import finetuning, loop, teachers
 
 BIO = ["O", "B-x", "I-x"]
+TEXTS = [("甲甲乙", None), ("丙", None)]
 
 
 @pytest.fixture
@@ -27,9 +28,9 @@ def engines(tmp_path, monkeypatch):
   """Teachers of every kind, by their names."""
   tokenizer = small_tokenizer(tmp_path, [*"甲乙丙丁戊己庚辛壬癸", "ab"])
 
-  def engine(output, head, labels=(), **described):
+  def engine(output, head, labels=(), pairs=False, **described):
     return Engine(tokenizer, collections.defaultdict(lambda: output), head=head,
-                  labels=list(labels), **dict({"pairs": False}, **described))
+                  labels=list(labels), pairs=pairs, **described)
 
   engines = {
       "one": engine(counts, "classifier", "abc"),
@@ -38,8 +39,7 @@ def engines(tmp_path, monkeypatch):
       "several": engine(counts, "multi_label", "abc"),
       "numbers": engine(lambda ids, *_: ids.sum(1) / 4, "regression",
                         pairs=True),
-      "vectors": engine(None, "sentence_vector",
-                        pooling="mean", layer=-1),
+      "vectors": engine(None, "sentence_vector", pooling="mean", layer=-1),
       "entities": engine(lambda ids, *_: ids[..., None] * [1, 2, 3],
                          "token_labels", BIO[::-1], pairs=None,
                          crf=False, by_character=False)}
@@ -47,36 +47,31 @@ def engines(tmp_path, monkeypatch):
   return engines
 
 
-def taught(paths, kind, labels, texts, is_labelled=None):
-  """Returns the features of texts, as arrays."""
+def taught(paths, kind, labels, texts):
+  """Returns the features of texts, the first of which is labelled."""
   split = teachers.teach_texts(
       finetuning.Split(texts, lambda text: {"text": text}),
-      teachers.DistillationSettings(teacher=list(paths)), kind, labels,
-      texts, is_labelled or [True] * len(texts))
-  rows = [split.make_features(example) for example in split.examples]
+      teachers.DistillationSettings(teacher=paths), kind, labels,
+      texts, [True] + [False] * len(texts[1:]))
+  rows = list(map(split.make_features, split.examples))
   assert [row["text"] for row in rows] == texts
-  assert [spec.name for spec in split.more_specs] == [
-      "teacher_logits", "is_labelled"]
-  return [np.array([row[spec.name] for row in rows]).tolist()
-          for spec in split.more_specs]
+  return {spec.name: np.array([row[spec.name] for row in rows]).tolist()
+          for spec in split.more_specs}
 
 
-@pytest.mark.parametrize("paths, kind, expected", [
+@pytest.mark.parametrize("paths, kind, texts, expected", [
     # By their names: b, c, a.
-    (["one"], "label", [[1, 0, 2], [0, 1, 0]]),
-    (["turned"], "label", [[0, 20, 20], [30, 0, 0]]),
-    (["one", "turned"], "label", [[0.5, 10, 11], [15, 0.5, 0]]),
-    (["several"], "labels", [[1, 0, 2], [0, 1, 0]])])
-def test_logits_of_texts(engines, paths, kind, expected):
-  assert taught(paths, kind, ["b", "c", "a"], [("甲甲乙", None), ("丙", None)],
-                [True, False]) == [expected, [1, 0]]
-
-
-def test_numbers_of_pairs(engines):
-  # [CLS] 2, [SEP] 3, 甲 5, 乙 6
-  pairs = [("甲", "乙"), ("乙", "乙甲")]
-  assert taught(["numbers"], "score", [], pairs)[0] == [
-      [(2 + 5 + 3 + 6 + 3) / 4], [(2 + 6 + 3 + 6 + 5 + 3) / 4]]
+    (["one"], "label", TEXTS, [[1, 0, 2], [0, 1, 0]]),
+    (["turned"], "label", TEXTS, [[0, 20, 20], [30, 0, 0]]),
+    (["one", "turned"], "label", TEXTS, [[0.5, 10, 11], [15, 0.5, 0]]),
+    (["several"], "labels", TEXTS, [[1, 0, 2], [0, 1, 0]]),
+    # [CLS] 2, [SEP] 3, 甲 5, 乙 6
+    (["numbers"], "score", [("甲", "乙"), ("乙", "乙甲")], [
+        [(2 + 5 + 3 + 6 + 3) / 4], [(2 + 6 + 3 + 6 + 5 + 3) / 4]])])
+def test_logits_of_texts(engines, paths, kind, texts, expected):
+  labels = [] if kind == "score" else ["b", "c", "a"]
+  assert taught(paths, kind, labels, texts) == {
+      "teacher_logits": expected, "is_labelled": [1, 0]}
 
 
 def test_tokens_that_are_cut_alike():
@@ -100,11 +95,10 @@ def test_entities(engines):
       teachers.DistillationSettings(teacher=["entities"]), texts)
   rows = list(map(split.make_features, split.examples))
   assert [row["is_labelled"] for row in rows] == [1, 1, 1, 0]
-  logits = [np.array(row["teacher_logits"]).reshape([3, -1]).T for row in rows]
-  assert [len(x) for x in logits] == [len(row["input_ids"]) for row in rows]
-  found = texts.join([
-      np.concatenate([x, np.array(row["teacher_mask"])[:, None]], 1)
-      for x, row in zip(logits, rows)])
+  each = [np.concatenate([row["teacher_logits"], row["teacher_mask"]]).reshape(
+      [4, -1]).T for row in rows]
+  assert [len(x) for x in each] == [len(row["input_ids"]) for row in rows]
+  found = texts.join(each)
   known = [[5, 1], [6, 1], [0, 0], [0, 0], [8 - 1, 1], [8, 1], [9, 1], [10, 1]]
   for rows, ids in zip(found, (known, [[14, 1]])):
     assert rows.tolist() == [[3 * i, 2 * i, i, mask] for i, mask in ids]
@@ -137,10 +131,10 @@ def test_teachers_of_something_else(engines, paths, kind, labels, pairs,
 
 def test_texts_without_labels(tmp_path):
   def read(content, are_pairs):
-    path = tmp_path / "texts.txt"
     path.write_text(content, encoding="utf-8")
     return teachers.read_unlabelled(str(path), are_pairs)
 
+  path = tmp_path / "texts.txt"
   assert teachers.read_unlabelled(None, True) == []
   assert read("丁丁\n\n庚己\n", False) == [("丁丁", None), ("庚己", None)]
   assert read("丁\t庚\n", True) == [("丁", "庚")]
@@ -151,31 +145,27 @@ def test_texts_without_labels(tmp_path):
       read(content, are_pairs)
 
 
-def command(folder, name, script, *args):
-  """Returns a command that trains on six texts, and on two more."""
-  _, data = write_files(folder, name)
+def train(teacher, kind, folder, *args):
+  """Trains on six texts, and on two more; returns the records."""
   (folder / "texts.txt").write_text("丁丁\n\n庚己\n", encoding="utf-8")
-  return [script, "--do_train", *data, VOCAB, "--train_batch_size=4",
-          "--bert_config_file=%s" % (folder / "small.json"),
-          "--output_dir=%s" % (folder / "out"), "--max_train_examples=6",
-          "--max_seq_length=32", "--num_train_epochs=1",
-          "--unlabelled_file=%s" % (folder / "texts.txt"), *args]
+  call_main(*command(
+      folder, kind, "--do_train", "--teacher=%s" % teacher.best,
+      "--max_train_examples=6", "--max_seq_length=32", "--num_train_epochs=1",
+      "--unlabelled_file=%s" % (folder / "texts.txt"), *args))
+  return features(folder / "out" / "train.tf_record")
 
 
 @pytest.mark.slow
 def test_records_of_a_teacher(trained, tmp_path, monkeypatch):
   teacher = trained("labels")
   monkeypatch.setattr(loop, "train_and_evaluate",
-                      lambda settings, workers, stages, input_fn_at, evaluator:
-                      input_fn_at(0))
-  call_main(*command(tmp_path, "labels", "run_classifier.py",
-                     "--task_name=tsv", "--teacher=%s" % teacher.best))
+                      lambda *args: args[3](0))  # input_fn_at
+  rows = train(teacher, "labels", tmp_path)
   drawn = random.Random(12345).sample(range(9), 6)  # by --random_seed
   texts = [teacher.inputs[i] for i in drawn] + ["丁丁", "庚己"]
   model = load(str(teacher.best))
   labels = read_json(tmp_path / "out" / "task.json")["labels"]
   expected = model.logits(texts)[:, list(map(model.labels.index, labels))]
-  rows = features(tmp_path / "out" / "train.tf_record")
   assert sorted(row["number"] for row in rows) == [[i] for i in range(8)]
   assert sum(row["is_labelled"][0] for row in rows) == 6
   np.testing.assert_allclose(sorted(row["teacher_logits"] for row in rows),
@@ -184,12 +174,8 @@ def test_records_of_a_teacher(trained, tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_training_on_a_teachers_entities(trained, tmp_path):
-  call_main(*command(tmp_path, "entities", "run_ner.py", "--task_name=file",
-                     "--crf", "--do_eval", "--teacher=%s" % (
-                         trained("entities").best)))
-  rows = features(tmp_path / "out" / "train.tf_record")
-  labelled = [row["is_labelled"] for row in rows]
-  assert labelled.count([0]) == 2 < len(labelled)
+  rows = train(trained("entities"), "crf", tmp_path, "--do_eval")
+  assert sum(row["is_labelled"] == [0] for row in rows) == 2 < len(rows)
   for row in rows:
     length = len(row["input_ids"])
     assert row["teacher_mask"] == [0, *[1] * (length - 2), 0]
@@ -201,6 +187,6 @@ def test_training_on_a_teachers_entities(trained, tmp_path):
 def test_a_folder_of_transformers(trained, tmp_path):
   ours = str(trained("labels").best)
   pytorch.write_folder(load_folder(FolderSettings(), ours), str(tmp_path))
-  found, expected = [taught([path], "label", CITIES, [("他在北京", None)])[0]
-                     for path in (str(tmp_path), ours)]
+  found, expected = [taught([path], "label", CITIES, [("他在北京", None)])[
+      "teacher_logits"] for path in (str(tmp_path), ours)]
   np.testing.assert_allclose(found, expected, atol=1e-4)

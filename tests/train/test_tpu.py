@@ -7,9 +7,10 @@ import pytest
 import scripting
 import tensorflow.compat.v1 as tf
 from small_steps import assert_equal_variables, full, write_pretraining
-from trained_models import KINDS, write_files
+from trained_models import command
 
 import modeling
+from albert.files import checkpoints
 from benchmarks import plot_curves
 
 
@@ -20,10 +21,9 @@ def no_dropout(monkeypatch):
                       lambda model, x, *args, **kwargs: x)
 
 
-def run(folder, name, topology, script, *args):
+def run(folder, topology, script, *args):
   """Trains on (hosts, cores of each), or None; returns the model's folder."""
-  args = ["--do_train", "--output_dir=%s" % (folder / name),
-          "--learning_rate=0.01", *args]
+  args += ("--do_train", "--output_dir=%s" % folder, "--learning_rate=0.01")
   if topology:
     status, _, log = scripting.run(
         "tests/tpu_emulator.py", *topology, scripting.ROOT / script,
@@ -31,25 +31,21 @@ def run(folder, name, topology, script, *args):
     assert not status, log
   else:
     scripting.succeed(script, *args)
-  return folder / name
+  return folder
 
 
 def assert_same_training(one, other, evaluations=0, shifts="key/bias",
                          tolerance=1e-5):
-  """Weights, and what was evaluated at every checkpoint.
+  """Weights, and what was evaluated at every checkpoint of two folders.
 
-  Args:
-    one, other: pathlib.Path.
-    evaluations: int, how many there were.
-    shifts: str, pattern of variables that shift all scores of a softmax alike:
-      their gradient is 0, so that rounding errors move them.
-    tolerance: float; Adam divides by gradients, however small.
+  `shifts` are variables that shift all scores of a softmax alike: their
+  gradient is 0, so that rounding errors move them. Adam divides by gradients,
+  however small.
   """
   wanted, found = [{
-      name: tf.train.load_variable(path, name)
-      for name, _ in tf.train.list_variables(path)
-      if not re.search(shifts + "|adam", name)} for path in (
-          tf.train.latest_checkpoint(str(folder)) for folder in (one, other))]
+      name: value for name, value in checkpoints.read_all(
+          tf.train.latest_checkpoint(str(folder))).items()
+      if not re.search(shifts + "|adam", name)} for folder in (one, other)]
   assert set(wanted) == set(found)
   assert_equal_variables(found, wanted, tolerance)
   if evaluations:
@@ -69,16 +65,13 @@ def test_pretraining(topology, slices, evaluations, tmp_path):
           "--train_batch_size=8", "--num_train_steps=2", "--num_warmup_steps=0",
           "--log_steps=1"]
   if evaluations:
-    (tmp_path / "heldout.tfrecord").write_bytes(
-        (tmp_path / "train.tfrecord").read_bytes())
     args += ["--eval_input_file=%s" % (tmp_path / "heldout.tfrecord"),
              "--eval_batch_size=4", "--save_checkpoints_steps=1"]
-  one, two = run(tmp_path, "one", None, *args), run(
-      tmp_path, "two", topology, *args,
-      "--gradient_accumulation_steps=%d" % slices)
+  one = run(tmp_path / "one", None, *args)
+  two = run(tmp_path / "two", topology, *args,
+            "--gradient_accumulation_steps=%d" % slices)
   assert_same_training(one, two, evaluations)
-  wanted, found = [plot_curves.read_scalars(str(folder))
-                   for folder in (one, two)]
+  wanted, found = [plot_curves.read_scalars(str(x)) for x in (one, two)]
   for name in ("loss", "masked_lm_accuracy", "learning_rate"):
     assert found[name] == pytest.approx(wanted[name], rel=1e-4)
     assert list(found[name]) == [1, 2]
@@ -92,16 +85,14 @@ def test_pretraining(topology, slices, evaluations, tmp_path):
      "key/bias|start_logits/.*bias|end_logits/.*(beta|_1/bias)"),
     ("choices", (2, 1), "c311_predict.json", "key/bias|output_bias")])
 def test_fine_tuning(name, topology, predicted, shifts, tmp_path):
-  kind, (_, data) = KINDS[name], write_files(tmp_path, name)
-  one, two = [run(
-      tmp_path, name, topology, kind.script, "--task_name=" + kind.task,
-      scripting.VOCAB, *data, *kind.flags, "--do_eval", "--do_predict",
-      "--bert_config_file=%s" % (tmp_path / "small.json"),
-      "--max_seq_length=32", "--max_train_examples=2", "--train_batch_size=2",
+  args = command(
+      tmp_path, name, "--do_eval", "--do_predict", "--max_seq_length=32",
+      "--max_train_examples=2", "--train_batch_size=2",
       "--random_seed=2",  # draws the shortest, of different labels
       "--num_train_epochs=2", "--save_checkpoints_steps=1",
-      "--eval_batch_size=6") for name, topology in (
-          ("one", None), ("two", topology))]
+      "--eval_batch_size=6")
+  one = run(tmp_path / "one", None, *args)
+  two = run(tmp_path / "two", topology, *args)
   assert_same_training(one, two, 2, shifts, tolerance=5e-5)
   wanted, found = [(model / predicted).read_text(encoding="utf-8")
                    for model in (one, two)]

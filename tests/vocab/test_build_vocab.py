@@ -12,15 +12,20 @@ import tokenization
 TEXT = ROOT / "data" / "text_train.txt"
 
 
+def build(folder, files, *args):
+  """Returns the tokenizer of a vocabulary that is built."""
+  path = str(folder / "vocab.txt")
+  succeed("albert/vocab/build.py", "--input_file=%s" % files,
+          "--output_file=" + path, *args)
+  return tokenization.WordPieceTokenizer(path)
+
+
 def test_wordpiece(tmp_path):
-  path = tmp_path / "vocab.txt"
   (tmp_path / "a.txt").write_text("Running running RUNNING, runs 跑步 café "
                                   "Walking walking\n" * 3, encoding="utf-8")
-  with gzip.open(str(tmp_path / "b.txt.gz"), "wt", encoding="utf-8") as writer:
-    writer.write("跳 talking talking\n" * 3)
-  succeed("albert/vocab/build.py", "--input_file=%s" % (tmp_path / "[ab].txt*"),
-          "--output_file=%s" % path, "--vocab_size=60")
-  tokenizer = tokenization.WordPieceTokenizer(str(path))
+  (tmp_path / "b.txt.gz").write_bytes(gzip.compress(
+      ("跳 talking talking\n" * 3).encode()))
+  tokenizer = build(tmp_path, tmp_path / "[ab].txt*", "--vocab_size=60")
   tokens = list(tokenizer.vocab)
   assert tuple(tokens[:5]) == tokenization.SPECIAL_TOKENS
   assert len(tokens) <= 60
@@ -30,18 +35,13 @@ def test_wordpiece(tmp_path):
   assert not {"跑步", "##步", "Running", "café"} & set(tokens)
   assert tokenizer.tokenize("跑步 RUNNING, talking") == [
       "跑", "步", "running", ",", "talking"]
-  # With its case.
-  succeed("albert/vocab/build.py", "--input_file=%s" % (tmp_path / "a.txt"),
-          "--output_file=%s" % path, "--vocab_size=200", "--nodo_lower_case")
-  assert {"RUNNING", "Running", "café"} < set(
-      tokenization.load_vocab(str(path)))
+  cased = build(tmp_path, tmp_path / "a.txt", "--vocab_size=200",
+                "--nodo_lower_case")
+  assert {"RUNNING", "Running", "café"} < set(cased.vocab)
 
 
 def test_wordpiece_of_the_sample_text(tmp_path):
-  path = tmp_path / "vocab.txt"
-  succeed("albert/vocab/build.py", "--input_file=%s" % TEXT,
-          "--output_file=%s" % path)
-  tokenizer = tokenization.WordPieceTokenizer(str(path))
+  tokenizer = build(tmp_path, TEXT)
   lines = TEXT.read_text(encoding="utf-8").split("\n")
   unknown = sum(tokenizer.tokenize(line).count("[UNK]") for line in lines)
   # Characters that occur once.
@@ -51,19 +51,16 @@ def test_wordpiece_of_the_sample_text(tmp_path):
 @pytest.mark.slow
 def test_sentencepiece(tmp_path):
   path = tmp_path / "spm.model"
-  args = ["--input_file=%s" % TEXT, "--output_file=%s" % path,
+  args = ["build", "--input_file=%s" % TEXT, "--output_file=%s" % path,
           "--kind=sentencepiece", "--vocab_size=2500"]
-  # In a process of its own: beside TensorFlow, SentencePiece crashes.
-  def run(*words):
-    return subprocess.run(
+  for words, status, said in (
+      ([*args, "--vocab_size=90000"], 1, ""), (["make"], 1, "build or extend"),
+      (args, 0, "spm.model: 2500 entries\n")):
+    # In a process of its own: beside TensorFlow, SentencePiece crashes.
+    done = subprocess.run(
         [sys.executable, "-m", "albert.vocab", *words], cwd=str(ROOT),
         stderr=subprocess.PIPE, text=True)
-
-  assert run("build", *args, "--vocab_size=90000").returncode == 1
-  done = run("build", *args)
-  assert not done.returncode
-  assert done.stderr.endswith("spm.model: 2500 entries\n")
-  assert "give build or extend" in run("make").stderr
+    assert done.returncode == status and said in done.stderr
   tokenizer = tokenization.SentencePieceTokenizer(str(path))
   assert tokenizer.vocab_size == 2500
   assert tokenizer.convert_ids_to_tokens(range(5)) == [

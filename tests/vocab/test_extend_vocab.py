@@ -1,14 +1,15 @@
 """What words change, and what they leave as it was."""
 
-import json
 import pathlib
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from reading import read_json
 from reference_albert import softmax
 from scripting import ROOT, succeed
 from small_models import albert_zh_config, google_config, write_folder
+from vocabularies import write_vocab
 
 import tokenization
 from albert.errors import InputError
@@ -50,45 +51,39 @@ def test_rows_of_new_words(config, use_unused, tmp_path):
   assert tokenizer.convert_ids_to_tokens(ids) == [
       "中国", "首都是", "plays", "很大q"]
   assert tokenizer.vocab_size == max(ids) + 1
-  config = json.loads((target / "config.json").read_text())
-  assert config["vocab_size"] == max(ids) + 1
-  assert json.loads((target / "task.json").read_text()) == {
+  assert read_json(target / "config.json")["vocab_size"] == max(ids) + 1
+  assert read_json(target / "task.json") == {
       "max_seq_length": 9, "do_lower_case": True}
-
-  new = {name: tf.train.load_variable(str(target / "model.ckpt-7"), name)
-         for name, _ in tf.train.list_variables(str(target / "model.ckpt-7"))}
+  new = checkpoints.read_all(str(target / "model.ckpt-7"))
   assert set(new) == set(old)  # no optimizer's
   # There is no q.
-  rows = [list(map(PIECES.index, word)) for word in (
-      "中国", "首都是", ["play", "##s"], "很大")]
-  for number, row in zip(ids, rows):
-    np.testing.assert_allclose(
-        new[TABLE][number], sum(old[TABLE][i] for i in row) / len(row),
-        rtol=0, atol=1e-6)
+  for number, word in zip(ids, ("中国", "首都是", ["play", "##s"], "很大")):
+    row = list(map(PIECES.index, word))
+    np.testing.assert_allclose(new[TABLE][number], old[TABLE][row].mean(0),
+                               rtol=0, atol=1e-6)
     assert new[BIAS][number] == pytest.approx(
-        min(old[BIAS][i] for i in row) - np.log(4e4))
+        old[BIAS][row].min() - np.log(4e4))
   # Whatever the vector, all four together have next to no probability.
   logits = np.random.RandomState(0).normal(0, 9, [99, len(old[TABLE][0])]).dot(
       new[TABLE].T) + new[BIAS]
   assert softmax(logits)[:, ids].sum(1).max() < 1e-4
-  for name in (TABLE, BIAS):
-    kept = np.setdiff1d(np.arange(len(PIECES)), ids)
-    np.testing.assert_array_equal(new[name][kept], old[name][kept])
-  for name in set(old) - {TABLE, BIAS}:
-    np.testing.assert_array_equal(new[name], old[name])
+  kept = np.setdiff1d(np.arange(len(PIECES)), ids)
+  for name, weights in old.items():
+    rows = kept if name in (TABLE, BIAS) else slice(None)
+    np.testing.assert_array_equal(new[name][rows], weights[rows])
 
 
 def outputs(folder, texts):
   """Returns what a folder's model makes of texts: ids, vectors, logits."""
   tokenizer = tokenization.WordPieceTokenizer(str(folder / "vocab.txt"))
-  config = AlbertConfig.from_json_file(str(folder / "config.json"))
   ids = [tokenization.encode_texts(tokenizer, text, None, 32)[0]
          for text in texts]
-  longest = max(map(len, ids))
-  ids = [row + [0] * (longest - len(row)) for row in ids]
+  ids = [row + [0] * (max(map(len, ids)) - len(row)) for row in ids]
   with tf.Graph().as_default():
     input_ids = tf.constant(ids, tf.int32)
-    model = create_model(config, False, input_ids, tf.sign(input_ids))
+    model = create_model(
+        AlbertConfig.from_json_file(str(folder / "config.json")), False,
+        input_ids, tf.sign(input_ids))
     found = [model.get_sequence_output(), model.get_pooled_output(),
              model.masked_lm_logits(tf.constant([[1, 3]] * len(ids)))]
     model.sentence_order_logits()
@@ -103,8 +98,8 @@ def test_text_without_the_words(tmp_path):
   folder, target = ROOT / "albert_tiny_starter", tmp_path / "out"
   extend(folder, target, "操作系统\n服务器\n维生素C\nchroot\n")
   texts = ["我[MASK]知道他在哪里。", "操作很简单，Change the root. [MASK]系统"]
-  old_ids, old = outputs(folder, texts)
-  new_ids, new = outputs(target, texts)
+  (old_ids, old), (new_ids, new) = [
+      outputs(path, texts) for path in (folder, target)]
   assert new_ids == old_ids
   assert new[2].shape[-1] == old[2].shape[-1] + 4 == 21132
   for one, other in zip(old[:2], new[:2]):
@@ -124,27 +119,25 @@ def test_text_without_the_words(tmp_path):
     ("[unused1]", r"words.txt:1: '\[unused1\]'"),
     ("中国\n猫狗", "words.txt:2: '猫狗' has no piece")])
 def test_bad_words(words, message, tmp_path):
-  for name, text in (("words", words), ("vocab", "\n".join(PIECES))):
-    (tmp_path / (name + ".txt")).write_text(text, encoding="utf-8")
+  (tmp_path / "words.txt").write_text(words, encoding="utf-8")
+  tokenizer = tokenization.WordPieceTokenizer(
+      write_vocab(tmp_path / "vocab.txt", PIECES))
   with pytest.raises(InputError, match=message):
-    read_words(
-        str(tmp_path / "words.txt"),
-        tokenization.WordPieceTokenizer(str(tmp_path / "vocab.txt")))
+    read_words(str(tmp_path / "words.txt"), tokenizer)
 
 
 @pytest.mark.slow
-def test_bad_input(spm_file, tmp_path):
-  spm = tokenization.SentencePieceTokenizer(spm_file)
-  for size, vocabulary in ((len(PIECES), PIECES),
-                           (spm.vocab_size, pathlib.Path(spm_file))):
-    write_folder(tmp_path / str(size), google_config(vocab_size=size),
-                 vocabulary)
-  before = sorted(tmp_path.iterdir())
-  for words, message, source, target in (
-      ("中国\nplay，", "words.txt: 'play，'", len(PIECES), "out"),
-      ("中国", "exists", len(PIECES), spm.vocab_size),
-      ("dogcat", "spm.model: .*WordPiece", spm.vocab_size, "out")):
-    with pytest.raises(InputError, match=message):
-      extend(tmp_path / str(source), tmp_path / str(target), words)
-    assert sorted(tmp_path.iterdir()) == sorted(
-        before + [tmp_path / "words.txt"])
+@pytest.mark.parametrize("words, message, source, target", [
+    ("中国\nplay，", "words.txt: 'play，'", "wordpiece", "out"),
+    ("中国", "exists", "wordpiece", "spm"),
+    ("dogcat", "spm.model: .*WordPiece", "spm", "out")])
+def test_bad_input(words, message, source, target, spm_file, tmp_path):
+  size = tokenization.SentencePieceTokenizer(spm_file).vocab_size
+  write_folder(tmp_path / "spm", google_config(vocab_size=size),
+               pathlib.Path(spm_file))
+  write_folder(tmp_path / "wordpiece", google_config(vocab_size=len(PIECES)),
+               PIECES)
+  with pytest.raises(InputError, match=message):
+    extend(tmp_path / source, tmp_path / target, words)
+  assert {path.name for path in tmp_path.iterdir()} == {
+      "spm", "wordpiece", "words.txt"}
