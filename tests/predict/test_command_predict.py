@@ -80,7 +80,7 @@ def kinds(*first):
 
 def check_predictions(name, said, *args):
   """Asserts that a model predicts what --do_predict wrote."""
-  model = load(*args, own=PredictSettings(batch_size=4, **LIMITS))
+  model = load(*args, settings=PredictSettings(batch_size=4, **LIMITS))
   read, of_result = SAID[name]
   found = list(map(of_result, model.predict(said.inputs, top_k=99)))
   # A file of C3 has two parts, which are the same.

@@ -37,7 +37,7 @@ def assert_expected(found, weights, config, tokens, ids, top_k):
 
 def test_probabilities_are_those_of_the_reference(tmp_path):
   weights = write_folder(tmp_path, CONFIG, TOKENS)
-  masked = load(str(tmp_path), own=PredictSettings(batch_size=2))
+  masked = load(str(tmp_path), settings=PredictSettings(batch_size=2))
   # In batches of two, those of like length together, with one mask to three.
   texts = ["中国的首[MASK]是北京", "[MASK]京", "上[MASK]",
            "[MASK]海[MASK]大[MASK]", "playing[MASK]playing"]
