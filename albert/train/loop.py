@@ -90,7 +90,7 @@ def warn_of_unused_gpu(device: DeviceSettings) -> None:
   if not found.returncode and found.stdout.strip():
     advice = ("`pip install \"tensorflow[and-cuda]==%s\"` brings the libraries"
               % tf.__version__)
-    if IS_TF1:
+    if tf.__version__.startswith("1."):
       advice = ("it needs CUDA 10.0; use `export ALBERT_PLATFORM=tf2`, or "
                 "NVIDIA's TF1 container")
     logging.warning("nvidia-smi finds a GPU that TensorFlow %s cannot use: %s",
