@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from given_settings import make_settings
+from scripting import succeed
 from small_models import albert_zh_config
+from trained_models import command
 
 from albert.errors import InputError
 from albert.heads import base
@@ -166,3 +168,25 @@ def test_a_set_smaller_than_a_batch_repeats_within_it(start, caplog):
                      num_train_epochs=2)
   assert len(read) == 8 and set(read[:5]) == set(range(1, 6))
   assert "5 training examples: a batch of 8 has some" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [
+    "labels", "entities", "spans", "choices", "cosines"])
+def test_every_example_is_in_every_pass(name, tmp_path, monkeypatch):
+  """Whatever its length."""
+  found = []
+
+  def train(settings, workers, stages, input_fn_at, evaluator):
+    (_, num_train_steps), = stages
+    for _, batch in zip(range(num_train_steps), batches(
+        input_fn_at(0), settings.batch.train_batch_size)):
+      found.append(batch["number"])
+
+  monkeypatch.setattr(loop, "train_and_evaluate", train)
+  succeed(*command(tmp_path, name, "--do_train", "--num_train_epochs=3"))
+  for steps in range(1, len(found) + 1):
+    counts = np.bincount(np.concatenate(found[:steps]),
+                         minlength=1 + np.max(found))
+    assert counts.max() - counts.min() <= 1
+  assert counts.max() == 3
