@@ -29,7 +29,7 @@ from albert import characters
 from albert.data import corpus, shards
 from albert.data.masking import Settings
 from albert.errors import InputError
-from albert.files import filesystem, records
+from albert.files import filesystem, records, tables
 from albert.model_folder import Tokenizer
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
@@ -155,7 +155,7 @@ def create_segmenter(texts: TextSettings,
           raise InputError("--user_dict %s: %s" % (
               texts.user_dict, error)) from error
       user_words = [jieba.re_userdict.match(line.strip()).group(1) for line in
-                    filesystem.read_lines(texts.user_dict) if line.strip()]
+                    tables.read_lines(texts.user_dict) if line.strip()]
   return corpus.Segmenter(tokenizer, use_jieba, user_words)
 
 

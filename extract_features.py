@@ -24,7 +24,7 @@ from absl import logging
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
 from albert.model_folder import FolderSettings, ModelSettings
 from albert.predict import engines
 from albert.settings import NEEDED, USUAL, from_flags, setting
@@ -121,7 +121,7 @@ def main() -> None:
   pooling = args.pooling or ("tokens" if args.layers else None)
   if args.layers and pooling != "tokens":
     raise InputError("--layers has no effect without --pooling=tokens")
-  texts = filesystem.read_lines(args.input_file)
+  texts = tables.read_lines(args.input_file)
   if not texts:
     raise InputError("%s: has no texts" % args.input_file)
   model = engines.load(

@@ -10,7 +10,7 @@ from absl import logging
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import checkpoints, filesystem, outputs
+from albert.files import checkpoints, filesystem, outputs, tables
 from albert.files.records import FeatureSpec
 from albert.heads import Classifier, MultiLabel, Regression
 from albert.heads.base import Head
@@ -39,7 +39,7 @@ Examples = Dict[str, List[InputExample]]  # by split
 
 
 @dataclasses.dataclass(frozen=True)
-class TextSettings(teachers.DistillationSettings):
+class TextSettings(teachers.DistillationSettings, tables.TableSettings):
   """The task, and how its files are read."""
   task_name: str = setting(None, "Task; see docs/tasks.md.", NEEDED,
       required=True)
@@ -77,9 +77,6 @@ class TextSettings(teachers.DistillationSettings):
   class_weights: str = setting(
       None, "Weights of the labels in the training loss: `balanced`, or "
       "`label:weight,...`, where others weigh 1.", needs="do_train")
-  skip_bad_rows: bool = setting(
-      False, "Skip and count bad rows of the training and dev files; in the "
-      "test file, they are errors.", needs="do_train or do_eval")
   plain_results: bool = setting(
       False, "Write only probabilities to test_results.tsv, without header, "
       "labels and texts.")
@@ -158,7 +155,7 @@ def read_examples(task: classification.Task, names: List[str],
   examples = {
       name: classification.read_examples(
           task, classification.find_file(task, texts.data_dir, name),
-          name in task.submissions, texts.skip_bad_rows)
+          name in task.submissions, texts)
       for name in {*names, *(["train"] if labels is None else [])}}
   if labels is None:
     labels = sorted({label for example in examples["train"]

@@ -29,7 +29,7 @@ from absl import logging
 import tokenization
 from albert import cli
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
 from albert.files.records import FeatureSpec
 from albert.heads import vectors
 from albert.model.config import AlbertConfig
@@ -43,7 +43,7 @@ from albert.train.settings import FINE_TUNING, TrainSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class VectorSettings:
+class VectorSettings(tables.TableSettings):
   """The texts, the loss and the vectors."""
   loss: str = setting("cosent", "Training loss.", NEEDED,
                       choices=vectors.LOSSES)
@@ -117,9 +117,10 @@ def read_texts(args: VectorSettings, task: classification.Task) -> List[str]:
   """Returns the texts for simcse, without duplicates."""
   path = split_path(args, task, "train")
   if args.texts_file:
-    texts = [line for line in filesystem.read_lines(path) if line.strip()]
+    texts = [line for line in tables.read_lines(path) if line.strip()]
   else:
-    texts = [text for example in classification.read_examples(task, path)
+    texts = [text for example in classification.read_examples(
+                 task, path, settings=args)
              for text in (example.text_a, example.text_b) if text is not None]
   texts = list(dict.fromkeys(texts))
   if len(texts) < 2:
@@ -136,7 +137,7 @@ def read_pairs(args: VectorSettings, task: classification.Task,
     InputError: an example is not a pair, or some have no negative.
   """
   examples = classification.read_examples(
-      task, split_path(args, task, name), is_test=name == "test")
+      task, split_path(args, task, name), name == "test", args)
   with_negative = sum(example.negative is not None for example in examples)
   for example in examples:
     if example.text_b is None:

@@ -23,7 +23,7 @@ from absl import logging
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
 from albert.model_folder import FolderSettings
 from albert.predict import engines
 from albert.predict.similarity import (
@@ -47,7 +47,7 @@ def read_pairs(path: Optional[str]) -> List[Tuple[str, str]]:
     InputError: a line does not have two sentences; the message names it.
   """
   pairs = []
-  for number, line in enumerate(filesystem.read_lines(path), 1):
+  for number, line in enumerate(tables.read_lines(path), 1):
     texts = line.split("\t")
     if len(texts) != 2:
       raise InputError("%s:%d: expected two sentences separated by a tab, "
@@ -163,7 +163,7 @@ def main(sentences: List[str]) -> None:
   if sentences and args.input_file:
     raise InputError("give sentences or --input_file, not both")
   if args.search:
-    lines = search(args, sentences or filesystem.read_lines(args.input_file),
+    lines = search(args, sentences or tables.read_lines(args.input_file),
                    *model)
   else:
     lines = score(args, sentences, *model)

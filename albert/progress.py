@@ -28,11 +28,12 @@ class Progress:
 
     Args:
       count: number of finished items.
-      share: finished share of the work, greater than 0.
+      share: finished share of the work; 0 if that is not known.
     """
     now = time.time()
     if now > self._last + _SECONDS:
       self._last = now
       seconds = now - self._start
-      logging.info("%d %s, %.0f a second, %s left", count, self._things,
-                   count / seconds, hours(seconds * (1 / share - 1)))
+      left = ", %s left" % hours(seconds * (1 / share - 1)) if share else ""
+      logging.info("%d %s, %.0f a second%s", count, self._things,
+                   count / seconds, left)

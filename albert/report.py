@@ -12,7 +12,7 @@ from typing import Dict, List, Sequence, Tuple
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
 
 PAGE = """<!DOCTYPE html>
 <html lang="zh">
@@ -44,7 +44,7 @@ PAGE = """<!DOCTYPE html>
 
 def read_tsv(path: str) -> List[List[str]]:
   """Returns the rows of a file."""
-  return [line.split("\t") for line in filesystem.read_lines(path)]
+  return [line.split("\t") for line in tables.read_lines(path)]
 
 
 def show_masks(rows: Sequence[Sequence[str]]) -> str:

@@ -5,6 +5,7 @@ written without TensorFlow.
 """
 
 import atexit
+import codecs
 import contextlib
 import fnmatch
 import hashlib
@@ -165,31 +166,6 @@ def read_text(path: str) -> str:
         path, error, CONVERT)) from error
 
 
-def read_lines(path: Optional[str]) -> List[str]:
-  """Reads a file with one text per line.
-
-  Only "\\n" ends a line. A few invalid bytes are replaced by U+FFFD.
-
-  Args:
-    path: None for standard input.
-
-  Returns:
-    the lines, without line endings.
-
-  Raises:
-    OSError: the file cannot be opened.
-    InputError: the file is not UTF-8.
-  """
-  lines, count_bad = [], 0
-  with open_binary(path) if path else sys.stdin.buffer as reader:
-    for line in reader:
-      text = line.decode("utf-8", "replace")
-      count_bad += "\ufffd" in text and text.encode() != line
-      lines.append(text.rstrip("\r\n"))
-  check_encoding(path or "standard input", len(lines), count_bad)
-  return lines
-
-
 def check_encoding(path: str, num_lines: int, num_bad: int) -> None:
   """Raises an InputError if too many lines are not valid UTF-8.
 
@@ -246,6 +222,21 @@ def write_bytes(path: str, content: bytes) -> None:
 def write_text(path: str, text: str) -> None:
   """Writes a UTF-8 file atomically."""
   write_bytes(path, text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def text_writer(path: Optional[str]) -> Iterator[Any]:
+  """Opens a UTF-8 file that is written atomically, or standard output.
+
+  Yields:
+    text file object. If nothing is written, there is no file.
+  """
+  if not path:
+    yield sys.stdout
+    return
+  with whole_file(path) as unfinished:
+    with _gfile(path).GFile(unfinished, "wb") as binary:
+      yield codecs.getwriter("utf-8")(binary)
 
 
 def write_json(path: str, values: Any) -> None:

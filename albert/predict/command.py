@@ -15,16 +15,21 @@ file has one text per line, or a pair (question and passage; passage, question
 and choices) separated by tabs; .tsv files have a header, .jsonl files objects.
 """
 
+import csv
 import dataclasses
+import io
+import itertools
 import json
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
-from albert import cli
+from albert import cli, progress
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
 from albert.model_folder import FolderSettings
 from albert.predict import engines, inputs, predictors, results
 from albert.settings import NEEDED, USUAL, from_flags, setting
+
+_CHUNK = 1024  # inputs that are in memory at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +49,12 @@ class TextSettings:
       USUAL)
   output_file: str = setting(
       None, "Output file; default: standard output.", USUAL)
+  columns: list = setting(
+      None, "Column names of a .csv or .tsv without a header.")
+  encoding: str = setting("utf-8", "Encoding of --input_file, such as gb18030.")
   format: str = setting(
       None, "Readable table or JSON lines; default: by the extension of "
-      "--output_file.", USUAL, choices=["table", "jsonl"])
+      "--output_file.", USUAL, choices=["table", "jsonl", "csv"])
   top_k: int = setting(
       5, "Maximum number of candidates.", USUAL, least=1)
 
@@ -56,32 +64,94 @@ SETTINGS = (TextSettings, engines.EngineSettings, predictors.PredictSettings,
 
 
 def find_inputs(args: TextSettings, arguments: List[str],
-                fields: Tuple[str, ...]) -> List[Any]:
-  """Returns the inputs of a model; see `predictors.Predictor.fields`."""
+                fields: Tuple[str, ...]) -> Iterator[inputs.Item]:
+  """Yields the inputs of a model; see `predictors.Predictor.fields`."""
   if arguments and args.input_file:
     raise InputError("give texts or --input_file, not both")
   given = {name: getattr(args, name) for name in ("question", "choices")
            if getattr(args, name) is not None}
   if given:
-    texts = arguments or ["\n".join(filesystem.read_lines(args.input_file))]
-    return inputs.with_given(texts, given, fields)
-  if arguments:
-    return inputs.from_arguments(arguments, fields)
-  return inputs.read(args.input_file, fields)
+    texts = arguments or ["\n".join(
+        tables.read_texts(args.input_file, args.encoding))]
+    found = inputs.with_given(texts, given, fields)
+  elif arguments:
+    found = inputs.from_arguments(arguments, fields)
+  else:
+    yield from inputs.read(args.input_file, fields, tables.TableSettings(
+        columns=args.columns, encoding=args.encoding))
+    return
+  for number, values in enumerate(found, 1):
+    yield inputs.Item(values, dict(zip(fields, inputs.as_tuple(values))),
+                      "input %d" % number)
 
 
-def table_line(parts: Sequence[Any], found: Any) -> str:
-  """Returns a table row: cells of the result, then those of the input."""
+def predict(model: predictors.Predictor, items: Iterable[inputs.Item],
+            top_k: int) -> Iterator[Tuple[inputs.Item, Any]]:
+  """Yields each input with its result, None for a blank row.
+
+  Raises:
+    InputError: the model does not take an input; the message says where it is.
+  """
+  items = iter(items)
+  for chunk in iter(lambda: list(itertools.islice(items, _CHUNK)), []):
+    known = [item for item in chunk if item.values is not None]
+    try:
+      found = iter(model.predict([item.values for item in known], top_k))
+    except predictors.BadInput as error:
+      raise InputError("%s: %s" % (
+          known[error.number - 1].where, error.problem)) from error
+    for item in chunk:
+      yield item, None if item.values is None else next(found)
+
+
+def table_line(item: inputs.Item, found: Any) -> str:
+  """Returns a line: cells of the result, then those of the row."""
+  if found is None:
+    return ""
   cells = found.cells() + [
-      " | ".join(part) if isinstance(part, list) else part for part in parts]
+      " | ".join(part) if isinstance(part, list) else str(part)
+      for part in item.row.values()]
   return "\t".join(" ".join(cell.split()) for cell in cells)
 
 
-def json_line(fields: Tuple[str, ...], parts: Sequence[Any],
-              found: Any) -> str:
-  """Returns the input and the result as one JSON object."""
-  return json.dumps(dict(zip(fields, parts), **results.to_json(found)),
+def json_line(item: inputs.Item, found: Any) -> str:
+  """Returns the row and the result as one JSON object."""
+  return json.dumps(dict(item.row, **_result(item.row, found)),
                     ensure_ascii=False)
+
+
+def _result(row, found):
+  """Returns the JSON of a result, under names that the row has not."""
+  values = {} if found is None else results.to_json(found)
+  return {key + "_predicted" * (key in row): value
+          for key, value in values.items()}
+
+
+class _CsvLines:
+  """Makes lines of CSV, with a header: the row's columns, then the result's."""
+
+  def __init__(self):
+    self._names = None
+
+  def __call__(self, item, found):
+    values = {key: value if isinstance(value, (str, int, float)) else
+              json.dumps(value, ensure_ascii=False)
+              for key, value in dict(
+                  item.row, **_result(item.row, found)).items()
+              if key != "candidates"}
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    if self._names is None and found is not None:
+      self._names = list(values)
+      writer.writerow(self._names)
+    writer.writerow([values.get(name, "") for name in self._names or [""]])
+    return lines.getvalue()[:-1]
+
+
+def format_of(args: TextSettings) -> str:
+  """Returns the format of the output, as given or by the file's name."""
+  kind = tables.kind_of(args.output_file)
+  return args.format or {"csv": "csv", "json": "jsonl"}.get(kind, "table")
 
 
 def main(arguments: List[str]) -> None:
@@ -90,20 +160,21 @@ def main(arguments: List[str]) -> None:
       args.model_dir, from_flags(engines.EngineSettings),
       from_flags(FolderSettings),
       from_flags(predictors.PredictSettings))
-  rows = find_inputs(args, arguments, model.fields)
-  as_json = args.format == "jsonl"
-  if not args.format and args.output_file:
-    as_json = args.output_file.endswith((".json", ".jsonl"))
-  lines = []
-  for row, found in zip(rows, model.predict(rows, args.top_k)):
-    parts = (row,) if isinstance(row, str) else row
-    lines.append(json_line(model.fields, parts, found) if as_json
-                 else table_line(parts, found))
-  text = "".join(line + "\n" for line in lines)
-  if args.output_file:
-    filesystem.write_text(args.output_file, text)
-  else:
-    print(text, end="")
+  formats: Dict[str, Callable[[inputs.Item, Any], str]] = {
+      "csv": _CsvLines(), "jsonl": json_line, "table": table_line}
+  to_line = formats[format_of(args)]
+  items = find_inputs(args, arguments, model.fields)
+  total = tables.count_lines(args.input_file) if args.input_file else 0
+  shown, count = progress.Progress("texts"), 0
+  with filesystem.text_writer(args.output_file) as writer:
+    for number, (item, found) in enumerate(
+        predict(model, items, args.top_k), 1):
+      writer.write(to_line(item, found) + "\n")
+      count += found is not None
+      shown.log(number, total and min(1.0, number / total))
+    if not count:
+      raise InputError("%s: has no texts" % (
+          args.input_file or "standard input"))
 
 
 def run() -> None:

@@ -1,18 +1,30 @@
 """Reads the inputs from a command line, files and pipes.
 
-    .jsonl, .json  one object per line, with a key for each field of an input
-    .tsv           columns with a header that names the fields
-    others         one text per line; several fields are separated by tabs
-Standard input that starts with "{" is read as JSON lines, otherwise as texts.
+Tables are read as files.tables does. Other files have one text per line, and so
+has standard input that is not JSON; several fields are separated by tabs.
 """
 
-import json
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import tables
 
 _ALIASES = {"text": "text_a", "text_a": "text"}
+_SYNONYMS = {"text": tables.TEXT, "text_a": tables.TEXT,
+             "text_b": tables.SECOND}
+
+
+class Item(NamedTuple):
+  """An input and where it is from.
+
+  Attributes:
+    values: the input; None for a blank row, which gets an empty answer.
+    row: all that the row has, in its order.
+    where: file and line, for messages.
+  """
+  values: Any
+  row: Dict[str, Any]
+  where: str
 
 
 def from_arguments(arguments: List[str], fields: Tuple[str, ...]) -> List[Any]:
@@ -60,96 +72,74 @@ def with_given(texts: List[str], given: Dict[str, Any],
   return [tuple(given.get(field, text) for field in fields) for text in texts]
 
 
-def read(path: Optional[str], fields: Tuple[str, ...]) -> List[Any]:
+def read(path: Optional[str], fields: Tuple[str, ...],
+         settings: Optional[tables.TableSettings] = None) -> Iterator[Item]:
   """Reads a file.
 
   Args:
     path: None for standard input.
     fields: see predictors.Predictor.
+    settings: how tables are read.
 
-  Returns:
-    at least one input.
+  Yields:
+    an Item per row or line.
 
   Raises:
-    InputError: a line is not an input; the message names it.
+    InputError: a row is not an input; the message names it.
   """
-  name = path or "standard input"
-  lines = filesystem.read_lines(path)
-  if name.endswith((".json", ".jsonl")) or (
-      not path and lines and lines[0].startswith("{")):
-    parse, first = _json_parser(fields), 0
-  elif name.endswith(".tsv"):
-    parse, first = _row_parser((lines or [""])[0].split("\t"), fields, name), 1
-  else:
-    parse, first = _line_parser(fields), 0
-  inputs = []
-  for number, line in enumerate(lines[first:], first + 1):
-    if not line.strip() and parse is not str:
-      continue
+  found = None
+  if "choices" in fields and tables.kind_of(path) in ("csv", "tsv"):
+    raise InputError("%s: choices are given as JSON lines" % path)
+  for row in tables.read(path, settings, as_lines=True, header=lambda cells: (
+      _find_fields(fields, cells) and cells)):
     try:
-      values = parse(line)
+      if row.error:
+        raise ValueError(row.error)
+      if row.is_blank:
+        yield Item(None, {fields[0]: ""} if row.values else {}, row.where)
+        continue
+      if tables.LINE in row.values:
+        values = _split(row.values[tables.LINE], fields)
+        yield Item(values, dict(zip(fields, as_tuple(values))), row.where)
+        continue
+      found = found or _find_fields(fields, list(row.values))
+      values = tuple(row.values[name] for name in found)
+    except KeyError as error:
+      raise InputError("%s: no field %s, only %s" % (
+          row.where, error.args[0], ", ".join(row.values))) from error
     except ValueError as error:
-      raise InputError("%s:%d: %s" % (name, number, error)) from error
-    inputs.append(values)
-  if not inputs:
-    raise InputError("%s: has no texts" % name)
-  return inputs
+      raise InputError("%s: %s" % (row.where, error)) from error
+    yield Item(values[0] if len(fields) == 1 else values, row.values, row.where)
 
 
-def _pick(row, fields):
-  """Returns the input in a dict; raises a ValueError if a field is missing."""
-  values = []
+def as_tuple(values: Any) -> Tuple[Any, ...]:
+  """Returns the fields of an input, of which one alone is not a tuple."""
+  return values if isinstance(values, tuple) else (values,)
+
+
+def _find_fields(fields, columns):
+  """Returns the columns that are the fields; raises a ValueError."""
+  found = []
   for field in fields:
-    key = field if field in row else _ALIASES.get(field, field)
-    if key not in row:
-      raise ValueError("no field %s, only %s" % (field, ", ".join(row)))
-    values.append(row[key])
-  return values[0] if len(fields) == 1 else tuple(values)
+    name = tables.find_column(
+        (field, _ALIASES.get(field, field)), columns, _SYNONYMS.get(field, ()))
+    if name is None:
+      raise ValueError("no field %s, only %s" % (field, ", ".join(columns)))
+    found.append(name)
+  return found
 
 
-def _json_parser(fields):
-  def parse(line):
-    row = json.loads(line)
-    if not isinstance(row, dict):
-      raise ValueError("not a JSON object")
-    return _pick(row, fields)
-
-  return parse
-
-
-def _row_parser(header, fields, name):
-  if "choices" in fields:
-    raise InputError("%s: choices are given as JSON lines" % name)
-  try:
-    _pick(dict.fromkeys(header), fields)
-  except ValueError as error:
-    raise InputError("%s:1: the header has %s" % (name, error)) from error
-
-  def parse(line):
-    cells = line.split("\t")
-    if len(cells) != len(header):
-      raise ValueError("expected %d columns, found %d" % (
-          len(header), len(cells)))
-    return _pick(dict(zip(header, cells)), fields)
-
-  return parse
-
-
-def _line_parser(fields):
+def _split(line, fields):
+  """Returns the fields that are separated by tabs; raises a ValueError."""
   if len(fields) == 1:
-    return str  # keeps blank lines, so that answers stay aligned with lines
-
+    return line
+  cells = line.split("\t")
   has_choices = "choices" in fields  # the remaining cells
-  least = len(fields) + 1 if has_choices else len(fields)
-
-  def parse(line):
-    cells = line.split("\t")
-    if len(cells) < least or (len(cells) > least and not has_choices):
-      raise ValueError("expected %s separated by tabs, found %d" % (
-          ", ".join(fields), len(cells)))
-    if not has_choices:
-      return tuple(cells)
-    last = len(fields) - 1
-    return tuple(cells[:last]) + (cells[last:],)
-
-  return parse
+  least = len(fields) + has_choices
+  if len(cells) < least or (len(cells) > least and not has_choices):
+    raise ValueError("expected %s separated by tabs, found %d" % (
+        ", ".join(fields), len(cells)))
+  if not has_choices:
+    return tuple(cells)
+  last = len(fields) - 1
+  return tuple(cells[:last]) + (cells[last:],)

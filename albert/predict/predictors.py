@@ -75,6 +75,20 @@ def class_for(folder: ModelFolder) -> Type["Predictor"]:
           "choices": Choices}.get(head, Masks)
 
 
+class BadInput(InputError):
+  """An input that the model does not take.
+
+  Attributes:
+    number: its number, from 1.
+    problem: what is wrong with it.
+  """
+
+  def __init__(self, number: int, problem: str):
+    super().__init__("input %d: %s" % (number, problem))
+    self.number = number
+    self.problem = problem
+
+
 class Predictor:
   """A model kept in memory.
 
@@ -113,16 +127,15 @@ class Predictor:
       for each input, an object of results.py.
 
     Raises:
-      InputError: an input does not have these fields; the message has its
-        number, from 1.
+      BadInput: an input does not have these fields, or cannot be predicted.
     """
     inputs = list(inputs)
     for number, row in enumerate(inputs, 1):
       if not self._takes(self._parts(row)):
         exception = (" but for the list of choices"
                      if "choices" in self.fields else "")
-        raise InputError("input %d: expected %s, all of them text%s" % (
-            number, ", ".join(self.fields), exception))
+        raise BadInput(number, "expected %s, all of them text%s" % (
+            ", ".join(self.fields), exception))
     return self._predict(inputs, top_k) if inputs else []
 
   def _takes(self, parts):
@@ -381,7 +394,7 @@ class Idioms(Choices):
         examples += chid.blanks({"content": [text], "candidates": list(
             choices)}, number, None, {})
       except ValueError as error:
-        raise InputError("input %d: %s" % (number, error)) from error
+        raise BadInput(number, str(error)) from error
     found = [[] for _ in inputs]
     for example, result in zip(examples, self._choose(examples)):
       found[example.group - 1].append(result)
@@ -427,8 +440,8 @@ class Masks(Predictor):
       problem = "has no [MASK]: write one where a token is to be filled in"
     else:
       return input_ids, segment_ids, positions
-    raise InputError("text %d (%s) %s" % (
-        number, text if len(text) <= 40 else text[:40] + "...", problem))
+    raise BadInput(number, "%r %s" % (
+        text if len(text) <= 40 else text[:40] + "...", problem))
 
   def _likeliest(self, logits, top_k):
     ids = self._fillings[np.argsort(

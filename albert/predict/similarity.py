@@ -11,7 +11,7 @@ import numpy as np
 from absl import logging
 
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
 from albert.model_folder import FolderSettings
 from albert.predict import engines, predictors
 
@@ -185,7 +185,7 @@ def read_reference(path: Optional[str]) -> Optional[List[str]]:
   """
   if not path:
     return None
-  reference = [line for line in filesystem.read_lines(path) if line.strip()]
+  reference = [line for line in tables.read_lines(path) if line.strip()]
   if not reference:
     raise InputError("%s: has no sentences" % path)
   return reference
@@ -252,7 +252,7 @@ class Corpus:
 
   def __init__(self, path: str, reference: Optional[List[str]] = None,
                **kwargs: Any):
-    lines = filesystem.read_lines(path)
+    lines = tables.read_lines(path)
     self._lines = [i for i, line in enumerate(lines) if line.strip()]
     self._texts = [lines[i] for i in self._lines]
     if not self._texts:

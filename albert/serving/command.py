@@ -22,7 +22,7 @@ from absl import logging
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import tables
 from albert.model_folder import FolderSettings
 from albert.predict import engines, predictors
 from albert.predict.similarity import Corpus, VectorSim, read_reference
@@ -84,7 +84,7 @@ def named(args: ServerSettings) -> Dict[str, str]:
 
 def read_keys(path: str) -> List[str]:
   """Returns the keys in a file, at least one."""
-  keys = [line.strip() for line in filesystem.read_lines(path) if line.strip()]
+  keys = [line.strip() for line in tables.read_lines(path) if line.strip()]
   if not keys:
     raise InputError("%s: has no keys" % path)
   return keys

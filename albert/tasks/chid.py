@@ -6,9 +6,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import tokenization
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
 from albert.model_folder import Tokenizer
-from albert.tasks import classification, race, windows
+from albert.tasks import race, windows
 
 _BLANK = re.compile(r"#idiom\d*#")
 _IDIOM_LENGTH = 4  # characters of almost all idioms
@@ -50,16 +50,18 @@ def read(path: str, part: Optional[str]) -> Iterator[race.Example]:
     answers = filesystem.read_json(answer_path)
     if not isinstance(answers, dict):
       raise InputError("%s: not one JSON object, tag -> number" % answer_path)
-  for number, row in classification.read_json_lines(path):
-    if isinstance(row, ValueError):
-      raise InputError("%s:%d: %s" % (path, number, row)) from row
+  for number, row in enumerate(tables.read(path), 1):
+    if row.is_blank:
+      continue
     try:
-      yield from blanks(row, number, part, answers)
+      if row.error:
+        raise ValueError(row.error)
+      yield from blanks(row.values, number, part, answers)
     except KeyError as error:
-      raise InputError("%s:%d: no field %s, only %s" % (
-          path, number, error, ", ".join(row))) from error
+      raise InputError("%s: no field %s, only %s" % (
+          row.where, error, ", ".join(row.values))) from error
     except (TypeError, ValueError) as error:
-      raise InputError("%s:%d: %s" % (path, number, error)) from error
+      raise InputError("%s: %s" % (row.where, error)) from error
 
 
 def blanks(row: Dict[str, Any], number: int, part: Optional[str],

@@ -3,14 +3,12 @@
 A new task is one row of TASKS; docs/fine_tuning.md has an example.
 """
 
-import json
 import math
 import os
 from typing import (
   Any,
   Callable,
   Dict,
-  Iterator,
   List,
   NamedTuple,
   Optional,
@@ -22,7 +20,8 @@ from typing import (
 from absl import logging
 
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
+from albert.files.tables import TableSettings
 from albert.tasks import label_sets, metrics
 
 Row = Dict[str, Any]
@@ -70,6 +69,7 @@ class Task(NamedTuple):
     metric: one of metrics.METRICS, by which the best checkpoint is chosen.
     is_multi_label: whether an example has any number of labels.
     negative: how to find a text dissimilar to `text_a`; None if there is none.
+    may_be_quoted: whether a .tsv may have quotes as in CSV; GLUE's have not.
   """
   text_a: Where
   text_b: Where
@@ -83,6 +83,7 @@ class Task(NamedTuple):
   metric: str
   is_multi_label: bool = False
   negative: Where = None
+  may_be_quoted: bool = True
 
   @property
   def is_regression(self) -> bool:
@@ -142,6 +143,13 @@ _LCQMC = _task(("sentence1", "text_a"), ("sentence2", "text_b"), _YES_NO,
                files=_files("{}.txt", "{}.tsv", "{}.json"))
 _WSC = _task(_mark_spans, None, ["false", "true"], **_two_versions("cluewsc"))
 
+_OWN = _task("text_a", ("text_b", None), label=("label", "score"))
+
+
+def _own_files(*endings):
+  return _files(*["{}." + ending + more for more in ("", ".gz")
+                  for ending in endings])
+
 
 def _clue_nli(submission):
   return _task(
@@ -156,7 +164,8 @@ def _clue_nli(submission):
 
 
 def _glue(name, *args, **kwargs):
-  return _task(*args, submissions={"test": name + ".tsv"}, **kwargs)
+  return _task(*args, submissions={"test": name + ".tsv"}, **kwargs)._replace(
+      may_be_quoted=False)
 
 
 def _mnli(kind):
@@ -168,7 +177,8 @@ def _mnli(kind):
                      "../diagnostic/diagnostic.tsv", "../AX/AX.tsv"]},
                submissions={"test": "MNLI-m.tsv",
                             "test_mismatched": "MNLI-mm.tsv",
-                            "diagnostic": "AX.tsv"})
+                            "diagnostic": "AX.tsv"})._replace(
+                                may_be_quoted=False)
 
 
 TASKS = {
@@ -214,11 +224,9 @@ TASKS = {
     "rte": _glue("RTE", *_PAIR, _RTE),
     "wnli": _glue("WNLI", *_PAIR, _YES_NO),
     # your own data
-    "tsv": _task("text_a", lambda row: row.get("text_b"),
-                 label=("label", "score"), files=_files("{}.tsv", "{}.txt")),
-    "jsonl": _task("text_a", lambda row: row.get("text_b"),
-                   label=("label", "score"),
-                   files=_files("{}.jsonl", "{}.json")),
+    "tsv": _OWN._replace(files=_own_files("tsv", "txt", "csv")),
+    "csv": _OWN._replace(files=_own_files("csv", "tsv", "txt")),
+    "jsonl": _OWN._replace(files=_own_files("jsonl", "json")),
 }
 
 
@@ -276,15 +284,16 @@ def splits_to_predict(task: Task, data_dir: str) -> List[str]:
 
 
 def read_examples(task: Task, path: str, is_test: bool = False,
-                  skip_bad_rows: bool = False) -> List[InputExample]:
+                  settings: Optional[TableSettings] = None
+                  ) -> List[InputExample]:
   """Reads a file of a task.
 
   Args:
     task: describes the file.
     path: file to read.
-    is_test: whether the file is to be predicted and may lack labels.
-    skip_bad_rows: whether to skip and count bad rows instead of raising an
-      error; not in a file to predict, which needs an answer for every row.
+    is_test: whether the file is to be predicted and may lack labels; it needs
+      an answer for every row, so none is skipped.
+    settings: how tables are read; defaults if None.
 
   Returns:
     at least one example. If all labels of a file to predict are the same, they
@@ -293,39 +302,88 @@ def read_examples(task: Task, path: str, is_test: bool = False,
   Raises:
     InputError: the file is empty or malformed; the message names the line.
   """
-  if path.endswith((".json", ".jsonl")):
-    read = read_json_lines(path)
-  else:
-    read = _read_columns(task, path, is_test)
+  settings = settings or TableSettings()
+  rows = tables.read(
+      path, settings, lambda cells: _columns(task, cells, is_test),
+      may_be_quoted=task.may_be_quoted)
   examples: List[InputExample] = []
-  bad, last = [], None
-  for number, row in read:
+  skipped = tables.Skipped(path, settings, is_test)
+  names, blank = None, False
+  for row in rows:
+    if row.is_blank:
+      blank = True
+      continue
+    if is_test and blank and examples:
+      raise InputError("%s: there is a blank line before it: remove that, "
+                       "since boards count rows" % row.where)
     try:
-      if isinstance(row, ValueError):
-        raise row
-      if is_test and last and number > last + 1:
-        raise ValueError("there is a blank line before it: remove that, since "
-                         "boards count rows")
-      last = number
-      if task.keep and not task.keep(row):
+      if row.error:
+        raise ValueError(row.error)
+      if names is None:
+        names = _find_columns(task, list(row.values), is_test, path)
+      if names.keep and not names.keep(row.values):
         continue
-      example = _make_example(task, row, len(examples), is_test)
+      example = _make_example(
+          names, row.values, len(examples), is_test, settings)
       if not is_test:
         if example.label is None:
           continue
         _check_label(task, example.label)
-      examples.append(example._replace(where="%s:%d" % (path, number)))
+      examples.append(example._replace(where=row.where))
     except ValueError as error:
-      message = "%s:%d: %s" % (path, number, error)
-      if is_test or not skip_bad_rows:
-        raise InputError(message) from error
-      bad.append(message)
-  if bad:
-    logging.warning("%s: skipped %d bad row(s), the first: %s", path, len(bad),
-                    bad[0])
+      skipped.add(row.where, error)
+  skipped.report(len(examples))
   if not examples:
     raise InputError("%s: has no examples" % path)
   return _without_placeholders(task, examples, path) if is_test else examples
+
+
+def _columns(task, cells, is_test):
+  """Returns the names of the columns, of which the first row is `cells`."""
+  try:
+    _find_columns(task, cells, is_test)
+  except ValueError as error:
+    if not task.columns:
+      raise ValueError(
+          "%s; if the file has no header, name its columns, such as "
+          "--columns=label,text_a" % error) from error
+    # A test file without a header may lack the label, its last column.
+    lacks_label = is_test and len(cells) == len(task.columns) - 1
+    return task.columns[:-1] if lacks_label else task.columns
+  return cells
+
+
+def _find_columns(task, columns, is_test, path=None):
+  """Returns the task with the columns of a table instead of names to look for.
+
+  Args:
+    task: Task.
+    columns: names of the table's columns.
+    is_test: whether the label may be missing.
+    path: the file, to log what is not called as the task calls it; or None.
+
+  Raises:
+    ValueError: a column is missing, or there are several candidates.
+  """
+  found = {}
+  for field, synonyms, is_needed in (
+      ("text_a", tables.TEXT, True), ("text_b", tables.SECOND, True),
+      ("label", tables.LABEL, not is_test)):
+    names = getattr(task, field)
+    if names is None or callable(names):
+      continue
+    names = [names] if isinstance(names, str) else names
+    name = tables.find_column(names, columns, synonyms)
+    if name is None and None in names:  # optional, in some rows at least
+      continue
+    if name is None and is_needed:
+      raise ValueError("no field %s, only %s" % (
+          " or ".join(map(repr, names)), ", ".join(map(str, columns))))
+    if path and name not in (*names, None):
+      logging.info("%s: %s is %s", path, field, name)
+    if name:
+      found[field] = name
+  return task._replace(**found)
 
 
 def _without_placeholders(task, examples, path):
@@ -339,20 +397,24 @@ def _without_placeholders(task, examples, path):
   return examples
 
 
-def _make_example(task, row, number, is_test):
+def _make_example(task, row, number, is_test, settings):
   texts = [_find(where, row)
            for where in (task.text_a, task.text_b, task.negative)]
   for text in texts:
     if text is not None and not (isinstance(text, str) and text.strip()):
       raise ValueError("a text is empty or not a string")
   text_a, text_b, negative = texts
+  if text_a is None:
+    raise ValueError("the text is missing")
   # GLUE's id is `index`; `idx` in CLUEWSC2020's labelled files is not an id.
-  return InputExample(row.get("id", row.get("index", number)), text_a, text_b,
-                      _find_label(task, row, is_test),
+  name = row.get(settings.id_field) if settings.id_field else row.get(
+      "id", row.get("index", number))
+  return InputExample(name, text_a, text_b,
+                      _find_label(task, row, is_test, settings),
                       negative=negative)
 
 
-def _find_label(task, row, is_test):
+def _find_label(task, row, is_test, settings):
   """Returns None if the label is unknown or annotators disagree."""
   try:
     label = _find(task.label, row)
@@ -362,7 +424,13 @@ def _find_label(task, row, is_test):
     label = None
   if task.is_multi_label:
     return None if label is None else tuple(
-        task.rename.get(part, part) for part in label_sets.split(label))
+        task.rename.get(part, part)
+        for part in label_sets.split(label, settings.label_separator))
+  if isinstance(label, list):
+    if len(label) != 1:
+      raise ValueError("%d labels %s: several labels per text need "
+                       "--multi_label" % (len(label), label))
+    label, = label
   label = "" if label is None else str(label).strip()
   if not label:
     if is_test:
@@ -399,73 +467,9 @@ def _find(where, row):
     if callable(where):
       return where(row)
     names = [where] if isinstance(where, str) else where
+    if None in names:
+      return next((row[name] for name in names if name in row), None)
     return row[next((name for name in names if name in row), names[0])]
   except (KeyError, TypeError) as error:
     raise ValueError(
         "no field %s, only %s" % (error, ", ".join(row))) from error
-
-
-def _read_lines(path):
-  """Yields (line number, text or ValueError) of all lines but blank ones."""
-  with filesystem.open_binary(path) as reader:
-    for number, line in enumerate(reader, 1):
-      try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-      except UnicodeDecodeError as error:
-        yield number, ValueError("not UTF-8 (%s); %s" % (
-            error, filesystem.CONVERT))
-        continue
-      if text.strip():
-        yield number, text.rstrip("\r\n")
-
-
-def read_json_lines(path: str) -> Iterator[Tuple[int, Union[Row, ValueError]]]:
-  """Yields (line number, object or ValueError) of all lines but blank ones."""
-  for number, line in _read_lines(path):
-    if isinstance(line, ValueError):
-      yield number, line
-      continue
-    try:
-      row = json.loads(line)
-    except ValueError as error:
-      yield number, ValueError("not JSON (%s)" % error)
-      continue
-    yield number, row if isinstance(row, dict) else (
-        ValueError("not a JSON object"))
-
-
-def _read_columns(task, path, is_test):
-  """Yields (line number, row or ValueError); quotes have no meaning."""
-  names = None
-  for number, line in _read_lines(path):
-    if isinstance(line, ValueError):
-      yield number, line
-      continue
-    cells = line.split("\t")
-    if names is None:
-      try:
-        header = dict(zip(cells, cells))
-        _find(task.text_a, header)
-        if not is_test:
-          _find(task.label, header)
-      except ValueError as error:
-        if not task.columns:
-          raise InputError("%s:%d: the header has %s" % (
-              path, number, error)) from error
-        names = task.columns
-      else:
-        if len(header) < len(cells):
-          raise InputError("%s:%d: the header names a column twice: %s" % (
-              path, number, ", ".join(cells)))
-        names = cells
-        continue
-    expected = names
-    # A test file without a header may lack the label, its last column.
-    if is_test and names is task.columns and len(cells) < len(names):
-      expected = names[:-1]
-    if len(cells) == len(expected):
-      yield number, dict(zip(expected, cells))
-    else:
-      yield number, ValueError("expected %d columns separated by tabs (%s), "
-                               "found %d" % (len(names), ", ".join(names),
-                                       len(cells)))

@@ -11,11 +11,12 @@ from albert.tasks import metrics
 WAYS = ("one", "each")  # one threshold for all labels, or one for each
 
 
-def split(value: Any) -> Tuple[str, ...]:
+def split(value: Any, separator: str = "|") -> Tuple[str, ...]:
   """Returns the labels of a row.
 
   Args:
     value: list of labels, its JSON, or text such as "a|b"; "" for no label.
+    separator: what separates labels in text.
 
   Raises:
     ValueError: it has none of these forms.
@@ -25,7 +26,7 @@ def split(value: Any) -> Tuple[str, ...]:
     if value.startswith("["):
       value = json.loads(value)
     else:
-      value = [part.strip() for part in value.split("|") if part.strip()]
+      value = [part.strip() for part in value.split(separator) if part.strip()]
   if not isinstance(value, list) or not all(
       isinstance(label, (str, int)) for label in value):
     raise ValueError("the labels %r are no list and no text such as a|b" %

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from absl import logging
 
 from albert.errors import InputError
-from albert.files import checkpoints, filesystem
+from albert.files import checkpoints, filesystem, tables
 from albert.files.records import RecordFile
 from albert.train.settings import Schedule, TrainSettings
 
@@ -90,7 +90,7 @@ def begin(settings: TrainSettings, begun: Optional[str],
   notes = ["%s: begun; repeated in a different folder by --flagfile" %
            datetime.datetime.now().strftime("%Y-%m-%d %H:%M")]
   if (begun or several) and filesystem.exists(path):
-    *notes, described = [line[2:] for line in filesystem.read_lines(path)
+    *notes, described = [line[2:] for line in tables.read_lines(path)
                          if line.startswith("# ")]
     before, step = json.loads(described), checkpoints.step_of(begun)
     changes = _changes(before, now, step, several)

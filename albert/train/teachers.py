@@ -18,7 +18,7 @@ from absl import logging
 
 from albert.errors import InputError
 from albert.export import pytorch
-from albert.files import filesystem
+from albert.files import filesystem, tables
 from albert.files.records import FeatureSpec
 from albert.heads import distilled
 from albert.heads.base import Head
@@ -81,7 +81,7 @@ def read_unlabelled(path: Optional[str],
     InputError: the file has no texts, or a line does not fit the task.
   """
   found: List[Tuple[str, Optional[str]]] = []
-  for number, line in enumerate(filesystem.read_lines(path) if path else [], 1):
+  for number, line in enumerate(tables.read_lines(path) if path else [], 1):
     cells = line.split("\t")
     if not line.strip():
       continue

@@ -131,6 +131,7 @@ def test_what_the_command_line_gives(tmp_path):
       # A question is about the whole file.
       (dict(file, question="丙"), [], asked, [("丙", "甲\n乙")]),
       ({"question": "丙"}, ["甲", "乙"], asked, [("丙", "甲"), ("丙", "乙")])):
-    assert find_inputs(TextSettings(**given), texts, fields) == found
+    items = find_inputs(TextSettings(**given), texts, fields)
+    assert [item.values for item in items] == found
   with pytest.raises(InputError, match="--input_file"):
-    find_inputs(TextSettings(**file), ["甲"], ("text",))
+    list(find_inputs(TextSettings(**file), ["甲"], ("text",)))

@@ -39,20 +39,21 @@ def read(folder, name, text, fields):
   if name:
     (folder / name).write_text(text, encoding="utf-8")
   with streams(text.encode()):
-    return inputs.read(name and str(folder / name), fields)
+    return [item.values for item in inputs.read(
+        name and str(folder / name), fields)]
 
 
 @pytest.mark.parametrize("name, text, fields, found", [
-    ("a.txt", "{甲\n\n乙\n", TEXT, ["{甲", "", "乙"]),  # a line, an answer
-    ("a.txt", "甲\t乙\n\n", PAIR, [("甲", "乙")]),
+    ("a.txt", "{甲\n\n乙\n", TEXT, ["{甲", None, "乙"]),  # a line, an answer
+    ("a.txt", "甲\t乙\n\n", PAIR, [("甲", "乙"), None]),
     ("a.txt", "甲\t乙\t丙\t丁\n", CHOSEN, [("甲", "乙", ["丙", "丁"])]),
     ("a.tsv", "id\ttext_b\ttext_a\n1\t乙\t甲\n", PAIR, [("甲", "乙")]),
     ("a.tsv", "text_a\n甲\n", TEXT, ["甲"]),
-    ("a.json", JSON, PAIR, [("甲", "乙")]),
-    ("a.jsonl", JSON, TEXT, ["甲"]),
+    ("a.json", JSON, PAIR, [("甲", "乙"), None]),
+    ("a.jsonl", JSON, TEXT, ["甲", None]),
     ("a.jsonl", '{"text": "甲", "choices": ["乙", "丙"]}', IDIOM,
      [("甲", ["乙", "丙"])]),
-    (None, JSON, PAIR, [("甲", "乙")]),
+    (None, JSON, PAIR, [("甲", "乙"), None]),
     (None, "甲\n", TEXT, ["甲"])])
 def test_files(name, text, fields, found, tmp_path):
   assert read(tmp_path, name, text, fields) == found
@@ -62,8 +63,6 @@ def test_files(name, text, fields, found, tmp_path):
     ("a.txt", "甲\t乙\n\n甲\n", PAIR, ":3: expected text_a, text_b .*found 1"),
     ("a.txt", "甲\t乙\t丙\n", PAIR, ":1: .*found 3"),
     ("a.txt", "甲\t乙\t丙\n", CHOSEN, ":1: .*found 3"),
-    ("a.txt", "\n", PAIR, ": has no texts"),
-    ("a.tsv", "", TEXT, ":1: .*no field text, only"),
     ("a.tsv", "a\ttext_a\tb\n", PAIR, ":1: .*no field text_b, only a, text_a"),
     ("a.tsv", "text_b\ttext_a\n甲\t乙\n甲\n", PAIR, ":3: expected 2 .*found 1"),
     ("a.tsv", "text\tchoices\n", IDIOM, ": .*JSON"),

@@ -196,7 +196,7 @@ def test_masks(model):
   assert len(masks.predict(["甲" * 9 + "[MASK]"])) == 1
   for text, message in (("甲", "no .MASK."),
                         ("甲" * 10 + "[MASK]", "more than the 12 tokens")):
-    with pytest.raises(InputError, match="text 2 .*" + message):
+    with pytest.raises(InputError, match="input 2: .*" + message):
       masks.predict(["[MASK]", text])
 
 

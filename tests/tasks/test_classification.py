@@ -8,6 +8,7 @@ import pytest
 from refusals import refused
 from writing import write
 
+from albert.files.tables import TableSettings
 from albert.tasks import classification
 from albert.tasks.classification import InputExample, get_task
 
@@ -138,7 +139,7 @@ def test_labels_of_a_file_to_predict(tmp_path):
     *(("sts-b", "sentence1\tsentence2\tscore\na\tb\t%s\n" % number,
        ":2: .*'%s'.*number" % number) for number in ("x", "nan")),
     ("tnews", '{"sentence": "a", "label": "100"}\n{"label"', ":2: not JSON"),
-    ("tnews", "[1]", ":1: not a JSON object"),
+    ("tnews", "[1]", ", row 1: not a JSON object"),
     ("tnews", '{"label": "100"}', ":1: .*'sentence', only label"),
     ("tnews", '{"sentence": 3, "label": "100"}', ":1: .*empty or not"),
     ("tnews", '{"sentence": "a"}', ":1: .*'label', only sentence"),
@@ -154,9 +155,13 @@ def test_broken_files_are_named_by_line(tmp_path, task, content, message):
 def test_bad_rows_are_skipped_and_counted(tmp_path, caplog):
   content = "甲\t乙\t1\n甲\t乙\n\n丙\t丁\t7\n丙\t丁\t0\n"
   with caplog.at_level(logging.WARNING, "absl"):
-    examples = read(tmp_path, "lcqmc", content, skip_bad_rows=True)
+    examples = read(tmp_path, "lcqmc", content, settings=TableSettings(
+        skip_bad_rows=True, max_bad_rows=0.5))
   assert [(x.id, x.label) for x in examples] == [(0, "1"), (1, "0")]
   assert re.search("skipped 2 .*train.tsv:2", caplog.text)
+  refused("train.tsv: 2 of 4 rows are bad.*--max_bad_rows=0.1.*train.tsv:2",
+          read, tmp_path, "lcqmc", content,
+          settings=TableSettings(skip_bad_rows=True))
 
 
 @pytest.mark.parametrize("task", ["lcqmc", "tnews", "csl", "wsc", "ocnli"])
@@ -169,7 +174,7 @@ def test_no_row_of_a_file_to_predict_is_left_out(tmp_path, task):
                            (row + "{}\n" + row, ":2: no field"),
                            (row + "\n" + row, ":3: .*blank line")):
     refused("test.json" + message, read, tmp_path, task, content, "test",
-            skip_bad_rows=True)
+            settings=TableSettings(skip_bad_rows=True))
 
 
 # What the numbers of a model's outputs stand for.
@@ -179,7 +184,8 @@ LABELS = [
     ("xnli cmnli ocnli mnli mnli_matched mnli_mismatched",
      ["contradiction", "entailment", "neutral"]),
     ("qnli rte", ["entailment", "not_entailment"]),
-    ("wsc cluewsc2020", ["false", "true"]), ("sts-b", []), ("tsv jsonl", None),
+    ("wsc cluewsc2020", ["false", "true"]), ("sts-b", []),
+    ("tsv csv jsonl", None),
     ("tnews", "100 101 102 103 104 106 107 108 109 110 112 113 114 115 116"
      .split()), ("iflytek", [str(i) for i in range(119)])]
 SUBMISSIONS = {
