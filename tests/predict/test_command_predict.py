@@ -1,10 +1,11 @@
 """predict.py and `load`: every kind of model, both engines, all ways in."""
 
+import csv
 import json
 
 import pytest
 from reading import json_lines, read_json, table
-from scripting import succeed
+from scripting import fail, succeed
 from trained_models import KINDS, LIMITS
 
 from albert.errors import InputError
@@ -135,3 +136,46 @@ def test_what_the_command_line_gives(tmp_path):
     assert [item.values for item in items] == found
   with pytest.raises(InputError, match="--input_file"):
     list(find_inputs(TextSettings(**file), ["甲"], ("text",)))
+
+
+@pytest.mark.slow
+def test_tables_come_back(trained, tmp_path):
+  """Ids, all other columns and blank rows, in their order."""
+  best, text = str(trained("labels").best), trained("labels").inputs[0]
+  label = load(best).predict([text])[0]
+  for name, content in (
+      ("in.csv", 'id,review,x\n7,%s,1\n\n8,%s,2\n'),
+      ("in.jsonl", '{"id": 7, "review": "%s", "x": 1}\n\n'
+       '{"id": 8, "review": "%s", "x": 2}\n')):
+    (tmp_path / name).write_text(content % (text, text), encoding="utf-8")
+    for out in ("out.csv", "out.jsonl", "out.txt"):
+      succeed("predict.py", "--model_dir=" + best,
+              "--input_file=%s" % (tmp_path / name),
+              "--output_file=%s" % (tmp_path / out))
+    rows = json_lines(tmp_path / "out.jsonl")
+    assert [(list(row)[:4], str(row.get("id")), row.get("label"))
+            for row in rows] == [
+                (["id", "review", "x", "label"], "7", label.label),
+                ([], "None", None),
+                (["id", "review", "x", "label"], "8", label.label)]
+    with open(str(tmp_path / "out.csv"), encoding="utf-8") as reader:
+      header, first, blank, last = list(csv.reader(reader))
+    assert header == ["id", "review", "x", "label", "probability"]
+    assert first[:4] == ["7", text, "1", label.label]
+    assert float(first[4]) == pytest.approx(label.probability, rel=1e-5)
+    assert not any(blank) and last[:3] == ["8", text, "2"]
+    lines = (tmp_path / "out.txt").read_text(encoding="utf-8").split("\n")
+    assert [line.split("\t")[-3:] for line in lines] == [
+        ["7", text, "1"], [""], ["8", text, "2"], [""]]
+
+
+@pytest.mark.slow
+def test_bad_rows_have_their_place(trained, tmp_path):
+  best = "--model_dir=%s" % trained("labels").best
+  for content, message in (
+      ('{"text": "好"}\n' * 1500 + '{"text": 1}\n', "in.jsonl:1501: expected"),
+      ("\n", "in.jsonl: has no texts")):
+    (tmp_path / "in.jsonl").write_text(content, encoding="utf-8")
+    fail(message, "predict.py", best, "--input_file=%s" % (
+        tmp_path / "in.jsonl"), "--output_file=%s" % (tmp_path / "out.txt"))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]

@@ -231,3 +231,44 @@ def test_numbers_of_ones_own(tmp_path, column):
   assert [x.label for x in examples] == ["-1.5", "2e1"]
   refused("--regression: .*--labels", get_task, "tsv", labels=["1"],
           regression=True)
+
+
+def read_own(folder, name, content, settings=None, **kwargs):
+  """Returns (text_a, text_b, label) of one's own file."""
+  return [example[1:4] for example in classification.read_examples(
+      get_task("csv", **kwargs), write(folder, name, content), name[:4] == (
+          "test"), settings)]
+
+
+@pytest.mark.parametrize("name, content, expected", [
+    ("a.csv", 'id,label,review\n7,1,"大,好"\n', [("大,好", None, "1")]),
+    ("a.csv", "sentence1,sentence2,label\n甲,乙,1\n", [("甲", "乙", "1")]),
+    ("a.tsv", "类别\t内容\n好\t甲\n", [("甲", None, "好")]),
+    ("a.jsonl", '{"content": "甲", "label": ["好"]}\n', [("甲", None, "好")]),
+    ("a.jsonl", '{"text": "甲", "label": 1}\n{"text": "乙", "label": 0, '
+     '"text_b": "丙"}\n', [("甲", None, "1"), ("乙", "丙", "0")]),
+    ("test.tsv", "text\n甲\n", [("甲", None, None)])])
+def test_columns_of_other_names(name, content, expected, tmp_path, caplog):
+  with caplog.at_level(logging.INFO, "absl"):
+    assert read_own(tmp_path, name, content) == expected
+  assert ("%s: text_a is " % name in caplog.text) == ("text_a" not in content)
+
+
+@pytest.mark.parametrize("name, content, message", [
+    ("a.tsv", "好\t甲\n", "a.tsv:1: .*'text_a', only 好, 甲; .*--columns="),
+    ("a.csv", "title,content,label\n甲,乙,1\n", ":1: .*only title, content"),
+    ("a.jsonl", '{"text": null, "label": 1}', ":1: .*text is missing"),
+    ("a.jsonl", '{"text": "甲", "label": ["a", "b"]}', ":1: .*--multi_label"),
+    ("a.jsonl", '{"text": "甲", "label": NaN}', ":1: the label is empty")])
+def test_own_files_that_are_refused(name, content, message, tmp_path):
+  refused(message, read_own, tmp_path, name, content)
+
+
+def test_how_own_files_are_read(tmp_path):
+  settings = TableSettings(columns=["label", "text_a"], id_field="label",
+                           label_separator="、")
+  task, path = get_task("tsv", several=True), write(
+      tmp_path, "a.tsv", "好、坏\t甲\n坏\t乙\n")
+  examples = classification.read_examples(task, path, settings=settings)
+  assert [x[:4] for x in examples] == [
+      ("好、坏", "甲", None, ("好", "坏")), ("坏", "乙", None, ("坏",))]
