@@ -22,6 +22,8 @@ import itertools
 import json
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
+from absl import logging
+
 from albert import cli, progress
 from albert.errors import InputError
 from albert.files import filesystem, tables
@@ -165,7 +167,8 @@ def main(arguments: List[str]) -> None:
   to_line = formats[format_of(args)]
   items = find_inputs(args, arguments, model.fields)
   total = tables.count_lines(args.input_file) if args.input_file else 0
-  shown, count = progress.Progress("texts"), 0
+  shown = progress.Progress("texts")
+  number = count = 0
   with filesystem.text_writer(args.output_file) as writer:
     for number, (item, found) in enumerate(
         predict(model, items, args.top_k), 1):
@@ -175,6 +178,9 @@ def main(arguments: List[str]) -> None:
     if not count:
       raise InputError("%s: has no texts" % (
           args.input_file or "standard input"))
+  if number > count:
+    logging.info("%d of %d rows have no text, and an empty answer",
+                 number - count, number)
 
 
 def run() -> None:

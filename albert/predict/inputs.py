@@ -6,6 +6,8 @@ has standard input that is not JSON; several fields are separated by tabs.
 
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from absl import logging
+
 from albert.errors import InputError
 from albert.files import tables
 
@@ -18,7 +20,8 @@ class Item(NamedTuple):
   """An input and where it is from.
 
   Attributes:
-    values: the input; None for a blank row, which gets an empty answer.
+    values: the input; None for a blank row or a missing text, which get an
+      empty answer, so that line n answers line n.
     row: all that the row has, in its order.
     where: file and line, for messages.
   """
@@ -102,8 +105,16 @@ def read(path: Optional[str], fields: Tuple[str, ...],
         values = _split(row.values[tables.LINE], fields)
         yield Item(values, dict(zip(fields, as_tuple(values))), row.where)
         continue
-      found = found or _find_fields(fields, list(row.values))
+      if found is None:
+        found = _find_fields(fields, list(row.values))
+        for field, name in zip(fields, found):
+          if name not in (field, _ALIASES.get(field)):
+            logging.info("%s: %s is %s", path, field, name)
       values = tuple(row.values[name] for name in found)
+      if any(value is None or isinstance(value, str) and not value.strip()
+             for value in values):
+        yield Item(None, row.values, row.where)
+        continue
     except KeyError as error:
       raise InputError("%s: no field %s, only %s" % (
           row.where, error.args[0], ", ".join(row.values))) from error
@@ -124,8 +135,14 @@ def _find_fields(fields, columns):
     name = tables.find_column(
         (field, _ALIASES.get(field, field)), columns, _SYNONYMS.get(field, ()))
     if name is None:
-      raise ValueError("no field %s, only %s" % (field, ", ".join(columns)))
+      raise ValueError(
+          "no field %s, only %s; a .csv or .tsv without a header needs "
+          "--columns" % (field, ", ".join(columns)))
     found.append(name)
+  second = tables.find_column((), columns, tables.SECOND)
+  if len(fields) == 1 and found[0] not in (*fields, "text_a") and second:
+    raise ValueError("two texts, %s and %s, but the model takes one: name it "
+                     "text" % (found[0], second))
   return found
 
 
