@@ -10,9 +10,10 @@
 A classifier returns labels with probabilities, a regression model a number, an
 NER model entities with their offsets, a QA model a span of the passage, a
 multiple-choice model a choice, a pretrained model the tokens for [MASK]. Prints
-one line per text: result and text, separated by tabs, or JSON (see --format). A
-file has one text per line, or a pair (question and passage; passage, question
-and choices) separated by tabs; .tsv files have a header, .jsonl files objects.
+one line per text: result and text, separated by tabs, or JSON or CSV (see
+--format). A file is .csv or .tsv with a header, .jsonl, or has one text per
+line, or a pair (question and passage; passage, question and choices) separated
+by tabs. All its columns come back; blank rows get an empty answer.
 """
 
 import csv
@@ -55,7 +56,7 @@ class TextSettings:
       None, "Column names of a .csv or .tsv without a header.")
   encoding: str = setting("utf-8", "Encoding of --input_file, such as gb18030.")
   format: str = setting(
-      None, "Readable table or JSON lines; default: by the extension of "
+      None, "Readable table, JSON lines or CSV; default: by the extension of "
       "--output_file.", USUAL, choices=["table", "jsonl", "csv"])
   top_k: int = setting(
       5, "Maximum number of candidates.", USUAL, least=1)
