@@ -63,16 +63,24 @@ def of_engine(model: engines.Engine,
 
 
 def class_for(folder: ModelFolder) -> Type["Predictor"]:
-  """Returns the class of Predictor for a model."""
+  """Returns the class of Predictor for a model.
+
+  Raises:
+    InputError: there is none for its head.
+  """
   head = folder.head or ""
   if not head and folder.labels is not None:  # from an earlier version
     head = "classifier" if folder.labels else "regression"
   if head == "choices" and folder.task_name == "chid":
     return Idioms
-  return {"classifier": Labels, "multi_label": SeveralLabels,
-          "regression": Scores, "sentence_vector": Cosines,
-          "token_labels": Entities, "independent": Answers, "beam": Answers,
-          "choices": Choices}.get(head, Masks)
+  classes = {"": Masks, "classifier": Labels, "multi_label": SeveralLabels,
+             "regression": Scores, "sentence_vector": Cosines,
+             "token_labels": Entities, "independent": Answers, "beam": Answers,
+             "choices": Choices}
+  if head not in classes:
+    raise InputError("%s: there is no predictor of the head %r" % (
+        folder.where, head))
+  return classes[head]
 
 
 class BadInput(InputError):

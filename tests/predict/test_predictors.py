@@ -6,6 +6,7 @@ And what people read of it: `cells` of results.py.
 import numpy as np
 import pytest
 from given_outputs import Engine, counts
+from refusals import refused
 from vocabularies import small_tokenizer
 
 from albert.errors import InputError
@@ -241,3 +242,7 @@ def test_what_is_no_input(described, rows, model):
 def test_what_a_folder_is_for(described, kind, model):
   """Those of earlier versions name no head."""
   assert model({}, **described).kind == kind
+
+
+def test_a_head_without_a_predictor(model):
+  refused("no predictor of the head 'other'", model, {}, head="other")
