@@ -10,7 +10,7 @@ from absl import logging
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import checkpoints, filesystem
+from albert.files import checkpoints, filesystem, tables
 from albert.files.records import FeatureSpec
 from albert.heads import TokenLabels, crf
 from albert.model_folder import ModelFolder
@@ -22,7 +22,7 @@ from albert.train.settings import FINE_TUNING, TrainSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class EntitySettings(teachers.DistillationSettings):
+class EntitySettings(teachers.DistillationSettings, tables.ReadSettings):
   """The data set and the head."""
   task_name: str = setting(
       None, "Data set; file: your own train, dev and test.json, .jsonl, .txt, "
@@ -39,10 +39,6 @@ class EntitySettings(teachers.DistillationSettings):
   doc_stride: int = setting(
       None, "Tokens from one window of a long text to the next; default: half "
       "a window.")
-  skip_bad_rows: bool = setting(
-      False, "Skip and count bad rows, or sentences, of the training and dev "
-      "files; in the test file, they are errors.",
-      needs="do_train or do_eval")
 
 
 SETTINGS = (EntitySettings, *FINE_TUNING)
@@ -69,7 +65,7 @@ def read_texts(args: EntitySettings, settings: TrainSettings,
   task = entity_files.TASKS[args.task_name]
   examples = {name: entity_files.read_examples(
       entity_files.find_file(task, args.data_dir, name), name == "test",
-      args.skip_bad_rows) for name in names}
+      args) for name in names}
   kinds = {name: {entity.kind for example in rows
                   for entity in example.entities or []}
            for name, rows in examples.items()}

@@ -113,6 +113,7 @@ class Skipped:
   def __init__(self, path: str, settings: ReadSettings, is_test: bool = False):
     self._path = path
     self._settings = settings
+    self._is_test = is_test
     self._may_skip = settings.skip_bad_rows and not is_test
     self._messages: List[str] = []
 
@@ -120,7 +121,9 @@ class Skipped:
     """Counts a bad row, or raises an InputError if it may not be skipped."""
     message = "%s: %s" % (where, error)
     if not self._may_skip:
-      raise InputError(message) from error
+      raise InputError(message + (
+          "" if self._is_test else "; --skip_bad_rows skips such rows")
+          ) from error
     self._messages.append(message)
 
   def report(self, count: int) -> None:

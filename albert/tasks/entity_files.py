@@ -1,6 +1,6 @@
-"""Reads and writes files of named entities: CLUENER's layout, and columns."""
+"""Reads and writes files of named entities: JSON, and columns."""
 
-import json
+import itertools
 import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -9,7 +9,7 @@ from absl import logging
 
 from albert import characters
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
 
 
 class Entity(NamedTuple):
@@ -65,48 +65,51 @@ def find_file(task: Task, data_dir: str, split: str) -> str:
 
 
 def read_examples(path: str, is_test: bool = False,
-                  skip_bad_rows: bool = False) -> List[Example]:
-  """Reads a file, in CLUENER's layout or in columns.
+                  settings: Optional[tables.ReadSettings] = None
+                  ) -> List[Example]:
+  """Reads a file of JSON objects, or of columns.
 
-  CLUENER: a line is a JSON object with `text` and `label`, an object: type ->
-  entity -> list of [first, last], character offsets. Columns: a line is a
-  character or word and, last, its tag, separated by white space; an empty line
-  ends a sentence. The tag scheme, BIO, BIOES (also spelt BILOU), BMES or BMEO,
-  is inferred from the tags.
+  JSON has a text and its entities as CLUENER, doccano, Label Studio or this
+  project write them. In columns, a line has a word or character and, last, its
+  tag, separated by tabs, or by spaces if there is no tab; an empty line ends a
+  sentence. The scheme of the tags, BIO, IOB1, BIOES (BILOU), BMES or BMEO,
+  follows from the file. A file to predict may have a text per line.
 
   Args:
     path: file to read.
-    is_test: whether the file is to be predicted and may lack labels.
-    skip_bad_rows: whether to skip and count bad rows or sentences instead of
-      raising an error; not in a file to predict, which needs an answer for
-      each.
+    is_test: whether the file is to be predicted and may lack labels; it needs
+      an answer for every text, so none is skipped.
+    settings: how files are read; defaults if None.
 
   Returns:
-    at least one example. If a file to predict has no entity at all, as boards
-    publish them, without labels.
+    at least one example. If no text of a file to predict has an entity, as
+    boards publish them, its labels are placeholders and removed.
 
   Raises:
     InputError: the file is empty or malformed; the message names the line.
   """
-  read = _read_json if path.endswith((".json", ".jsonl")) else _read_columns
+  settings = settings or tables.ReadSettings()
+  if tables.kind_of(path) == "json":
+    found = _read_json(path, settings)
+  else:
+    with tables.open_text(path, settings.encoding) as lines:
+      found = _read_columns(path, list(lines), is_test)
   examples: List[Example] = []
-  bad = []
-  for number, found in read(path, filesystem.read_text(path).split("\n")):
-    problem = _problem_of(found, is_test)
-    if problem is None:
-      examples.append(found._replace(
-          id=len(examples) if found.id is None else found.id))
-      continue
-    message = "%s:%d: %s; correct it" % (path, number, problem)
-    if is_test:
-      raise InputError(message)
-    if not skip_bad_rows:
-      raise InputError(
-          message + ", or leave such rows out with --skip_bad_rows")
-    bad.append(message)
-  if bad:
-    logging.warning("%s: skipped %d bad row(s), the first: %s", path, len(bad),
-                    bad[0])
+  skipped = tables.Skipped(path, settings, is_test)
+  for where, example in found:
+    problem = example
+    if isinstance(example, Example):
+      problem = None
+      if not example.text.strip():
+        problem = ValueError("the text is empty")
+      elif example.entities is None and not is_test:
+        problem = ValueError("the labels are missing")
+    if problem:
+      skipped.add(where, problem)
+    else:
+      examples.append(example._replace(
+          id=len(examples) if example.id is None else example.id))
+  skipped.report(len(examples))
   if not examples:
     raise InputError("%s: has no texts" % path)
   unknown = sum(example.entities is None for example in examples)
@@ -114,55 +117,66 @@ def read_examples(path: str, is_test: bool = False,
     raise InputError("%s: %d of %d texts have no labels: give them to all, or "
                      "to none" % (path, unknown, len(examples)))
   if is_test and not unknown and not any(e.entities for e in examples):
-    logging.info("%s: no entity in any text is taken for a placeholder: not "
+    logging.info("%s: no text has an entity: taken for placeholders, and not "
                  "scored", path)
     return [example._replace(entities=None) for example in examples]
   return examples
 
-def _problem_of(found, is_test):
-  """Returns what is wrong with an Example or ValueError, or None."""
-  if isinstance(found, ValueError):
-    return str(found)
-  if not found.text.strip():
-    return "the text is empty"
-  if found.entities is None and not is_test:
-    return "the labels are missing"
-  return None
+
+# What a JSON object may call its entities, and what an entity its parts.
+_ENTITIES = ("label", "labels", "entities", "spans")
+_STARTS, _ENDS = ("start", "start_offset"), ("end", "end_offset")
+_KINDS = ("kind", "label", "labels", "type", "entity_group")
+_LAYOUTS = (
+    'not a JSON object with a "text" and its entities: "label": {kind: '
+    '{entity: [[first, last]]}} (CLUENER), "label": [[start, end, kind]] or '
+    '"entities": [{"start_offset", "end_offset", "label"}] (doccano), '
+    '"label": [{"start", "end", "labels"}] (Label Studio), or "tokens" and '
+    '"tags"')
 
 
-def _read_json(path, lines):
-  """Yields (line number, Example or ValueError)."""
-  del path
-  for number, line in enumerate(lines, 1):
-    if not line.strip():
+def _read_json(path, settings):
+  """Yields (place, Example or ValueError)."""
+  for row in tables.read(path, tables.TableSettings(
+      encoding=settings.encoding)):
+    if row.is_blank:
       continue
     try:
-      yield number, _json_example(json.loads(line))
+      if row.error == "not a JSON object":
+        raise ValueError(_LAYOUTS)
+      if row.error:
+        raise ValueError(row.error)
+      yield row.where, _json_example(row.values)
     except ValueError as error:
-      yield number, error
+      yield row.where, error
 
 
 def _json_example(row):
-  if not (isinstance(row, dict) and isinstance(row.get("text"), str)):
-    raise ValueError('not a JSON object with a "text"')
-  text = row["text"]
-  text.encode("utf-8")  # raises a ValueError for a lone surrogate
-  if "label" not in row:
+  data = row.get("data")
+  if isinstance(data, dict) and "annotations" in row:  # all of Label Studio's
+    found = [result["value"] for annotation in row["annotations"]
+             for result in annotation["result"] if "labels" in result["value"]]
+    row = dict(id=row.get("id"), text=data.get("text"), label=found)
+  tags = row.get("ner_tags", row.get("tags"))
+  if isinstance(row.get("tokens"), list) and isinstance(tags, list):
+    if not all(isinstance(tag, str) for tag in tags):
+      raise ValueError("tags are numbers: write their names, such as B-PER")
+    if len(tags) != len(row["tokens"]):
+      raise ValueError("%d tokens have %d tags" % (
+          len(row["tokens"]), len(tags)))
+    return _tagged(row["tokens"], tags, {tag[:1] for tag in tags})._replace(
+        id=row.get("id"))
+  text = row.get("text")
+  if not isinstance(text, str):
+    raise ValueError(_LAYOUTS)
+  text.encode("utf-8")  # raises where there is half of a surrogate pair
+  names = [name for name in _ENTITIES if name in row]
+  if not names:
     return Example(row.get("id"), text, None)
-  entities = []
   try:
-    for kind, places in row["label"].items():
-      for words, spans in places.items():
-        for first, last in spans:
-          if not 0 <= first <= last < len(text) or (
-              text[first:last + 1] != words):
-            raise ValueError("characters %s to %s of the text are not %r" % (
-                first, last, words))
-          entities.append(Entity(first, last + 1, kind))
-  except (AttributeError, TypeError) as error:
-    raise ValueError('"label" is not {kind: {entity: [[first, last]]}} (%s)'
-                     % error) from error
-  entities.sort()
+    entities = sorted(_entities_of(text, row[names[0]]))
+  except (AttributeError, KeyError, TypeError) as error:
+    raise ValueError("%r: %s" % (names[0], _LAYOUTS)) from error
   for one, other in zip(entities, entities[1:]):
     if other.start < one.end:
       raise ValueError("%r and %r overlap" % (
@@ -170,70 +184,190 @@ def _json_example(row):
   return Example(row.get("id"), text, entities)
 
 
-# The canonical first letter of a tag, for all spellings.
+def _entities_of(text, value):
+  """Yields the entities of a text in any of _LAYOUTS."""
+  if isinstance(value, dict):  # CLUENER: ends are inclusive
+    found = [(first, last + 1, kind, words)
+             for kind, places in value.items()
+             for words, spans in places.items() for first, last in spans]
+  else:
+    found = [_span(entity) for entity in value]
+  for start, end, kind, words in found:
+    if not 0 <= start < end <= len(text) or (
+        words is not None and text[start:end] != words):
+      raise ValueError("characters %s to %s of the text are not %r" % (
+          start, end - 1, words))
+    yield Entity(start, end, kind)
+
+
+def _span(entity):
+  """Returns (start, end, kind, text or None) of an entity in a list."""
+  if not isinstance(entity, dict):
+    start, end, kind = entity
+    return int(start), int(end), str(kind), None
+  start, end, kind = (next(entity[name] for name in names if name in entity)
+                      if set(names) & set(entity) else entity[names[0]]
+                      for names in (_STARTS, _ENDS, _KINDS))
+  if isinstance(kind, list):
+    kind, = kind
+  return int(start), int(end), str(kind), entity.get("text")
+
+
+# What the first letter of a tag stands for, in all spellings.
 _LETTERS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S",
             "U": "S"}
 _TAG = re.compile("(O)$|([%s])[-_](.+)$" % "".join(_LETTERS))
+_HEADER = re.compile("(?i)(tag|label|ner|ner_tag|标签)s?$")
 
 
-def _read_columns(path, lines):
-  """Yields (line number, Example or ValueError)."""
+def _read_columns(path, lines, is_test):
+  """Yields (place, Example or ValueError) of sentences.
+
+  Args:
+    path: the file, for messages.
+    lines: all of its lines.
+    is_test: whether it may have a text per line.
+  """
+  separator = "\t" if any("\t" in line for line in lines) else "[ \t]+"
+  rows = [(number, re.split(separator, line.rstrip(" \t\r\n")))
+          for number, line in enumerate(lines, 1)]
+  rows = [row for row in rows if row[1][0] != "-DOCSTART-"]
+  words = [cells for _, cells in rows if cells != [""]]
+  if is_test and words and max(map(len, words)) == 1 and [""] not in [
+      cells for _, cells in rows[:-1]] and max(
+          len(cells[0]) for cells in words) > 1:
+    for number, (text,) in rows:
+      if text:
+        yield "%s:%d" % (path, number), Example(None, text, None)
+    return
+  if words and len(words[0]) > 1 and _HEADER.match(words[0][-1]):
+    logging.info("%s: %s is taken for a header", path, " ".join(words[0]))
+    header = next(i for i, row in enumerate(rows) if row[1] == words[0])
+    rows, words = rows[header + 1:], words[1:]
+  if separator == "\t" and words and all(
+      len(cells) == 2 and " " in cells[1] for cells in words):
+    rows = _one_sentence_per_line(rows)
+    words = [cells for _, cells in rows if cells != [""]]
+  if words and len(words[0]) > 2:
+    logging.info("%s: %d columns; the first is the word, the last its tag",
+                 path, len(words[0]))
+  _check_tags(path, words)
+  yield from _sentences(path, rows)
+
+
+def _one_sentence_per_line(rows):
+  """Makes columns of lines of words, a tab, and their tags."""
+  found = []
+  for number, cells in rows:
+    words, tags = [cell.split() for cell in (cells + [""])[:2]]
+    found += [(number, [word, tag]) for word, tag in itertools.zip_longest(
+        words, tags, fillvalue="")] + [(number, [""])]
+  return found
+
+
+def _check_tags(path, words):
+  """Refuses files of other formats by their name."""
+  tags = {cells[-1] for cells in words if len(cells) > 1} - {"O"}
+  if tags and tags <= set("BMES"):
+    raise InputError("%s: tags without a kind, as of word segmentation: write "
+                     "B-PER and so on" % path)
+  if tags and all(re.match(".+[-_][BIMESLU]$", tag) and not _TAG.match(tag)
+                  for tag in tags):
+    raise InputError("%s: the kind comes first (%s): write B-PER, not PER-B" % (
+        path, min(tags)))
+  if len(words) > 1 and all(len(cells) > 1 and re.match(r"\D\d$", cells[0])
+                            for cells in words):
+    raise InputError(
+        "%s: each character has its place in a word behind it (%s), as in "
+        "WeiboNER: remove that: sed -E 's/^(.)[0-9]/\\1/' OLD >NEW" % (
+            path, words[0][0]))
+
+
+def _sentences(path, rows):
+  """Yields (place, Example or ValueError) of each sentence of columns."""
   sentences, letters = [[]], {}
-  for number, line in enumerate(lines, 1):
-    cells = re.split("[ \t]+", line.rstrip(" \t\r"))
+  for number, cells in rows:
     if cells == [""]:
       sentences.append([])
-    elif cells[0] != "-DOCSTART-":
-      tag = cells[-1] if len(cells) > 1 else ""
-      # A line starts with white space if that is the character.
-      sentences[-1].append((number, cells[0] or " ", tag))
-      letters.setdefault(tag[:1], number)
+      continue
+    tag = cells[-1] if len(cells) > 1 else ""
+    # A line begins with white space where that is the character.
+    sentences[-1].append((number, cells[0] or " ", tag, len(cells)))
+    letters.setdefault(tag[:1], number)
   for one, other in ("IM", "EL", "SU"):
     if one in letters and other in letters:
       raise InputError("%s:%d: tags of two schemes, %s- and %s- (line %d): use "
                        "one" % (path, letters[other], other, one, letters[one]))
+  stray, width = [], None
   for sentence in filter(None, sentences):
-    yield _column_example(sentence, set(letters))
+    numbers, words, tags, widths = zip(*sentence)
+    width = width or widths[0]
+    number = numbers[0]
+    try:
+      odd = next((i for i, x in enumerate(widths) if x != width), None)
+      if odd is not None:
+        number = numbers[odd]
+        raise ValueError("expected %d columns, found %d" % (width, widths[odd]))
+      yield "%s:%d" % (path, number), _tagged(
+          words, tags, set(letters), numbers, stray)
+    except _BadTag as error:
+      yield "%s:%d" % (path, numbers[error.index]), error
+    except ValueError as error:
+      yield "%s:%d" % (path, number), error
+  if stray:
+    logging.info("%s: %d entities begin with I- (the first in line %d), as in "
+                 "IOB1", path, len(stray), stray[0])
 
 
-def _column_example(sentence, letters):
-  """Parses a sentence of a column file.
+class _BadTag(ValueError):
+  """A ValueError of the tag of a number."""
+
+  def __init__(self, index, message):
+    super().__init__(message)
+    self.index = index
+
+
+def _tagged(words, tags, letters, numbers=None, stray=None):
+  """Reads a sentence of words and tags.
 
   Args:
-    sentence: list of (line number, word, tag or "").
-    letters: first letters of all tags in the file.
+    words, tags: the sentence; tags are "" if they are missing.
+    letters: first letters of the tags of the file.
+    numbers, stray: line of each word, and a list to add the lines to where an
+      entity begins with I- or E-; or None.
 
   Returns:
-    (line number, Example or ValueError).
+    Example.
+
+  Raises:
+    ValueError: tags make no entities.
   """
-  text, places = _put_together([word for _, word, _ in sentence])
-  if not any(tag for _, _, tag in sentence):
-    return sentence[0][0], Example(None, text, None)
+  text, places = _put_together(words)
+  if not any(tags):
+    return Example(None, text, None)
   has_ends = bool(letters & set("ELSU"))
-  has_singles = bool(letters & set("SU"))  # otherwise B alone can be an entity
-  entities, length = [], 0  # rows of the open entity
-  rows = list(zip(sentence, places))
-  end = (sentence[-1][0], "", "O"), None
-  for (number, _, tag), place in rows + [end]:
+  has_singles = bool(letters & set("SU"))  # else, B can be an entity by itself
+  entities, length = [], 0  # rows of the entity that has not ended yet
+  end = "O", (len(text), len(text))
+  for index, (tag, place) in enumerate([*zip(tags, places), end]):
     match = _TAG.match(tag)
     if not match:
-      return number, ValueError(
-          "unknown tag %r: tags are O, or one of %s with - and a kind" % (
-              tag, ", ".join(sorted(_LETTERS))))
+      raise _BadTag(index, "unknown tag %r: tags are O, or one of %s with - "
+                    "and a kind" % (tag, ", ".join(sorted(_LETTERS))))
     letter, kind = match.group(1) or _LETTERS[match.group(2)], match.group(3)
-    if letter in "IE":
-      if not length or entities[-1].kind != kind:
-        return number, ValueError("%s without B-%s before it" % (tag, kind))
+    if letter in "IE" and length and entities[-1].kind == kind:
       entities[-1] = entities[-1]._replace(end=place[1])
       length = 0 if letter == "E" else length + 1
       continue
     if has_ends and (length > 1 or length and has_singles):
-      return number, ValueError("an entity of kind %s has no end before %s" % (
-          entities[-1].kind, tag))
-    if letter in "BS":
+      raise _BadTag(min(index, len(words) - 1), "an entity of kind %s has no "
+                    "end before %s" % (entities[-1].kind, tag))
+    if letter != "O":
       entities.append(Entity(*place, kind))
-    length = int(letter == "B")
-  return sentence[0][0], Example(None, text, entities)
+      if letter in "IE" and stray is not None:
+        stray.append(numbers[index])
+    length = int(letter in "BI")
+  return Example(None, text, entities)
 
 
 def _put_together(words):

@@ -2,11 +2,13 @@
 
 import json
 import random
+import re
 
 import pytest
 from refusals import refused
 from writing import write
 
+from albert.files.tables import ReadSettings
 from albert.tasks import entity_files
 from albert.tasks.entity_files import Example, read_examples
 
@@ -45,10 +47,10 @@ def test_columns(only, first, inner, last, mark, tmp_path):
     return tags
 
   kinds = [(0, 2, "a"), (2, 3, "a"), (3, 6, "b")]
-  rows = "".join("%s\tx %s\n" % pair for pair in zip(
+  rows = "".join("%s\tx\t%s\n" % pair for pair in zip(
       "甲 AB9\u2028乙", tags_of(7, kinds)))
   path = write(tmp_path, "train.txt",
-               "-DOCSTART- -X- O\n\n%s\n\n%s" % (rows, rows.strip("\n")))
+               "-DOCSTART-\t-X-\tO\n\n%s\n\n%s" % (rows, rows.strip("\n")))
   assert read_examples(path) == [
       Example(number, "甲 AB9\u2028乙", kinds) for number in range(2)]
   rng, every = random.Random(0), []
@@ -82,40 +84,96 @@ def cluener(text="甲乙丙", **label):
 
 
 @pytest.mark.parametrize("content, message", [
-    ("{", "1: .*--skip_bad_rows"), ("\n[]", '2: .*"text"'),
+    ("{", "1: .*--skip_bad_rows"), ('\n{"a": 1}', '2: .*"text"'),
     ('{"text": "\\ud83d", "label": {}}', "1: .*surrogates"),
     ('{"text": "甲"}', "1: .*labels are missing"), (cluener(" "), "1: .*empty"),
     (cluener(x={"乙丙": [[1, 3]]}), "1: .*1 to 3 .*'乙丙'"),
     (cluener(x={"乙": [[-2, -2]]}), "1: .*-2 to -2 .*'乙'"),
     (cluener(x={"甲": [[1, 1]]}), "1: .*1 to 1 .*'甲'"),
-    (cluener(x={"甲": [0, 0]}), '1: "label" is not '),
+    (cluener(x={"甲": [0, 0]}), "1: 'label': .*CLUENER"),
     (cluener(x={"甲乙": [[0, 1]]}, y={"乙": [[1, 1]]}), "1: '甲乙' and '乙'"),
     ("", " .*no texts"), ("甲 O\n\n乙 X-a\n", "3: .*'X-a'"),
-    ("甲 B\n", "1: .*'B'"), ("甲 O\n乙\n", "2: .*''"),
+    ("甲 B\n", " .*word segmentation"), ("甲 O\n乙\n", "2: .*2 columns.*found 1"),
+    ("小0 B-a\n明1 I-a\n", " .*小0.*WeiboNER: .*sed"),
+    ("李 PER-B\n明 PER-I\n在 O\n", " .*PER-B.* B-PER"),
+    ('{"text": "甲", "entities": [5]}', "1: .*CLUENER.*doccano.*Label Studio"),
+    ('["甲", {"entities": []}]', ".*CLUENER.*doccano"),
+    ('{"tokens": ["甲"], "ner_tags": [1]}', "1: tags are numbers"),
     ("甲\n", "1: .*labels are missing"),
-    ("甲 O\n乙 I-a\n", "2: I-a without B-a"),
-    ("甲 B-a\n乙 I-b\n", "2: I-b without B-b"),
-    ("甲 O\n乙 E-a\n", "2: E-a without B-a"),
-    ("甲 S-a\n乙 E-a\n", "2: E-a without B-a"),
-    ("甲 B-a\n乙 E-a\n丙 I-a\n", "3: I-a without B-a"),
     ("甲 B-a\n乙 O\n\n丙 S-a\n", "2: .*kind a .*end"),
     ("甲 B-a\n乙 M-a\n\n丙 B-a\n丙 E-a\n", "2: .*kind a .*end .*O"),
     ("甲 B-a\n乙 I-a\n丙 M-a\n", r"3: .*M- and I- \(line 2\)")])
 def test_bad_rows_are_named(tmp_path, content, message):
   name = "a.json" if content.lstrip()[:1] in ("", "{", "[") else "a.txt"
-  refused("%s:%s" % (name, message), read_examples,
+  refused("%s:?%s" % (name, message), read_examples,
           write(tmp_path, name, content))
 
 
 def test_bad_rows_can_be_left_out_but_not_of_a_test_file(tmp_path, caplog):
   good, bad = '{"text": "甲", "label": {}}\n', '{"text": 5, "label": {}}\n'
   path = write(tmp_path, "a.json", bad + good + bad)
-  assert read_examples(path, skip_bad_rows=True) == [Example(0, "甲", [])]
+  settings = ReadSettings(skip_bad_rows=True, max_bad_rows=0.7)
+  assert read_examples(path, settings=settings) == [Example(0, "甲", [])]
   assert "skipped 2 " in caplog.text
-  refused("a.json:1: ", read_examples, path, True, skip_bad_rows=True)
+  refused("a.json:1: ", read_examples, path, True, settings)
   refused("1 of 2 .*no labels", read_examples,
           write(tmp_path, "test.json", good + '{"text": "乙"}\n'), True)
   # Where no text has an entity, these are no labels.
   path = write(tmp_path, "test.txt", "甲 O\n\n乙 O\n")
   for is_test, entities in ((False, []), (True, None)):
     assert [x.entities for x in read_examples(path, is_test)] == [entities] * 2
+
+
+CONLL = """-DOCSTART- -X- O O
+
+Anna NNP I-NP I-PER
+lives VBZ I-VP O
+in IN I-PP O
+New NNP I-NP I-LOC
+York NNP I-NP I-LOC
+
+Bob NNP I-NP I-PER
+Eve NNP B-NP B-PER
+"""
+PER = [(0, 2, "PER")]
+
+
+@pytest.mark.parametrize("name, content, expected", [
+    ("a.txt", CONLL, [("Anna lives in New York", [
+        (0, 4, "PER"), (14, 22, "LOC")]),
+                      ("Bob Eve", [(0, 3, "PER"), (4, 7, "PER")])]),
+    ("a.txt", "New York\tB-a\nis\tO\n", [("New York is", [(0, 8, "a")])]),
+    ("a.txt", "李 明 在\tB-PER I-PER O\n李 在\tB-PER O\n", [
+        ("李明在", PER), ("李在", [(0, 1, "PER")])]),
+    ("a.txt", "word tag\n李 B-PER\n明 I-PER\n", [("李明", PER)]),
+    ("a.txt", "甲 O\n李 E-PER\n明 S-PER\n", [
+        ("甲李明", [(1, 2, "PER"), (2, 3, "PER")])]),
+    ("test.txt", "今天天气好\n李明来了\n", [
+        ("今天天气好", None), ("李明来了", None)]),
+    ("test.txt", "李\n明\n", [("李明", None)]),
+    ("a.jsonl", {"text": "李明在", "entities": [
+        {"id": 1, "label": "PER", "start_offset": 0, "end_offset": 2}]}, [
+            ("李明在", PER)]),
+    ("a.jsonl", {"text": "李明在", "label": [[0, 2, "PER"]]}, [
+        ("李明在", PER)]),
+    ("a.json", [{"text": "李明在", "label": [
+        {"start": 0, "end": 2, "text": "李明", "labels": ["PER"]}]}], [
+            ("李明在", PER)]),
+    ("a.json", [{"data": {"text": "李明在"}, "annotations": [{"result": [
+        {"value": {"start": 0, "end": 2, "labels": ["PER"]}},
+        {"value": {"choices": ["x"]}}]}]}], [("李明在", PER)]),
+    ("a.jsonl", {"tokens": ["李", "明"], "tags": ["B-PER", "I-PER"]}, [
+        ("李明", PER)]),
+    ("a.jsonl", {"text": "李明在", "entities": [
+        {"kind": "PER", "start": 0, "end": 2, "text": "李明"}]}, [
+            ("李明在", PER)])])
+def test_what_tools_export(name, content, expected, tmp_path):
+  examples = read_examples(write(tmp_path, name, content), name[:4] == "test")
+  assert [example[1:] for example in examples] == expected
+
+
+def test_entities_that_begin_with_i_are_counted(tmp_path, caplog):
+  with caplog.at_level("INFO", "absl"):
+    read_examples(write(tmp_path, "a.txt", CONLL))
+  assert re.search("a.txt: 4 columns", caplog.text)
+  assert re.search(r"a.txt: 3 entities .*I- .*line 3", caplog.text)
