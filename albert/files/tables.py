@@ -8,6 +8,7 @@
 Each may be gzipped and end in .gz; case does not matter.
 """
 
+import codecs
 import contextlib
 import csv
 import dataclasses
@@ -206,6 +207,27 @@ def read(path: Optional[str], settings: Optional[TableSettings] = None,
     yield from _rows(cells, name, settings.columns, header)
 
 
+def read_json(path: str, encoding: str = "utf-8") -> Any:
+  """Returns the content of a JSON file; of JSON lines, a list of objects.
+
+  Raises:
+    InputError: it is neither, or has a key twice.
+  """
+  with open_text(path, encoding) as lines:
+    text = "".join(lines)
+  try:
+    return _load(text)
+  except ValueError as error:
+    rows = [row for row in _objects(text.split("\n"), path)
+            if not row.is_blank]
+    bad = next((row for row in rows if row.error), None)
+    if not bad:
+      return [row.values for row in rows]
+    if bad is rows[0]:  # not lines
+      raise InputError("%s: not JSON (%s)" % (path, error)) from error
+    raise InputError("%s: %s" % (bad.where, bad.error)) from error
+
+
 def read_texts(path: Optional[str], encoding: str = "utf-8") -> Iterator[str]:
   """Yields the lines of a text file, or of standard input, without their ends.
 
@@ -318,8 +340,9 @@ def _check_head(head, name):
 
 
 def _is(line, encoding):
+  """Returns whether a line, or its beginning, has this encoding."""
   try:
-    line.decode(encoding)
+    codecs.getincrementaldecoder(encoding)().decode(line)
   except UnicodeDecodeError:
     return False
   return True

@@ -8,7 +8,7 @@ import numpy as np
 from absl import logging
 
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import tables
 from albert.model_folder import Tokenizer
 from albert.settings import setting
 from albert.tasks import windows
@@ -87,8 +87,15 @@ class Found(NamedTuple):
   null_odds: float
 
 
+_LAYOUTS = ("not SQuAD's or CMRC2018's layout, nor a list or lines of passages "
+            "with \"qas\", or of questions with \"context\" and \"answers\"")
+
+
 def read_questions(path: str) -> List[Question]:
-  """Reads a file in SQuAD's or CMRC2018's JSON layout.
+  """Reads questions in JSON.
+
+  Layouts: SQuAD's, CMRC2018's own, a list of passages as SQuAD has them, and a
+  list or lines of questions as in `datasets`.
 
   Returns:
     at least one question.
@@ -97,46 +104,66 @@ def read_questions(path: str) -> List[Question]:
     InputError: the layout is different, or an id occurs twice.
   """
   questions, ids = [], set()
+  content = tables.read_json(path)
   try:
-    content = filesystem.read_json(path)
-    rows = _cmrc(content) if isinstance(content, list) else _squad(content)
-    for question in rows:
+    for question in _questions(content):
       if question.id in ids:
         raise InputError("%s: the id %s occurs twice" % (
             path, question.id))
       ids.add(question.id)
       questions.append(question)
-  except (AttributeError, KeyError, TypeError) as error:
-    raise InputError("%s: not SQuAD's or CMRC2018's layout: %s, after %d "
-                     "question(s)" % (path, error, len(questions))) from error
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
+    raise InputError("%s: %s: %s, after %d question(s)" % (
+        path, _LAYOUTS, error, len(questions))) from error
   if not questions:
     raise InputError("%s: has no questions" % path)
+  known = [q for q in questions if q.answers is not None]
+  logging.info(
+      "%s: %d questions: %d with an answer, %d whose answer is not in the "
+      "passage, %d without one, %d not known", path, len(questions),
+      sum(q.start is not None for q in known),
+      sum(bool(q.answers) and q.start is None for q in known),
+      sum(not q.answers for q in known), len(questions) - len(known))
   return questions
 
 
-def _squad(content):
-  for article in content["data"]:
-    for paragraph in article["paragraphs"]:
-      for row in paragraph["qas"]:
-        answers = row.get("answers")
-        if row.get("is_impossible"):
-          answers = []
-        yield _question(
-            row["id"], row["question"], paragraph["context"],
-            answers and [answer["text"] for answer in answers],
-            answers[0].get("answer_start", -1) if answers else -1)
-
-
-def _cmrc(content):
+def _questions(content):
+  """Yields the Question of each question of any layout."""
+  if isinstance(content, dict):
+    content = [paragraph for article in content["data"]
+               for paragraph in article["paragraphs"]]
   for passage in content:
-    for row in passage["qas"]:
-      yield _question(row["query_id"], row["query_text"],
-                      passage["context_text"], row.get("answers"), -1)
+    context = passage.get("context_text", passage.get("context"))
+    for row in passage["qas"] if "qas" in passage else [passage]:
+      answers, starts = _answers(row)
+      yield _question(
+          row["query_id"] if "query_id" in row else row["id"],
+          row["query_text"] if "query_text" in row else row["question"],
+          context, answers, starts[0] if starts else -1)
+
+
+def _answers(row):
+  """Returns (answers, their places) of a question; (None, []) if unknown."""
+  if str(row.get("is_impossible", "")).lower() == "true":
+    return [], []
+  answers = row.get("answers")
+  if answers is None:
+    return None, []
+  if not isinstance(answers, (dict, list)):
+    raise TypeError("the answers %r are no list" % (answers,))
+  if isinstance(answers, dict):  # of `datasets`: lists
+    answers = [{"text": text, "answer_start": start} for text, start in zip(
+        answers["text"], answers["answer_start"])]
+  texts = [answer["text"] if isinstance(answer, dict) else answer
+           for answer in answers]
+  return [str(text) if isinstance(text, (int, float)) else text
+          for text in texts], [
+              int(answer.get("answer_start", -1)) if isinstance(answer, dict)
+              else -1 for answer in answers]
 
 
 def _question(name, text, context, answers, start):
-  if not (isinstance(answers, (list, type(None))) and all(
-      isinstance(x, str) for x in [text, context] + (answers or []))):
+  if not all(isinstance(x, str) for x in [text, context] + (answers or [])):
     raise TypeError("question %s has a value that is not text" % name)
   try:
     "".join([text, context] + (answers or [])).encode("utf-8")

@@ -69,7 +69,7 @@ GBK = "房间很大，早餐不好".encode("gb18030")
     ("a.jsonl", "甲\n", ": not JSON: .*甲"),
     ("a.json", "[1, 2", ": not JSON"),
     ("a.txt", GBK, ":1: .*GBK.*--encoding=gb18030.*iconv"),
-    ("a.txt", b"a\n\xff\n", ":2: not UTF-8$"),
+    ("a.txt", b"a\n\xe4\xff\n", ":2: not UTF-8$"),
     ("a.txt", "a\n".encode("utf-16"), ": UTF-16.*--encoding=utf-16"),
     ("a.csv", b"PK\x03\x04...", ": .*xlsx.*CSV"),
     ("a.csv", b"PAR1...", ": Parquet.*to_csv"),

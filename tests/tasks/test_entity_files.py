@@ -93,7 +93,7 @@ def cluener(text="甲乙丙", **label):
     (cluener(x={"甲": [0, 0]}), "1: 'label': .*CLUENER"),
     (cluener(x={"甲乙": [[0, 1]]}, y={"乙": [[1, 1]]}), "1: '甲乙' and '乙'"),
     ("", " .*no texts"), ("甲 O\n\n乙 X-a\n", "3: .*'X-a'"),
-    ("甲 B\n", " .*word segmentation"), ("甲 O\n乙\n", "2: .*2 columns.*found 1"),
+    ("甲 B\n", " .*word segmentation"), ("甲 O\n乙\n", "2: .*2 col.*found 1"),
     ("小0 B-a\n明1 I-a\n", " .*小0.*WeiboNER: .*sed"),
     ("李 PER-B\n明 PER-I\n在 O\n", " .*PER-B.* B-PER"),
     ('{"text": "甲", "entities": [5]}', "1: .*CLUENER.*doccano.*Label Studio"),

@@ -8,6 +8,7 @@ from refusals import refused
 from vocabularies import VOCAB_FILE, Letters, written
 
 import tokenization
+from albert.files.tables import ReadSettings
 from albert.tasks import entity_files, ner
 from albert.tasks.entity_files import Entity, Example
 
@@ -29,7 +30,8 @@ def join_labels(texts):
 
 def test_all_entities_of_cluener_come_back(real_data, caplog):
   path = str(real_data / "cluener" / "train.json")
-  examples = entity_files.read_examples(path, skip_bad_rows=True)
+  examples = entity_files.read_examples(path, settings=ReadSettings(
+      skip_bad_rows=True))
   assert len(examples) == 10747 and "skipped 1 " in caplog.text
   refused(":1507: .* overlap", entity_files.read_examples, path)
   examples = examples[::4] + entity_files.read_examples(

@@ -1,6 +1,7 @@
 """Answers: from characters to tokens and back, by hand and on real files."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -124,10 +125,50 @@ def article(*questions, context="c"):
     (article(QUESTION, context=None), "question a .*not text"),
     (article(dict(QUESTION, question=None)), "question a .*not text"),
     (article(QUESTION, context="\ud800c"), "question a .*surrogate"),
-    (article(dict(QUESTION, answers=[{"text": 5}])), "question a .*not text"),
+    (article(dict(QUESTION, answers=[{"text": None}])), "a .*not text"),
     ([{"context_text": "北京", "qas": [
         {"query_id": "a", "query_text": "b", "answers": "北京"}]}],
-     "question a .*not text")])
+     "'北京' are no list")])
 def test_broken_files_are_named(tmp_path, content, message):
   refused("bad.json: .*" + message, squad.read_questions,
           write(tmp_path, "bad.json", content))
+
+
+WHAT = {"id": "1", "question": "几点？"}
+SEVEN = {"text": "七点", "answer_start": "2"}
+
+
+@pytest.mark.parametrize("name, rows", [
+    ("a.json", [{"data": [{"paragraphs": [{"context": "小店七点开门", "qas": [
+        dict(WHAT, answers=[SEVEN], is_impossible="false"),
+        dict(WHAT, id=2, answers=[SEVEN], is_impossible="true")]}]}]}]),
+    ("a.json", [[{"context": "小店七点开门", "qas": [
+        dict(WHAT, answers=[SEVEN]), dict(WHAT, id=2, answers=[])]}]]),
+    ("a.jsonl", [
+        dict(WHAT, context="小店七点开门", answers={
+            "text": ["七点"], "answer_start": [2]}),
+        dict(WHAT, id=2, context="小店七点开门", answers={
+            "text": [], "answer_start": []})])])
+def test_layouts(name, rows, tmp_path):
+  questions = squad.read_questions(write(tmp_path, name, *rows))
+  assert [tuple(q) for q in questions] == [
+      ("1", "几点？", "小店七点开门", ["七点"], 2),
+      ("2", "几点？", "小店七点开门", [], None)]
+
+
+def test_answers_that_are_numbers(tmp_path, caplog):
+  path = write(tmp_path, "a.json", [{"context_text": "震级4.9级", "qas": [
+      {"query_id": "A", "query_text": "几级？", "answers": ["4.9", 4.9]}]}])
+  with caplog.at_level("INFO", "absl"):
+    question, = squad.read_questions(path)
+  assert (question.answers, question.start) == (["4.9", "4.9"], 2)
+  assert "1 questions: 1 with an answer, 0 whose" in caplog.text
+
+
+def test_a_long_line_is_utf_8(tmp_path):
+  """Whatever byte a buffer ends at."""
+  for count in range(3):
+    question, = squad.read_questions(write(tmp_path, "a.json", json.dumps(
+        [dict(WHAT, context="a" * count + "小店" * 9999, answers=[])],
+        ensure_ascii=False)))
+    assert len(question.context) == count + 19998
