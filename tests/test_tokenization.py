@@ -345,3 +345,10 @@ def test_real_text(real_data):
     assert len(lines) > 2500
     for lower in (True, False):
       assert not differences(*both(VOCAB_FILE, lower), lines)[:3]
+
+
+def test_tokens_that_are_no_text():
+  tokens = ["[unused1]", "[UNK]", "[MASK]", "<unk>", "<s>", "甲", "##ing",
+            "[", "<"]
+  assert [bool(tokenization.NO_TEXT.match(token)) for token in tokens] == [
+      True] * 5 + [False] * 4

@@ -165,3 +165,44 @@ def test_bad_input(classify, trained, tmp_path):
        "--output_dir=%s" % trained("labels").out)):
     fail(message, *classify, *args)
   assert not (tmp_path / "out").exists()
+
+
+def examples_of(*labels):
+  return [InputExample(0, "x", None, label) for label in labels]
+
+
+def best_of(folder, **scores):
+  (folder / "best").mkdir()
+  outputs.write_results(str(folder / "best" / "eval_results.txt"), dict(
+      scores, global_step=1))
+
+
+@pytest.mark.parametrize("mse, warned", [(1.2, False), (1.3, True)])
+def test_a_model_of_numbers_beats_their_mean(mse, warned, tmp_path, caplog):
+  """The mean of 1 and 3 has the errors 1.5 and 0.5 on 0.5 and 2.5."""
+  best_of(tmp_path, eval_mse=mse)
+  run_classifier.warn_of_mean(
+      str(tmp_path), examples_of("1", "3"), examples_of("0.5", "2.5", None))
+  assert ("learnt nothing" in caplog.text) == warned
+
+
+@pytest.mark.parametrize("accuracy, warned", [(0.7, False), (0.6, True)])
+def test_a_classifier_beats_the_majority(accuracy, warned, tmp_path, caplog):
+  best_of(tmp_path, eval_accuracy=accuracy)
+  run_classifier.warn_of_majority(
+      str(tmp_path), examples_of("a", "b", "b", "a", "b", "b"))
+  assert ("0.6667" in caplog.text) == warned
+
+
+def test_many_labels_are_one_short_line(caplog):
+  labels = ["label-%d" % i for i in range(5000)]
+  with caplog.at_level("INFO", "absl"):
+    run_classifier.report_examples("train", examples_of(*labels[:4000]), labels)
+  assert max(map(len, caplog.messages)) < 500
+
+
+@pytest.mark.slow
+def test_a_single_label_is_refused_before_training(classify, tmp_path):
+  (tmp_path / "train.txt").write_text("a\tb\t1\n" * 9)
+  fail("all 9 training examples have the label 1", *classify,
+       "--data_dir=%s" % tmp_path)

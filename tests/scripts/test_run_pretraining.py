@@ -308,3 +308,18 @@ def test_weights_that_a_tpu_finds_not_finite(monkeypatch, tmp_path):
   monkeypatch.setattr(tf.estimator.tpu.TPUEstimator, "train", train)
   fail("not finite after step 0; .* none",
        *command(tmp_path, "--do_train", *TPU))
+
+
+@pytest.mark.parametrize("name, values", [
+    ("sentence_pair", ["sop", "nsp"]), ("legacy_wwm_labels", [False, True])])
+def test_records_of_two_sentence_tasks(name, values, work):
+  described = json.loads((work / "train-0.tfrecord.json").read_text())
+  for number, value in enumerate(values):
+    for ending, content in (
+        (".tfrecord", (work / "train-0.tfrecord").read_bytes()),
+        (".tfrecord.json", json.dumps(dict(described, **{name: value})).encode(
+            ))):
+      (work / ("%s-%d%s" % (name, number, ending))).write_bytes(content)
+  fail(name, *command("none", "--do_train", "--num_train_steps=1",
+                      "--input_file=%s-*.tfrecord" % (
+      name)))
