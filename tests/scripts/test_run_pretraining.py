@@ -321,5 +321,4 @@ def test_records_of_two_sentence_tasks(name, values, work):
             ))):
       (work / ("%s-%d%s" % (name, number, ending))).write_bytes(content)
   fail(name, *command("none", "--do_train", "--num_train_steps=1",
-                      "--input_file=%s-*.tfrecord" % (
-      name)))
+                      "--input_file=%s-*.tfrecord" % name))
