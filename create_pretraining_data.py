@@ -353,6 +353,8 @@ def main() -> None:
   outputs, described = name_outputs(texts)
   paths = records.expand_patterns(texts.input_file, "input_file")
   check_outputs(texts, outputs, paths)
+  for path in paths:
+    corpus.check_is_text(path)
   tokenizer = tokenization.create_tokenizer(
       texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
   settings = create_settings(

@@ -160,7 +160,21 @@ def read_examples(task: classification.Task, names: List[str],
   if labels is None:
     labels = sorted({label for example in examples["train"]
                      for label in labels_of(example)})
+    warn_of_labels(labels, task.is_multi_label)
   return {name: examples[name] for name in names}, labels
+
+
+def warn_of_labels(labels: List[str], is_multi_label: bool) -> None:
+  """Warns of labels that were hardly meant to be what they are."""
+  joined = label_sets.joined(labels)
+  if joined:
+    logging.warning(
+        "%d label(s) look like several, such as %r: %s", len(joined), joined[0],
+        "give their --label_separator" if is_multi_label else
+        "give --multi_label, and --label_separator if it is not |")
+  for group in label_sets.alike(labels)[:5]:
+    logging.warning("labels that look the same are learnt as different ones: "
+                    "%s", ", ".join(map(repr, group)))
 
 
 def labels_of(example: InputExample) -> Tuple[str, ...]:

@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import math
+import os
 import re
 import zlib
 from typing import (
@@ -265,6 +266,32 @@ def _inside(positions, total):
 # Only characters of zero width, which tokenizers drop.
 _BLANK = re.compile("^[\\s\x00\u200b-\u200f\u2060\ufeff]+$")
 _INVALID_BYTE = re.compile("[\udc80-\udcff]")  # as surrogateescape decodes it
+
+
+# JSON, markup, or the header of a table.
+_MARKUP = re.compile(
+    r'\s*[{[]\s*["{]|\s*<(!doctype|html|\?xml|mediawiki|doc )|'
+    r"(\w+[,\t])*(id|text|title|url|label)([,\t]\w+)*\r?\n", re.IGNORECASE)
+
+
+def check_is_text(path: str) -> None:
+  """Raises an InputError for a file of JSON, markup or a table.
+
+  Its keys, tags and numbers would be learnt.
+  """
+  if os.path.exists(path) and not os.path.isfile(path):
+    return  # a pipe is read once
+  with filesystem.open_binary(path) as raw:
+    reader = gzip.open(raw) if path.endswith(".gz") else raw
+    try:
+      begin = reader.read(1000).decode("utf-8-sig", "ignore")
+    except (EOFError, OSError):
+      return  # TextReader says it
+  if _MARKUP.match(begin):
+    raise InputError(
+        "%s: not plain text, it begins with %r: extract the text first, with a "
+        "sentence per line and a blank line between documents" % (
+            path, begin.strip()[:30]))
 
 
 class TextReader:

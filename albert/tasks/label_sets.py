@@ -1,7 +1,9 @@
 """Multi-label classification: reading labels, thresholds, scores."""
 
 import json
-from typing import Any, Dict, List, Sequence, Tuple
+import re
+import unicodedata
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
 
@@ -37,6 +39,30 @@ def split(value: Any, separator: str = "|") -> Tuple[str, ...]:
     raise ValueError("%r says of each label whether it is there: give the "
                      "names of those that are, such as a|b" % (value,))
   return tuple(dict.fromkeys(names))
+
+
+def joined(labels: Iterable[str]) -> List[str]:
+  """Returns the labels that look like several others, joined by a mark.
+
+  Args:
+    labels: all labels of a training set.
+  """
+  known = set(labels)
+  found = []
+  for label in sorted(known):
+    parts = [part.strip() for part in re.split("[,，;；、/|]", label)]
+    if len(parts) > 1 and known.issuperset(parts):
+      found.append(label)
+  return found
+
+
+def alike(labels: Iterable[str]) -> List[Tuple[str, ...]]:
+  """Returns groups of labels that differ by width, case, spaces or ".0"."""
+  groups: Dict[str, List[str]] = {}
+  for label in sorted(labels):
+    key = "".join(unicodedata.normalize("NFKC", label).casefold().split())
+    groups.setdefault(re.sub(r"^(-?\d+)\.0+$", r"\1", key), []).append(label)
+  return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
 def join(labels: Sequence[str]) -> str:

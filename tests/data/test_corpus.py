@@ -4,6 +4,7 @@ import gzip
 
 import jieba
 import pytest
+from refusals import refused
 from writing import write
 
 import create_pretraining_data
@@ -115,3 +116,20 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   pieces = documents[2:-1]
   assert "".join("".join(piece) for piece in pieces) == long_line
   assert all(line.endswith("，") for piece in pieces for line in piece[:-1])
+
+
+@pytest.mark.parametrize("content, is_text", [
+    ("今天天气好。\n", True), ("\ufeff[1] 参考文献\n", True), ("{x}\n", True),
+    ("<b>好</b>\n", True), ("", True), ('{"id": 1, "text": "好"}\n', False),
+    ('\n[{"a": 1}]', False), ("<doc id=1>\n好\n</doc>\n", False),
+    ("<!DOCTYPE html>", False), ("id,text\n1,好\n", False),
+    ("Title, or id, text\n", True), ("text\n", False)])
+def test_what_is_no_text(content, is_text, tmp_path):
+  for name, made in (("a.txt", content.encode()),
+                     ("a.gz", gzip.compress(content.encode()))):
+    (tmp_path / name).write_bytes(made)
+    if is_text:
+      corpus.check_is_text(str(tmp_path / name))
+    else:
+      refused(name + ": not plain text", corpus.check_is_text,
+              str(tmp_path / name))

@@ -201,6 +201,12 @@ def test_many_labels_are_one_short_line(caplog):
   assert max(map(len, caplog.messages)) < 500
 
 
+def test_labels_that_were_hardly_meant(caplog):
+  run_classifier.warn_of_labels(["a", "b", "a|b", "B"], False)
+  assert re.search("'a.b': give --multi_label", caplog.messages[0])
+  assert re.search("'B', 'b'", caplog.messages[1])
+
+
 @pytest.mark.slow
 def test_a_single_label_is_refused_before_training(classify, tmp_path):
   (tmp_path / "train.txt").write_text("a\tb\t1\n" * 9)

@@ -67,3 +67,14 @@ def test_what_does_not_go_together(tmp_path):
          "--multi_label", "--data_dir=%s" % tmp_path,
          "--output_dir=%s" % (tmp_path / "out"), "--bert_config_file=%s" % (
              ROOT / "albert_config" / "albert_config_tiny.json"), *more)
+
+
+def test_labels_that_look_like_several():
+  labels = ["外观", "价格", "外观,价格", "a/b", "价格、外观"]
+  assert label_sets.joined(labels) == ["价格、外观", "外观,价格"]
+
+
+def test_labels_that_look_the_same():
+  labels = ["A", "a", "Ａ", "b c", "bc", "1", "1.0", "10", "d"]
+  assert label_sets.alike(labels) == [
+      ("1", "1.0"), ("A", "a", "Ａ"), ("b c", "bc")]

@@ -213,7 +213,8 @@ def test_killing_one_ends_the_other(start, tmp_path, victim, other):
     ranks[victim].kill()
     log = process.communicate(timeout=60)[0].decode()
     assert process.returncode != 0
-    assert not ranks[other].is_running()
+    assert not ranks[other].is_running() or (  # not waited for yet
+        ranks[other].status() == psutil.STATUS_ZOMBIE)
     assert "Process name: %s\nExit code: 137" % victim in log
   finally:
     if process.poll() is None:
