@@ -67,10 +67,7 @@ def train(num_steps, options, batches=None, **kwargs):
   are those of make_model_fn.
   """
   batches = batches or [make_features(seed) for seed in range(num_steps)]
-  # Ranks in threads wait for one another: each needs threads of its own.
-  session_config = tf.ConfigProto(
-      allow_soft_placement=True, use_per_session_threads=True,
-      inter_op_parallelism_threads=2)
+  session_config = tf.ConfigProto(allow_soft_placement=True)
   # Optimizing the graph takes longer than running it.
   session_config.graph_options.rewrite_options.disable_meta_optimizer = True
   with tf.Graph().as_default(), tf.Session(config=session_config) as session:

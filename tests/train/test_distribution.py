@@ -86,21 +86,19 @@ def test_all_ranks_stop_where_the_first_says(rank, last, horovod):
   assert len(asked) == 2 * (not rank)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout, optimizer, slices", [
-    ("albert_zh", "lamb", 1),
-    pytest.param("google_preln", "adamw", 3, marks=pytest.mark.full)])
-def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
-    layout, optimizer, slices):
-  """Of threads, which stand for processes."""
-  barrier, given = threading.Barrier(2, timeout=100), [None] * 2
+class Ranks:
+  """Stands for a reduction over processes, which are threads here."""
 
-  def train(rank):
+  def __init__(self, size):
+    self._barrier = threading.Barrier(size, timeout=100)
+    self._given = [None] * size
+
+  def workers(self, rank):
     def exchange(*arrays):
-      given[rank] = arrays
-      barrier.wait()
-      means = [np.mean(x, 0, np.float32) for x in zip(*given)]
-      barrier.wait()
+      self._given[rank] = arrays
+      self._barrier.wait()
+      means = [np.mean(x, 0, np.float32) for x in zip(*self._given)]
+      self._barrier.wait()
       return means
 
     def reduce_mean(tensors):
@@ -109,17 +107,29 @@ def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
         mean.set_shape(tensor.shape)
       return means
 
+    return distribution.Workers(rank, len(self._given), 0, reduce_mean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout, optimizer, slices", [
+    ("albert_zh", "lamb", 1),
+    pytest.param("google_preln", "adamw", 3, marks=pytest.mark.full)])
+def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
+    layout, optimizer, slices):
+  config, ranks = LAYOUTS[layout], Ranks(2)
+  batches = list(map(small.make_features, range(3)))
+
+  def train(rank):
     return small.train(
         3, make_options(optimizer=optimizer, train_batch_size=3,
                         gradient_accumulation_steps=slices),
-        [{name: x[3 * rank:][:3] for name, x in small.make_features(i).items()}
-         for i in range(3)], workers=distribution.Workers(
-             rank, 2, 0, reduce_mean), **LAYOUTS[layout])
+        [{name: x[3 * rank:][:3] for name, x in batch.items()}
+         for batch in batches], workers=ranks.workers(rank), **config)
 
-  expected, whole = small.train(3, make_options(optimizer=optimizer),
-                                **LAYOUTS[layout])
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
     trained = list(pool.map(train, range(2)))
+  expected, whole = small.train(
+      3, make_options(optimizer=optimizer), batches, **config)
   for losses, found in trained:
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     small.assert_equal_variables(found, whole, 1e-5)
