@@ -110,17 +110,17 @@ def predict(model: predictors.Predictor, items: Iterable[inputs.Item],
 def table_line(item: inputs.Item, found: Any) -> str:
   """Returns a line: cells of the result, then those of the row."""
   if found is None:
-    return ""
+    return "\n"
   cells = found.cells() + [
       " | ".join(part) if isinstance(part, list) else str(part)
       for part in item.row.values()]
-  return "\t".join(" ".join(cell.split()) for cell in cells)
+  return "\t".join(" ".join(cell.split()) for cell in cells) + "\n"
 
 
 def json_line(item: inputs.Item, found: Any) -> str:
   """Returns the row and the result as one JSON object."""
   return json.dumps(dict(item.row, **_result(item.row, found)),
-                    ensure_ascii=False)
+                    ensure_ascii=False) + "\n"
 
 
 def _result(row, found):
@@ -131,24 +131,37 @@ def _result(row, found):
 
 
 class _CsvLines:
-  """Makes lines of CSV, with a header: the row's columns, then the result's."""
+  """Makes lines of CSV, with a header: the row's columns, then the result's.
+
+  The result's names are known from the first one on: blank rows before wait.
+  """
 
   def __init__(self):
     self._names = None
+    self._waiting = []
 
   def __call__(self, item, found):
-    values = {key: value if isinstance(value, (str, int, float)) else
-              json.dumps(value, ensure_ascii=False)
-              for key, value in dict(
-                  item.row, **_result(item.row, found)).items()
-              if key != "candidates"}
+    row = {key: value if isinstance(value, (str, int, float)) else
+           json.dumps(value, ensure_ascii=False)
+           for key, value in dict(
+               item.row, **_result(item.row, found)).items()
+           if key != "candidates"}
+    self._waiting.append(row)
+    if self._names is None and found is None:
+      return ""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    if self._names is None and found is not None:
-      self._names = list(values)
+    if self._names is None:
+      self._names = list(row)
       writer.writerow(self._names)
-    writer.writerow([values.get(name, "") for name in self._names or [""]])
-    return lines.getvalue()[:-1]
+    for row in self._waiting:
+      other = sorted(set(row) - set(self._names))
+      if other:
+        raise InputError("%s: the columns are those of the first row, which "
+                         "has no %s: write .jsonl" % (item.where, other[0]))
+      writer.writerow([row.get(name, "") for name in self._names])
+    self._waiting = []
+    return lines.getvalue()
 
 
 def format_of(args: TextSettings) -> str:
@@ -173,7 +186,7 @@ def main(arguments: List[str]) -> None:
   with filesystem.text_writer(args.output_file) as writer:
     for number, (item, found) in enumerate(
         predict(model, items, args.top_k), 1):
-      writer.write(to_line(item, found) + "\n")
+      writer.write(to_line(item, found))
       count += found is not None
       shown.log(number, total and min(1.0, number / total))
     if not count:

@@ -5,12 +5,14 @@ import json
 
 import pytest
 from reading import json_lines, read_json, table
+from refusals import refused
 from scripting import fail, succeed
 from trained_models import KINDS, LIMITS
 
 from albert.errors import InputError
-from albert.predict import load, results
+from albert.predict import command, load, results
 from albert.predict.command import TextSettings, find_inputs
+from albert.predict.inputs import Item
 from albert.predict.predictors import PredictSettings
 
 
@@ -179,3 +181,13 @@ def test_bad_rows_have_their_place(trained, tmp_path):
     fail(message, "predict.py", best, "--input_file=%s" % (
         tmp_path / "in.jsonl"), "--output_file=%s" % (tmp_path / "out.txt"))
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_csv_begins_with_its_header():
+  """Whatever row is the first with a text; a column is never dropped."""
+  to_line, found = command._CsvLines(), results.ScoreResult(0.5)
+  blank, row = Item(None, {"id": 1}, "a:1"), Item("x", {"id": 2, "b": 3}, "a:2")
+  assert to_line(blank, None) == ""
+  assert to_line(row, found) == "id,b,score\n1,,\n2,3,0.5\n"
+  assert to_line(blank, None) == "1,,\n"
+  refused("a:3: .*no c: .*jsonl", to_line, Item("x", {"c": 1}, "a:3"), found)
