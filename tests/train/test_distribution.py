@@ -118,13 +118,14 @@ def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
     layout, optimizer, slices):
   config, ranks = LAYOUTS[layout], Ranks(2)
   batches = list(map(small.make_features, range(3)))
+  # Flags are of the process: two threads cannot parse them at once.
+  settings = make_options(optimizer=optimizer, train_batch_size=3,
+                          gradient_accumulation_steps=slices)
 
   def train(rank):
-    return small.train(
-        3, make_options(optimizer=optimizer, train_batch_size=3,
-                        gradient_accumulation_steps=slices),
-        [{name: x[3 * rank:][:3] for name, x in batch.items()}
-         for batch in batches], workers=ranks.workers(rank), **config)
+    mine = [{name: x[3 * rank:][:3] for name, x in batch.items()}
+            for batch in batches]
+    return small.train(3, settings, mine, workers=ranks.workers(rank), **config)
 
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
     trained = list(pool.map(train, range(2)))
