@@ -396,7 +396,9 @@ def create_kind(texts: TextSettings, folder: ModelFolder,
   """Returns the kind of the labels; see TextTask."""
   if task.is_multi_label:
     return label_kinds.SeveralLabels(
-        labels, None if "train" in examples else folder.thresholds)
+        labels, None if "train" in examples else folder.thresholds,
+        max(len(example.label or ()) for example in examples["train"])
+        if "train" in examples else 1)
   positive = choose_positive(texts, folder, labels, examples)
   if not labels:
     return label_kinds.Numbers()

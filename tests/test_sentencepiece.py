@@ -1,5 +1,6 @@
 """Facts about the SentencePiece tokenizer, worked by hand."""
 
+import difflib
 import re
 
 import pytest
@@ -120,6 +121,25 @@ def test_an_odd_character_moves_no_others(odd, tiny):
   found = "".join(text[start:end] for token, (start, end) in zip(tokens, spans)
                   if token != "\u2581")
   assert found.replace(odd, "") == "".join(text.replace(odd, "").split())
+
+
+def test_offsets_take_time_in_proportion_to_the_text(tiny, monkeypatch):
+  """Not to its square, because of a last sigma that is lower-cased."""
+  work = []
+
+  class Matcher(difflib.SequenceMatcher):
+
+    def __init__(self, junk, ours, theirs, **kwargs):
+      work.append(len(ours) * len(theirs))
+      super().__init__(junk, ours, theirs, **kwargs)
+
+  monkeypatch.setattr(difflib, "SequenceMatcher", Matcher)
+  totals = []
+  for count in (100, 400):
+    tiny.tokenize_with_offsets("in 2000 " * count + "ΑΣ")
+    totals.append(sum(work))
+    work.clear()
+  assert 0 < totals[1] < 5 * totals[0]
 
 
 def test_texts_that_differ_are_aligned_piece_by_piece():

@@ -1,5 +1,7 @@
 """A small fine-tuned model of every kind, and what it was trained on.
 
+The texts of a kind are of several lengths, so that batches differ.
+
 The fixture `trained` of conftest.py makes each once for all tests.
 """
 
@@ -46,12 +48,14 @@ def columns(*names):
 
 
 def texts(name, *labels):
-  inputs = ["第%d天在%s，很好" % (i, CITIES[i % 3]) for i in range(9)]
+  inputs = ["第%d天在%s%s" % (i, CITIES[i % 3], "，很好" * (i % 4))
+            for i in range(9)]
   return inputs, columns("text_a", name)(list(zip(inputs, labels * 3)))
 
 
 def pairs():
-  inputs = [("他在%s" % CITIES[i % 3], "%s在第%d天" % (CITIES[i % 2], i))
+  inputs = [("他在%s" % CITIES[i % 3],
+             "%s在第%d天%s" % (CITIES[i % 2], i, "，很好" * (i % 4)))
             for i in range(9)]
   return inputs, columns("text_a", "text_b", "label")(
       [pair + (str(i % 2),) for i, pair in enumerate(inputs)])
@@ -67,8 +71,9 @@ def entities():
 
 def answers():
   inputs = [
-      ("谁在第%d天？" % i, "第%d天是%s的%s。" % (i, name, CITIES[i % 3]) * (
-          1 + i % 4)) for i, name in enumerate(NAMES)]
+      ("谁在第%d天？" % i if i % 4 else "谁？",
+       "第%d天是%s的%s。" % (i, name, CITIES[i % 3]) * (1 + i % 4))
+      for i, name in enumerate(NAMES)]
   paragraphs = [{"context": passage, "qas": [{
       "id": str(i), "question": question, "is_impossible": i % 3 == 0,
       "answers": [{"text": NAMES[i], "answer_start": 4}] * bool(i % 3)}]}
@@ -77,7 +82,7 @@ def answers():
 
 
 def choices():
-  inputs = [("甲：第%d天去%s。" % (i, CITIES[i % 3]), "去哪里？",
+  inputs = [("甲：第%d天" % i * (i % 2) + "去%s。" % CITIES[i % 3], "去哪里？",
              CITIES[:2 + i % 2]) for i in range(9)]
   return inputs, json.dumps([[[passage], [dict(
       question=question, choice=options, answer=options[i % 2])], str(i)]

@@ -122,6 +122,7 @@ class MultiLabel(Classifier):
   """Any number of labels per text; each label gets its own sigmoid.
 
   The loss of an example is the mean over the labels, as in transformers.
+  `label_ids` are int [B, K], the indices of each text's labels, padded with L.
   """
   name = "multi_label"
   _squash = staticmethod(tf.nn.sigmoid)
@@ -144,8 +145,16 @@ class MultiLabel(Classifier):
     if "label_ids" not in features:
       return base.HeadOutput(predictions)
     losses = tf.nn.sigmoid_cross_entropy_with_logits(
-        labels=tf.cast(features["label_ids"], tf.float32), logits=logits)
+        labels=self._truth(features["label_ids"]), logits=logits)
     return base.example_losses(tf.reduce_mean(losses, 1), predictions)
+
+  def _truth(self, label_ids):
+    """Returns float [B, L], 1 for the labels of a text."""
+    shape = modeling.get_shape_list(label_ids)
+    rows = tf.broadcast_to(tf.expand_dims(tf.range(shape[0]), 1), shape)
+    return tf.scatter_nd(
+        tf.stack([rows, label_ids], 2), tf.ones_like(label_ids, tf.float32),
+        [shape[0], self.num_labels + 1])[:, :-1]
 
 
 class Regression(base.Head):

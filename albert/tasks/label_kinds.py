@@ -110,15 +110,17 @@ class OneLabel(LabelKind):
 class SeveralLabels(LabelKind):
   """Each text has any number of labels.
 
-  Attributes:
-    thresholds: label -> what its probability must exceed.
+  Args:
+    labels: all L labels.
+    thresholds: label -> what its probability must exceed; 0.5 by default.
+    most: K, maximum number of labels of a training example.
   """
   result = "labels"
 
   def __init__(self, labels: List[str],
-               thresholds: Optional[Dict[str, float]] = None):
+               thresholds: Optional[Dict[str, float]] = None, most: int = 1):
     self.labels = labels
-    self.feature = ("int", len(labels))
+    self.feature = ("int", most)
     self.thresholds = thresholds or dict.fromkeys(labels, 0.5)
 
   def targets(self, examples: List[InputExample]) -> List[Tuple[int, ...]]:
@@ -126,8 +128,8 @@ class SeveralLabels(LabelKind):
     return label_sets.targets(examples, self.labels)
 
   def label_ids(self, target: Tuple[int, ...]) -> List[int]:
-    """See LabelKind."""
-    return label_sets.dense([target], len(self.labels))[0].tolist()
+    """Returns K numbers, padded with L."""
+    return [*target, *[len(self.labels)] * (self.feature[1] - len(target))]
 
   def values(self, logits: np.ndarray) -> np.ndarray:
     """See LabelKind."""

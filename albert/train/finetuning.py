@@ -17,7 +17,6 @@ from typing import (
 )
 
 import numpy as np
-import tqdm
 from absl import logging
 
 import tokenization
@@ -33,6 +32,7 @@ from albert.files import (
 from albert.files.records import FeatureSpec
 from albert.heads.base import Head
 from albert.model_folder import ModelFolder
+from albert.progress import Progress
 from albert.train import distribution, evaluation, loop, run_file, step, sweep
 from albert.train import settings as train_settings
 from albert.train.settings import TrainSettings
@@ -443,8 +443,10 @@ class Runner:
       specs += self._task.label_specs
     num_rows = self._task.specs[0].rows or 1
     lengths, unknown = [], []
+    progress = Progress("examples of %s prepared" % name)
 
     def record(number, example):
+      progress.log(number, number / len(split.examples))
       row = dict(split.make_features(example), number=number)
       lengths.append(len(row["input_ids"]) // num_rows)
       unknown.append(np.count_nonzero(np.equal(
@@ -453,7 +455,7 @@ class Runner:
 
     path = os.path.join(self._estimator.model_dir, name + ".tf_record")
     sizes = records.write_records(path, itertools.starmap(
-        record, enumerate(tqdm.tqdm(split.examples, name, disable=None))))
+        record, enumerate(split.examples)))
     self._written[name] = records.Index(path, sizes, np.array(lengths)), specs
     longest = self._settings.data.max_seq_length
     total = num_rows * sum(lengths)

@@ -161,6 +161,29 @@ def test_much_text_that_is_left_out_is_warned_of(dropped, warned, caplog):
   assert ("5.5% of the tokens are left out" in caplog.text) == warned
 
 
+class DroppingMaker(NumberMaker):
+
+  def serialized_records(self, texts, shard_index, counts):
+    counts.update(dropped_tokens=PASSES * 50, text_tokens=100)
+    return super().serialized_records(texts, shard_index, counts)
+
+
+def test_it_is_warned_of_while_the_text_is_read(tmp_path, caplog):
+  warned = []
+
+  def read():
+    for _ in range(SHARDS):
+      warned.append("50.0% of the tokens are left out so far" in caplog.text)
+      yield []
+
+  maker = DroppingMaker(None, types.SimpleNamespace(
+      max_seq_length=1, max_predictions_per_seq=1, random_seed=1,
+      dupe_factor=PASSES), 7, str(tmp_path))
+  shards.make_shards(
+      types.SimpleNamespace(shards=read, share_read=1.0), maker, 1)
+  assert warned[-1] and caplog.text.count("left out so far") == 1
+
+
 def test_a_worker_collects_nothing_that_it_inherits():
   """An ONNX Runtime session there would wait for its threads for ever."""
   with shards._pool(None, 1) as pool:

@@ -16,7 +16,8 @@ SIGMOIDS = 1 / (1 + np.exp(-LOGITS))
 ONE = {"output_weights": np.array([[1.0, -1]]), "output_bias": np.array([0.5])}
 SCORES = np.array([1.5, -1.5, -1.5])
 UNITS = dict(ONE, output_units=np.array([100.0, 20.0]))
-LABELS, SEVERAL = [0, 2, 1], np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
+LABELS = [0, 2, 1]
+SEVERAL, THERE = [[0, 2], [3, 3], [1, 3]], [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
 ENTROPIES = -np.log(softmax(LOGITS)[range(3), LABELS])
 
 
@@ -29,7 +30,7 @@ def close(found, expected):
     (heads.Classifier(3, [2.0, 1.0, 4.0]), LABELS, THREE, LOGITS, ENTROPIES,
      np.array([2, 4, 1])),
     (heads.MultiLabel(3), SEVERAL, THREE, LOGITS, -np.log(np.where(
-        SEVERAL, SIGMOIDS, 1 - SIGMOIDS)).mean(1), 1),
+        THERE, SIGMOIDS, 1 - SIGMOIDS)).mean(1), 1),
     (heads.Regression(), [1.5, 0, -2.5], ONE, SCORES[:, np.newaxis],
      np.array([0, 2.25, 1]), 1),
     # Standardized, the second number is -3.

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -102,6 +103,29 @@ def test_results_are_those_of_the_predictions(name, trained):
       ["loss", "pearson", "spearman", "mse"])}
   assert results(model.out, "test_results.txt") == pytest.approx(
       found, rel=1e-5, abs=1e-4)
+
+
+def test_the_label_of_f1_is_kept(caplog):
+  """Though the other one is rarer among new examples."""
+  caplog.set_level("INFO", "absl")
+  texts, labels = types.SimpleNamespace(positive_label=None), ["a", "b"]
+  examples = {"dev": [InputExample(0, "x", None, label) for label in "abb"]}
+  for kept, positive in ((None, "a"), ("b", "b"), ("other", "a")):
+    folder = ModelFolder(None, None, "best", positive_label=kept)
+    assert run_classifier.choose_positive(
+        texts, folder, labels, examples) == positive
+    assert caplog.messages[-1].startswith("f1 is of the label " + positive)
+
+
+def test_records_of_many_labels_name_those_of_the_text():
+  labels = list(map(str, range(14000)))
+  examples = [InputExample(0, "x", None, found)
+              for found in (("7",), ("1", "9"))]
+  kind = run_classifier.create_kind(
+      None, None, types.SimpleNamespace(is_multi_label=True),
+      {"train": examples}, labels)
+  assert [kind.label_ids(target) for target in kind.targets(examples)] == [
+      [7, 14000], [1, 9]]
 
 
 def test_a_model_of_other_inputs_or_labels(caplog):

@@ -68,10 +68,11 @@ def test_great_logits_do_not_overflow():
 
 
 def test_several_labels():
-  kind = label_kinds.SeveralLabels(["a", "b", "c"])
-  assert (kind.result, kind.feature) == ("labels", ("int", 3))
+  kind = label_kinds.SeveralLabels(["a", "b", "c"], most=2)
+  assert (kind.result, kind.feature) == ("labels", ("int", 2))
   assert kind.targets(examples(("c", "a"), None, ())) == [(2, 0), (), ()]
-  assert kind.label_ids((2, 0)) == [1, 0, 1]
+  assert list(map(kind.label_ids, [(2, 0), (1,), ()])) == [
+      [2, 0], [1, 3], [3, 3]]
   logits = np.log([[3.0, 1 / 3, 1.0], [1.0, 4.0, 9.0]]).astype(np.float32)
   probabilities = np.array([[0.75, 0.25, 0.5], [0.5, 0.8, 0.9]])
   np.testing.assert_allclose(kind.values(logits), probabilities, rtol=1e-6)
