@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -247,16 +248,11 @@ def check_variety(examples: List[InputExample], labels: List[str]) -> None:
       logging.warning("all training examples have the label %s", label)
 
 
-def report_examples(name: str, examples: List[InputExample],
-                    labels: List[str]) -> None:
-  """Logs the number of examples per label."""
+def report_labels(name: str, examples: List[InputExample],
+                  labels: List[str]) -> None:
+  """Logs the share of the most frequent label, and which do not occur."""
   counts = collections.Counter(
       label for example in examples for label in labels_of(example))
-  summary = ""
-  if labels and counts:
-    summary = "; labels: " + ", ".join(
-        "%s %d" % item for item in counts.most_common(20))
-  logging.info("%s: %d examples%s", name, len(examples), summary)
   if labels and counts and not isinstance(examples[0].label, tuple):
     logging.info("%s: the most frequent label is that of %.4f of the examples",
                  name, majority_share(examples))
@@ -462,6 +458,7 @@ class TextTask(finetuning.Task):
     self.metric = "eval_" + (texts.metric_for_best or task.metric)
     self.label_specs = [FeatureSpec("label_ids", *kind.feature)]
     if num_windows:
+      self.has_windows = True
       self.specs = [*finetuning.with_rows(num_windows),
                     FeatureSpec("num_windows", "int", 0)]
     self.description = dict(
@@ -479,7 +476,8 @@ class TextTask(finetuning.Task):
             list(zip(rows, self._targets[name])), make_features,
             has_labels=name == "train", paths=[
                 classification.find_file(task, texts.data_dir, name),
-                *teachers.unlabelled_files(texts, name)])
+                *teachers.unlabelled_files(texts, name)],
+            items=functools.partial(classification.items, rows))
         for name, rows in examples.items()}
     if texts.teacher and "train" in examples:
       self.splits["train"] = teachers.teach_texts(
@@ -556,7 +554,7 @@ def main() -> None:
   are_pairs = check_pairs(folder, examples, trains)
   check_labels(folder, labels, trains)
   for name, rows in examples.items():
-    report_examples(name, rows, labels)
+    report_labels(name, rows, labels)
   finetuning.run(TextTask(texts, settings, folder, task, examples, labels,
                           are_pairs), settings, workers, folder)
   if trains and "dev" in examples and not task.is_multi_label:

@@ -1,6 +1,7 @@
 """Fine-tunes ALBERT for named entity recognition: CLUENER or your own files."""
 
 import dataclasses
+import functools
 import json
 import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
@@ -125,6 +126,7 @@ class EntityTask(finetuning.Task):
     by_character: whether each character is a token.
   """
   metric = "eval_f1"
+  has_windows = True
   label_specs = (FeatureSpec("label_mask", "int", None),
                  FeatureSpec("label_ids", "int", None))
   reports = ["eval_report.txt"]
@@ -150,7 +152,8 @@ class EntityTask(finetuning.Task):
                 example.entities is not None for example in split.examples),
             paths=[entity_files.find_file(
                 entity_files.TASKS[args.task_name], args.data_dir, name),
-                   *teachers.unlabelled_files(args, name)])
+                   *teachers.unlabelled_files(args, name)],
+            items=functools.partial(entity_files.items, split.examples))
         for name, split in texts.items()}
     if args.teacher and trains:
       self.splits["train"] = teachers.teach_tokens(

@@ -1,6 +1,7 @@
 """Fine-tunes ALBERT for multiple choice: RACE, C3, ChID."""
 
 import dataclasses
+import functools
 import os
 from typing import (
   Any,
@@ -135,7 +136,8 @@ class ChoiceTask(finetuning.Task):
         name: finetuning.Split(
             rows, lambda example: race.pack_choices(
                 make_sequences(example), example, num_choices),
-            has_labels=name == "train", paths=task.paths(args.data_dir, name))
+            has_labels=name == "train", paths=task.paths(args.data_dir, name),
+            items=functools.partial(race.items, rows))
         for name, rows in examples.items()}
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
@@ -174,8 +176,6 @@ def main() -> None:
       for name in names}
   if "train" in examples:
     examples["train"] = finetuning.limited(examples["train"], settings)
-  for name, rows in examples.items():
-    logging.info("%s: %d questions", name, len(rows))
   finetuning.run(
       ChoiceTask(args, settings, folder.create_tokenizer(), examples),
       settings, workers, folder)

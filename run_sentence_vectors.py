@@ -20,6 +20,7 @@ extract_features.py, export_model.py and convert_to_pytorch.py read the folder
 """
 
 import dataclasses
+import functools
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -320,7 +321,8 @@ class VectorTask(finetuning.Task):
     self.splits = {
         name: finetuning.Split(
             rows, make_features, has_labels=name == "train",
-            paths=[split_path(args, get_task(args), name)])
+            paths=[split_path(args, get_task(args), name)],
+            items=functools.partial(classification.items, rows))
         for name, rows in examples.items()}
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
@@ -372,8 +374,6 @@ def main() -> None:
   if trains:
     examples["train"] = finetuning.limited(examples["train"], settings)
     describe_negatives(settings, workers, args)
-  for name, rows in examples.items():
-    logging.info("%s: %d examples", name, len(rows))
   finetuning.run(
       VectorTask(args, settings, folder, examples), settings, workers,
       dataclasses.replace(folder, config=with_dropout(folder.config, args)))

@@ -199,6 +199,7 @@ class AnswerTask(finetuning.Task):
     passages: passages by split.
   """
   metric = "eval_f1"
+  has_windows = True
   label_specs = (FeatureSpec("start", "int", 0), FeatureSpec("end", "int", 0))
   specs = finetuning.SPECS + (FeatureSpec("answer_mask", "int", None),)
 
@@ -217,7 +218,8 @@ class AnswerTask(finetuning.Task):
     self.splits = {
         name: finetuning.Split(
             split.windows, functools.partial(make_features, split),
-            has_labels=name == "train", paths=[getattr(args, name + "_file")])
+            has_labels=name == "train", paths=[getattr(args, name + "_file")],
+            items=functools.partial(squad.items, split.questions))
         for name, split in passages.items()}
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],

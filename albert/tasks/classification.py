@@ -23,6 +23,7 @@ from albert.errors import InputError
 from albert.files import filesystem, tables
 from albert.files.tables import TableSettings
 from albert.tasks import label_sets, metrics
+from albert.tasks.data_report import Item
 
 Row = Dict[str, Any]
 # How to find a value in a row; see Task.
@@ -336,6 +337,13 @@ def read_examples(task: Task, path: str, is_test: bool = False,
   if not examples:
     raise InputError("%s: has no examples" % path)
   return _without_placeholders(task, examples, path) if is_test else examples
+
+
+def items(examples: List[InputExample]) -> List[Item]:
+  """Returns the examples for the report on the data."""
+  return [Item((x.text_a,) if x.text_b is None else (x.text_a, x.text_b),
+               x.label if x.label is None or isinstance(x.label, tuple)
+               else (str(x.label),)) for x in examples]
 
 
 def _columns(task, cells, is_test):

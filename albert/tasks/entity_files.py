@@ -10,6 +10,7 @@ from absl import logging
 from albert import characters
 from albert.errors import InputError
 from albert.files import filesystem, tables
+from albert.tasks.data_report import Item
 
 
 class Entity(NamedTuple):
@@ -402,3 +403,9 @@ def with_offsets(example: Example, entities: List[Entity]) -> Dict[str, Any]:
   return {"id": example.id, "text": example.text, "entities": [
       {"kind": kind, "start": start, "end": end,
        "text": example.text[start:end]} for start, end, kind in entities]}
+
+
+def items(examples: List[Example]) -> List[Item]:
+  """Returns the texts for the report on the data."""
+  return [Item((x.text,), x.entities and tuple(e.kind for e in x.entities))
+          for x in examples]

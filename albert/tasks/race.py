@@ -23,6 +23,7 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.model_folder import Tokenizer
 from albert.tasks import metrics, windows
+from albert.tasks.data_report import Item
 
 MAX_QUERY_LENGTH = 128  # default tokens of question and choice
 
@@ -256,3 +257,10 @@ def pack_choices(packed: List[windows.Encoded], example: Example,
   """
   return dict(windows.pack_rows(packed, num_choices),
               num_choices=len(packed), label=example.answer or 0)
+
+
+def items(examples: List[Example]) -> List[Item]:
+  """Returns the questions, with their longest choice, for the report."""
+  return [Item((x.passage, x.question, max(x.choices, key=len)),
+               None if x.answer is None else (x.choices[x.answer],))
+          for x in examples]

@@ -12,6 +12,7 @@ from albert.files import tables
 from albert.model_folder import Tokenizer
 from albert.settings import setting
 from albert.tasks import windows
+from albert.tasks.data_report import Item
 
 # The null threshold equals the odds of a question it was chosen on, which vary
 # slightly with the batch size.
@@ -376,3 +377,11 @@ def probabilities(answers: List[Answer]) -> List[float]:
   scores = np.array([answer.score for answer in answers])
   weights = np.exp(scores - scores.max())
   return (weights / weights.sum()).tolist()
+
+
+def items(questions: List[Question]) -> List[Item]:
+  """Returns the questions and passages for the report on the data."""
+  return [Item((x.text, x.context), None if x.answers is None else (
+      "unanswerable" if not x.answers else
+      "answer not found" if x.start is None else "answerable",))
+          for x in questions]

@@ -33,6 +33,7 @@ from albert.files.records import FeatureSpec
 from albert.heads.base import Head
 from albert.model_folder import ModelFolder
 from albert.progress import Progress
+from albert.tasks import data_report
 from albert.train import distribution, evaluation, loop, run_file, step, sweep
 from albert.train import settings as train_settings
 from albert.train.settings import TrainSettings
@@ -62,12 +63,15 @@ class Split(NamedTuple):
     has_labels: whether the features include labels.
     more_specs: of features that only this split has.
     paths: files of the examples.
+    items: returns the examples as the files have them, for the report on the
+      data.
   """
   examples: List[Any]
   make_features: Callable[[Any], Dict[str, Any]]
   has_labels: bool = True
   more_specs: Sequence[FeatureSpec] = ()
   paths: Sequence[str] = ()
+  items: Callable[[], List[data_report.Item]] = list
 
 
 def start(default_length: int
@@ -184,6 +188,7 @@ class Task:
       `task_name` and `labels`.
     reports: files in the output folder written by `evaluate`, to keep next to
       the best checkpoint.
+    has_windows: whether long texts are read in windows, so that none is cut.
   """
   head: Head
   splits: Dict[str, Split]
@@ -192,6 +197,7 @@ class Task:
   specs: Sequence[FeatureSpec] = SPECS
   description: Dict[str, Any] = {}
   reports: Sequence[str] = ()
+  has_windows: bool = False
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
              checkpoint: Optional[str]) -> Any:
@@ -267,12 +273,16 @@ class Runner:
       self._num_train_steps = self._count_steps()
     if self._leads:
       outputs.prepare_output_dir(settings.run.output_dir, folder.contents())
+      all_splits = dict(splits)
+      if self._train_split:
+        all_splits["train"] = self._train_split
+      report_data(all_splits, task.has_windows, settings, folder)
     if self._leads and self._train_split:
       run_file.begin(
           settings, checkpoints.newest_or_best(settings.run.output_dir),
           {name: dict(run_file.describe_files(split.paths),
                       rows=len(split.examples))
-           for name, split in [("train", self._train_split), *splits.items()]
+           for name, split in all_splits.items()
            if name != "test" and split.paths},
           self._schedule(), sweep.is_wanted(settings))
     self._begin(settings)
@@ -477,4 +487,34 @@ class Runner:
 def run(task: Task, settings: TrainSettings, workers: distribution.Workers,
         folder: ModelFolder) -> None:
   """Trains, evaluates and predicts a Task; see Runner."""
-  Runner(settings, workers, folder, task).run()
+  if settings.data.check_data:
+    report_data(task.splits, task.has_windows, settings, folder)
+  else:
+    Runner(settings, workers, folder, task).run()
+
+
+def report_data(splits: Dict[str, Split], has_windows: bool,
+                settings: TrainSettings, folder: ModelFolder) -> None:
+  """Logs what the splits hold, and writes it to `data_report.txt`.
+
+  Args:
+    splits: splits by name; those without `items` are left out.
+    has_windows: see Task.
+    settings: settings of the run.
+    folder: folder of the model.
+  """
+  items = {name: split.items() for name, split in splits.items()}
+  lines = []
+  for name in sorted(filter(items.get, items), key=lambda x: x != "train"):
+    split = splits[name]
+    for level, text in data_report.describe(
+        items[name], split.paths,
+        list(split.make_features(split.examples[0])["input_ids"]),
+        folder.create_tokenizer(),
+        None if has_windows else settings.data.max_seq_length,
+        [] if name == "train" else items.get("train", [])):
+      logging.log(level, "%s: %s", name, text)
+      lines.append("%s: %s\n" % (name, text))
+  filesystem.make_folder(settings.run.output_dir)
+  filesystem.write_text(
+      os.path.join(settings.run.output_dir, "data_report.txt"), "".join(lines))

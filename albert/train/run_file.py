@@ -27,7 +27,8 @@ _PACKAGES = ("tensorflow", "numpy", "jieba", "sentencepiece")
 # Flags that may differ when a run resumes: those that do not affect weights,
 # and the run's length. Data files are compared by content.
 _FREE = {
-    "output_dir", "do_train", "do_eval", "do_predict", "resume_anyway",
+    "output_dir", "do_train", "do_eval", "do_predict", "check_data",
+    "resume_anyway",
     "save_checkpoints_steps", "save_checkpoints_secs", "keep_checkpoint_max",
     "log_steps", "early_stop_evals", "eval_batch_size", "max_eval_steps",
     "recompute_grads", "check_records", "export_dir", "plain_results",

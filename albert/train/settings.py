@@ -156,6 +156,9 @@ class DataSettings:
   do_predict: bool = setting(
       False, "Whether to predict the test file with the best checkpoint.",
       NEEDED)
+  check_data: bool = setting(
+      False, "Whether to end after saying what the files hold, which is also "
+      "written to data_report.txt.", USUAL)
   early_stop_evals: int = setting(
       None, "Stop after this many evaluations without improvement.", USUAL,
       least=1, demands="do_train and do_eval")

@@ -134,7 +134,7 @@ def test_a_model_of_other_inputs_or_labels(caplog):
   run_classifier.check_labels(one, ["0", "1", "2"], trains=True)
   assert "knows the labels 0, 1, not 0, 1, 2" in caplog.text
   text = InputExample(0, "a", None, "0")
-  run_classifier.report_examples("dev", [text, text], ["0", "2"])
+  run_classifier.report_labels("dev", [text, text], ["0", "2"])
   assert "dev has no example of 1 label(s): 2" in caplog.text
   refused("all 2 training .* label 0: .*nothing", run_classifier.check_variety,
           [text, text], ["0", "1"])
@@ -221,7 +221,7 @@ def test_a_classifier_beats_the_majority(accuracy, warned, tmp_path, caplog):
 def test_many_labels_are_one_short_line(caplog):
   labels = ["label-%d" % i for i in range(5000)]
   with caplog.at_level("INFO", "absl"):
-    run_classifier.report_examples("train", examples_of(*labels[:4000]), labels)
+    run_classifier.report_labels("train", examples_of(*labels[:4000]), labels)
   assert max(map(len, caplog.messages)) < 500
 
 

@@ -3,6 +3,8 @@
 import types
 import weakref
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -168,6 +170,21 @@ def test_a_set_smaller_than_a_batch_repeats_within_it(start, caplog):
                      num_train_epochs=2)
   assert len(read) == 8 and set(read[:5]) == set(range(1, 6))
   assert "5 training examples: a batch of 8 has some" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, labels", [
+    ("several", "北京 6, 上海 3"), ("entities", "city 90"),
+    ("spans", "answerable 6, unanswerable 3"), ("choices", "北京 10, 上海 8"),
+    ("cosines", "0 5, 1 4"), ("numbers", "1000 3, 1500 3, 2000 3")])
+def test_data_is_described(name, labels, tmp_path):
+  succeed(*command(tmp_path, name, "--do_train", "--do_eval", "--check_data"))
+  path, = (tmp_path / "out").iterdir()
+  assert path.name == "data_report.txt"
+  lines = path.read_text(encoding="utf-8").splitlines()
+  assert re.match(r"train: \d+ examples of .*; labels: %s$" % labels, lines[0])
+  assert lines[1].startswith("train: the first is read as [CLS] ")
+  assert re.match(r"dev: \d+ are in the training file", lines[-1])
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """What words change, and what they leave as it was."""
 
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from albert.vocab.extend import read_words
 PIECES = ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]",
           "[MASK]"] + list("我爱中国的首都是北京上海很大，c") + [
               "play", "##ing", "##s"]
+LENGTHS = ["--max_seq_length=24", "--max_predictions_per_seq=6"]
 TABLE, BIAS = "bert/embeddings/word_embeddings", "cls/predictions/output_bias"
 
 
@@ -108,6 +110,30 @@ def test_text_without_the_words(tmp_path):
   np.testing.assert_allclose(new[2][:, :21128], old[2], rtol=1e-6, atol=1e-6)
   ids, _ = outputs(target, ["服务器的操作系统：chroot维生素C"])
   assert ids == [[101, 21129, 4638, 21128, 8038, 21131, 21130, 102]]
+
+
+@pytest.mark.full
+def test_training_raises_the_probability_of_words(tmp_path):
+  """In 200 steps on text that has them, from next to nothing."""
+  folder, target, out = [tmp_path / name for name in ("model", "new", "out")]
+  write_folder(folder, albert_zh_config(vocab_size=len(PIECES)), PIECES)
+  extend(folder, target, "首都是")
+  text, records = tmp_path / "text.txt", tmp_path / "text.tfrecord"
+  text.write_text("中国的首都是北京\n上海很大，我爱上海\n\n" * 9, "utf-8")
+  succeed("create_pretraining_data.py", "--input_file=%s" % text,
+          "--output_file=%s" % records, "--masked_lm_prob=0.3", *LENGTHS,
+          "--vocab_file=%s" % (target / "vocab.txt"))
+  succeed("run_pretraining.py", "--input_file=%s" % records, *LENGTHS,
+          "--init_checkpoint=%s" % target, "--output_dir=%s" % out,
+          "--bert_config_file=%s" % (target / "config.json"), "--do_train",
+          "--num_train_steps=200", "--num_warmup_steps=20",
+          "--train_batch_size=16", "--optimizer=adamw", "--learning_rate=3e-3")
+  shutil.copy(str(target / "config.json"), str(out))
+  shutil.copy(str(target / "vocab.txt"), str(out))
+  before, after = [
+      softmax(outputs(path, ["国的[MASK]北京"])[1][2].reshape([2, -1])[1])[-1]
+      for path in (target, out)]
+  assert before < 1e-4 and after > 0.5
 
 
 @pytest.mark.parametrize("words, message", [

@@ -1,0 +1,124 @@
+"""What the files of a run hold, said before it trains."""
+
+import collections
+import itertools
+import random
+from typing import (
+  Counter,
+  Dict,
+  Iterator,
+  List,
+  NamedTuple,
+  Optional,
+  Sequence,
+  Tuple,
+)
+
+from absl import logging
+
+from tokenization import Tokenizer
+
+_SAMPLE = 1000  # examples of a split that are tokenized
+_MOST_LONG = 0.2  # share of them above which to warn
+_LABELS, _UNKNOWN = 20, 5  # to name
+
+Line = Tuple[int, str]  # level of the log, text
+
+
+class Item(NamedTuple):
+  """An example as its file has it.
+
+  Attributes:
+    texts: what the model reads together, such as question and passage.
+    labels: its labels, or the kinds of its entities; None if unknown.
+  """
+  texts: Tuple[str, ...]
+  labels: Optional[Tuple[str, ...]]
+
+
+def describe(rows: List[Item], paths: Sequence[str], first: List[int],
+             tokenizer: Tokenizer, max_seq_length: Optional[int],
+             train: List[Item]) -> Iterator[Line]:
+  """Describes the examples of a split.
+
+  Args:
+    rows: the examples.
+    paths: their files.
+    first: `input_ids` of the first example.
+    tokenizer: tokenizer.
+    max_seq_length: where sequences are cut; None for windows, which lose
+      nothing.
+    train: the training examples, if `rows` are others.
+
+  Yields:
+    (level of the log, text): a warning for what is suspicious.
+  """
+  yield logging.INFO, "%d examples of %s%s" % (
+      len(rows), ", ".join(paths), _labels(rows))
+  if tokenizer.pad_id in first:
+    first = first[:first.index(tokenizer.pad_id)]
+  yield logging.INFO, "the first is read as " + " ".join(
+      tokenizer.convert_ids_to_tokens(first))
+  yield from _tokens(rows, tokenizer, max_seq_length)
+  yield from _repeats(rows)
+  yield from _shared(rows, train)
+
+
+def _labels(rows):
+  """Returns how often each label occurs, as text."""
+  counts = collections.Counter(itertools.chain.from_iterable(
+      row.labels or () for row in rows))
+  named = ["%s %d" % pair for pair in counts.most_common(_LABELS)]
+  if len(counts) > _LABELS:
+    named.append("%d more" % (len(counts) - _LABELS))
+  return "; labels: " + ", ".join(named) if named else ""
+
+
+def _tokens(rows, tokenizer, limit):
+  """Yields how much is too long or unknown in a sample."""
+  sample = random.Random(0).sample(rows, min(len(rows), _SAMPLE))
+  lengths = []
+  unknown: Counter[str] = collections.Counter()
+  for row in sample:
+    length = len(row.texts) + 1  # [CLS] and [SEP]
+    for text in row.texts:
+      tokens, spans = tokenizer.tokenize_with_offsets(text)
+      length += len(tokens)
+      unknown.update(text[start:end] for number, (start, end) in zip(
+          tokenizer.convert_tokens_to_ids(tokens), spans)
+                     if number == tokenizer.unk_id)
+    lengths.append(length)
+  cut = [length - limit for length in lengths if limit and length > limit]
+  if cut:
+    share, tokens = len(cut) / len(sample), sum(cut) / sum(lengths)
+    yield (logging.WARNING if share > _MOST_LONG else logging.INFO,
+           "%.1f%% are longer than --max_seq_length=%d, which cuts off %.1f%% "
+           "of all tokens" % (100 * share, limit, 100 * tokens))
+  if unknown:
+    yield logging.INFO, "%.2f%% of the tokens are [UNK], most often %s" % (
+        100 * sum(unknown.values()) / sum(lengths), ", ".join(
+            "%s (%d times)" % pair for pair in unknown.most_common(_UNKNOWN)))
+
+
+def _repeats(rows):
+  """Yields how many texts occur twice, and with which labels."""
+  first: Dict[Tuple[str, ...], Item] = {}
+  other = [(first[row.texts], row) for row in rows
+           if first.setdefault(row.texts, row).labels != row.labels]
+  if len(first) < len(rows):
+    yield logging.INFO, "%d repeat the text of another" % (
+        len(rows) - len(first))
+  if other:
+    yield logging.WARNING, "%d of these have other labels, such as %r: %s" % (
+        len(other), other[0][0].texts[0][:40], " and ".join(
+            "|".join(row.labels or ()) or "none" for row in other[0]))
+
+
+def _shared(rows, train):
+  """Yields how many texts are in the training file too."""
+  known = {row.texts for row in train}
+  shared = [row.texts[0] for row in rows if row.texts in known]
+  if shared:
+    yield logging.WARNING, (
+        "%d are in the training file, such as %r: results will look better "
+        "than they are" % (len(shared), shared[0][:40]))

@@ -1,0 +1,33 @@
+"""What is said of files before training, worked by hand."""
+
+from absl import logging
+from vocabularies import VOCAB_FILE
+
+import tokenization
+from albert.tasks.data_report import Item, describe
+
+
+def test_what_a_file_holds():
+  train = [Item(("甲乙",), ("1",)), Item(("甲", "乙"), ("1",))]
+  rows = [Item(("甲乙",), labels) for labels in (("1",), ("0",), ("1",))] + [
+      Item(("\ue000，，，，", "丁"), None)]
+  tokenizer = tokenization.WordPieceTokenizer(VOCAB_FILE)
+  first = tokenization.encode_texts(tokenizer, "甲乙", None, 8)[0] + [0, 0]
+  found = list(describe(rows, ["a.tsv", "b.tsv"], first, tokenizer, 8, train))
+  assert found == [
+      (logging.INFO, "4 examples of a.tsv, b.tsv; labels: 1 2, 0 1"),
+      (logging.INFO, "the first is read as [CLS] 甲 乙 [SEP]"),
+      (logging.WARNING, "25.0% are longer than --max_seq_length=8, which cuts "
+       "off 4.8% of all tokens"),
+      (logging.INFO, "4.76% of the tokens are [UNK], most often \ue000 (1 "
+       "times)"),
+      (logging.INFO, "2 repeat the text of another"),
+      (logging.WARNING,
+       "1 of these have other labels, such as '甲乙': 1 and 0"),
+      (logging.WARNING, "3 are in the training file, such as '甲乙': results "
+       "will look better than they are")]
+  # Windows cut nothing; these are the training examples.
+  assert len(list(describe(rows, [], first, tokenizer, None, []))) == 5
+  many = [Item((str(i),), (str(i % 30),)) for i in range(2000)]
+  (_, content), *_ = describe(many, ["c"], first, tokenizer, None, [])
+  assert content.endswith(", 19 67, 10 more")
