@@ -1,23 +1,21 @@
 """Programs against the older modules, as public ones for BERT are written."""
 
 import os
-import subprocess
-import sys
+from unittest import mock
 
 import numpy as np
 import pytest
 import reference_albert as reference
 import small_steps
 import tensorflow.compat.v1 as tf
-from scripting import ROOT
-from small_models import albert_zh_config, google_config
+from scripting import ROOT, run
+from small_models import albert_zh_config, google_config, write_folder
 from writing import write
 
 import modeling
 import modeling_google
 import optimization
 import tokenization
-from albert.files import checkpoints
 from albert.heads import Classifier
 from lamb_optimizer import LAMB, LAMBOptimizer
 
@@ -27,47 +25,31 @@ TEXTS = {text: list(text) for text in (
     "今天天气很好", "我们去公园散步", "他昨天没有来上班")}
 TEXTS["Banker as 好"] = ["bank", "##er", "a", "##s", "好"]
 STEPS = 20
-CONFIGS = {make.__name__: make(vocab_size=len(TOKENS),
-                               max_position_embeddings=16)
-           for make in (albert_zh_config, google_config)}
 
 
-def configs(*first):
-  """Parametrizes a test: some configurations in the default tier, or all."""
-  return pytest.mark.parametrize("model", [pytest.param(
-      name, marks=pytest.mark.slow if name in first else pytest.mark.full)
-                                           for name in sorted(CONFIGS)],
-                                 indirect=True)
-
-
-@pytest.fixture
-def model(request, tmp_path):
-  """(folder of what programs read, configuration, weights)."""
-  config = CONFIGS[request.param]
-  weights = {name: x.astype(np.float32) for name, x in dict(
-      reference.random_weights(config), output_weights=np.eye(2, 24),
-      output_bias=np.array([0.5, -0.5])).items()}
-  checkpoints.write_checkpoint(str(tmp_path), "model.ckpt", weights)
-  write(tmp_path, "config.json", config)
-  write(tmp_path, "vocab.txt", *TOKENS)
-  write(tmp_path, "texts.tsv", *(
+def write_model(folder, make):
+  """Writes what programs read; returns (configuration, weights)."""
+  config = make(vocab_size=len(TOKENS), max_position_embeddings=16)
+  write(folder, "texts.tsv", *(
       "%s\t%d" % (text, i % 2) for i, text in enumerate(TEXTS)))
-  return tmp_path, config, weights
+  return config, write_folder(folder, config, TOKENS, {
+      "output_weights": np.eye(2, 24), "output_bias": np.array([0.5, -0.5])})
 
 
-def start(program, *args):
-  """Runs a program; returns the lines that it prints, split at spaces."""
-  done = subprocess.run(
-      [sys.executable, os.path.join(os.path.dirname(__file__), program),
-       *map(str, args)], stdout=subprocess.PIPE, check=True, timeout=300,
-      env=dict(os.environ, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="3"))
-  return [line.split(" ") for line in done.stdout.decode().splitlines()]
+def start(*args):
+  """Runs programs.py; returns the lines that it prints, split at spaces."""
+  with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT)):
+    status, out, log = run("tests/older/programs.py", *args)
+  assert status == 0, log
+  return [line.split(" ") for line in out.splitlines()]
 
 
-@configs("albert_zh_config")
-def test_a_classifier_with_placeholders(model, monkeypatch):
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [
+    albert_zh_config, small_steps.full(google_config)])
+def test_a_classifier_with_placeholders(make, tmp_path, monkeypatch):
   """The same tokens, and the losses of this project's own step."""
-  folder, config, weights = model
+  config, weights = write_model(tmp_path, make)
   ids = np.zeros([len(TEXTS), 16], np.int32)
   for row, tokens in zip(ids, TEXTS.values()):
     row[:len(tokens) + 2] = [TOKENS.index(token) for token in (
@@ -82,30 +64,32 @@ def test_a_classifier_with_placeholders(model, monkeypatch):
     wanted, _ = small_steps.train(STEPS, small_steps.make_options(
         learning_rate=2e-3, optimizer=optimizer), [features] * STEPS,
                                   head=Classifier(2), **config)
-    *losses, predicted = start("sentiment.py", folder, STEPS, optimizer)
+    *losses, predicted = start("classify", tmp_path, STEPS, optimizer)
     found = [float(loss) for loss, in losses]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert found[-1] < 0.8 * found[0]
     assert len(predicted) == len(TEXTS) and set(predicted) <= {"0", "1"}
 
 
-@configs("google_config")
-def test_a_tagger_with_an_estimator(model, tmp_path):
-  lines = start("tagger.py", model[0], 60, tmp_path / "out")
-  for run in (lines[:61], lines[61:]):
-    losses = [float(loss) for loss, in run[:-1]]
-    assert losses[-1] < 0.6 * losses[0]
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [
+    google_config, small_steps.full(albert_zh_config)])
+def test_a_tagger_with_an_estimator(make, tmp_path):
+  write_model(tmp_path, make)
+  lines = start("tag", tmp_path, 60, tmp_path / "out")
+  for *losses, tags in (lines[:61], lines[61:]):
+    assert float(losses[-1][0]) < 0.6 * float(losses[0][0])
     # Labels are the parities of the tokens' lengths: [CLS] has 5 characters.
-    assert run[-1][:8] == ["1"] * 8
+    assert tags[:8] == ["1"] * 8
   assert lines[10] != lines[71]
 
 
-@configs(*CONFIGS)
-def test_vectors_of_tokens(model):
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [albert_zh_config, google_config])
+def test_vectors_of_tokens(make, tmp_path):
   """As BERT's extract_features.py and its copies make them."""
-  folder, config, weights = model
-  vocab = tokenization.load_vocab(str(folder / "vocab.txt"))
-  inv_vocab = {v: k for k, v in vocab.items()}
+  config, weights = write_model(tmp_path, make)
+  vocab = tokenization.load_vocab(str(tmp_path / "vocab.txt"))
   basic = tokenization.BasicTokenizer(do_lower_case=True)
   wordpiece = tokenization.WordpieceTokenizer(vocab=vocab)
   text = next(iter(TEXTS))
@@ -116,17 +100,17 @@ def test_vectors_of_tokens(model):
       "[CLS]", *text, "[SEP]"]
   ids = tokenization.convert_tokens_to_ids(vocab, tokens)
   assert ids == list(map(TOKENS.index, tokens))
-  assert tokenization.convert_ids_to_tokens(inv_vocab, ids) == tokens
+  assert tokenization.convert_ids_to_tokens(TOKENS, ids) == tokens
   ones = np.ones([1, len(ids)], np.int32)
   made = modeling_google.AlbertModel(
       config=modeling_google.AlbertConfig.from_json_file(
-          str(folder / "config.json")), is_training=False,
+          str(tmp_path / "config.json")), is_training=False,
       input_ids=tf.constant([ids]), input_mask=tf.constant(ones),
       token_type_ids=tf.zeros_like(ones))
   assert made.get_embedding_table().shape.as_list() == [
       config["vocab_size"], config["embedding_size"]]
   assert len(made.get_all_encoder_layers()) == config["num_hidden_layers"]
-  checkpoint = str(folder / "model.ckpt")
+  checkpoint = str(tmp_path / "model.ckpt-7")
   assignment_map, _ = modeling_google.get_assignment_map_from_checkpoint(
       tf.trainable_variables(), checkpoint)
   tf.train.init_from_checkpoint(checkpoint, assignment_map)
