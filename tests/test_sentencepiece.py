@@ -55,7 +55,6 @@ def test_conversion(tiny):
   every_id = list(range(tiny.vocab_size))
   tokens = tiny.convert_ids_to_tokens(every_id)
   assert tokens[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-  assert len(set(tokens)) == tiny.vocab_size
   assert tiny.convert_tokens_to_ids(tokens) == every_id
   assert tiny.convert_tokens_to_ids(["nowhere", "中", "[PAD]"]) == [1, 1, 0]
   assert tiny.convert_tokens_to_ids(tiny.tokenize("2000,")) == [
