@@ -47,6 +47,7 @@ def test_text_is_normalised_first(raw_pieces, tiny):
                '\uff43\uff41\uff46\uff45 "b" fi. we\u2028met']:
     assert tiny.tokenize(text) == raw, ascii(text)
   assert tiny.tokenize("``b''") == raw_pieces("``b''")  # as they are
+  assert tiny.tokenize("ΟΣ ΣΟ") == raw_pieces("ος σο")
   assert tiny.tokenize("") == tiny.tokenize(" \u3000\n") == []
 
 
