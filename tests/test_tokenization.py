@@ -119,21 +119,16 @@ def test_words(tmp_path, text, alphabet, expected, cased):
     # The longest word has 200 characters: after accents are gone, not of the
     # whole text.
     ("a" * 201, "[UNK]"), ("中" * 250, "中 " * 250),
-    ("á" * 200 + "," + "a" * 200, " , ".join(["a" + " ##a" * 199] * 2))])
-def test_longest_piece_first(tmp_path, text, expected):
+    ("á" * 200 + "," + "a" * 200, " , ".join(["a" + " ##a" * 199] * 2)),
+    # Special tokens stay whole, and nothing else does.
+    ("A[PAD] A[UNK][CLS]A[SEP] [MASK]A",
+     "a [PAD] a [UNK] [CLS] a [SEP] [MASK] a"),
+    ("[sep] [ MASK ] [unused1]", "[ sep ] [ mask ] [ unused1 ]")])
+def test_pieces(tmp_path, text, expected):
   tokenizer = small_tokenizer(tmp_path, (
-      "want ##want ##ed wa un runn ##ing , ##n a ##a 中").split())
+      "want ##want ##ed wa un runn ##ing , ##n a ##a 中 [ ] sep mask "
+      "unused1").split())
   assert tokenizer.tokenize(text) == expected.split()
-
-
-def test_special_tokens_in_text_stay_whole(tmp_path):
-  tokenizer = small_tokenizer(tmp_path, "a b [ ] sep mask unused1".split())
-  for token in tokenization.SPECIAL_TOKENS:
-    assert tokenizer.tokenize("A %s b%s%s" % (token, token, token)) == [
-        "a", token, "b", token, token]
-  assert tokenizer.tokenize("[sep] [ MASK ] [unused1]") == (
-      "[ sep ] [ mask ] [ unused1 ]".split())
-  assert tokenizer.tokenize_plain("a[MASK]b") == "a [ mask ] b".split()
 
 
 @pytest.mark.parametrize("text, tokens, expected", [

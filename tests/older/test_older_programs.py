@@ -109,7 +109,6 @@ def test_vectors_of_tokens(make, tmp_path):
       token_type_ids=tf.zeros_like(ones))
   assert made.get_embedding_table().shape.as_list() == [
       config["vocab_size"], config["embedding_size"]]
-  assert len(made.get_all_encoder_layers()) == config["num_hidden_layers"]
   checkpoint = str(tmp_path / "model.ckpt-7")
   assignment_map, _ = modeling_google.get_assignment_map_from_checkpoint(
       tf.trainable_variables(), checkpoint)
