@@ -1,7 +1,6 @@
 """Programs against the older modules, as public ones for BERT are written."""
 
-import os
-from unittest import mock
+import re
 
 import numpy as np
 import pytest
@@ -36,12 +35,13 @@ def write_model(folder, make):
       "output_weights": np.eye(2, 24), "output_bias": np.array([0.5, -0.5])})
 
 
-def start(*args):
-  """Runs programs.py; returns the lines that it prints, split at spaces."""
-  with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT)):
-    status, out, log = run("tests/older/programs.py", *args)
-  assert status == 0, log
-  return [line.split(" ") for line in out.splitlines()]
+def make_features(**labels):
+  ids = np.zeros([len(TEXTS), 16], np.int32)
+  for row, tokens in zip(ids, TEXTS.values()):
+    row[:len(tokens) + 2] = [TOKENS.index(token) for token in (
+        "[CLS]", *tokens, "[SEP]")]
+  return dict(labels, input_ids=ids, input_mask=np.sign(ids),
+              segment_ids=0 * ids)
 
 
 @pytest.mark.slow
@@ -50,13 +50,9 @@ def start(*args):
 def test_a_classifier_with_placeholders(make, tmp_path, monkeypatch):
   """The same tokens, and the losses of this project's own step."""
   config, weights = write_model(tmp_path, make)
-  ids = np.zeros([len(TEXTS), 16], np.int32)
-  for row, tokens in zip(ids, TEXTS.values()):
-    row[:len(tokens) + 2] = [TOKENS.index(token) for token in (
-        "[CLS]", *tokens, "[SEP]")]
-  features = {"input_ids": ids, "input_mask": np.sign(ids),
-              "segment_ids": 0 * ids,
-              "label_ids": np.arange(len(TEXTS), dtype=np.int32) % 2}
+  features = make_features(
+      label_ids=np.arange(len(TEXTS), dtype=np.int32) % 2)
+  monkeypatch.setenv("PYTHONPATH", str(ROOT))
   monkeypatch.setattr(modeling.AlbertModel, "dropout",
                       lambda model, x, *args, **kwargs: x)
   monkeypatch.setattr(small_steps, "start_value", lambda name, _: weights[name])
@@ -64,24 +60,61 @@ def test_a_classifier_with_placeholders(make, tmp_path, monkeypatch):
     wanted, _ = small_steps.train(STEPS, small_steps.make_options(
         learning_rate=2e-3, optimizer=optimizer), [features] * STEPS,
                                   head=Classifier(2), **config)
-    *losses, predicted = start("classify", tmp_path, STEPS, optimizer)
-    found = [float(loss) for loss, in losses]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-    assert found[-1] < 0.8 * found[0]
-    assert len(predicted) == len(TEXTS) and set(predicted) <= {"0", "1"}
+    status, out, log = run(
+        "tests/older/sentiment.py", tmp_path, STEPS, optimizer)
+    assert status == 0, log
+    *losses, predicted = out.splitlines()
+    np.testing.assert_allclose(
+        list(map(float, losses)), wanted, rtol=1e-5, atol=1e-5)
+    assert wanted[-1] < 0.8 * wanted[0]
+    assert re.fullmatch("[01]( [01]){%d}" % (len(TEXTS) - 1), predicted)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [
     google_config, small_steps.full(albert_zh_config)])
-def test_a_tagger_with_an_estimator(make, tmp_path):
+@pytest.mark.parametrize("optimizer", [
+    optimization.AdamWeightDecayOptimizer, LAMBOptimizer])
+def test_a_tagger_with_an_estimator(make, optimizer, tmp_path):
   write_model(tmp_path, make)
-  lines = start("tag", tmp_path, 60, tmp_path / "out")
-  for *losses, tags in (lines[:61], lines[61:]):
-    assert float(losses[-1][0]) < 0.6 * float(losses[0][0])
-    # Labels are the parities of the tokens' lengths: [CLS] has 5 characters.
-    assert tags[:8] == ["1"] * 8
-  assert lines[10] != lines[71]
+  config = modeling.AlbertConfig.from_json_file(str(tmp_path / "config.json"))
+  checkpoint = str(tmp_path / "model.ckpt-7")
+  features = make_features()
+  tags = features["input_ids"] % 2
+
+  def model_fn(features, mode):
+    model = modeling.AlbertModel(
+        config, mode == tf.estimator.ModeKeys.TRAIN, features["input_ids"],
+        features["input_mask"], features["segment_ids"], False)
+    hidden = model.get_sequence_output()
+    shape = modeling.get_shape_list(hidden, expected_rank=3)
+    logits = tf.reshape(tf.layers.dense(
+        tf.reshape(hidden, [-1, shape[2]]), 2, name="tags",
+        kernel_initializer=modeling.create_initializer(0.02)), [-1, 16, 2])
+    loss = tf.losses.sparse_softmax_cross_entropy(
+        tags, logits, features["input_mask"])
+    tvars = tf.trainable_variables()
+    assignment_map, _ = modeling.get_assignment_map_from_checkpoint(
+        tvars, checkpoint)
+    tf.train.init_from_checkpoint(checkpoint, assignment_map)
+    global_step = tf.train.get_or_create_global_step()
+    grads, _ = tf.clip_by_global_norm(tf.gradients(loss, tvars), clip_norm=1.0)
+    train_op = optimizer(
+        learning_rate=3e-3, weight_decay_rate=0.01, beta_1=0.9, beta_2=0.999,
+        epsilon=1e-6, exclude_from_weight_decay=["LayerNorm", "bias"]
+    ).apply_gradients(zip(grads, tvars), global_step=global_step)
+    return tf.estimator.EstimatorSpec(
+        mode, {"tags": tf.argmax(logits, -1)}, loss,
+        tf.group(train_op, [global_step.assign(global_step + 1)]))
+
+  def input_fn():
+    return tf.data.Dataset.from_tensors(features).repeat()
+
+  estimator = tf.estimator.Estimator(
+      model_fn, str(tmp_path / "out"), tf.estimator.RunConfig(tf_random_seed=1))
+  estimator.train(input_fn, steps=40)
+  found = next(estimator.predict(input_fn, yield_single_examples=False))["tags"]
+  assert np.average(found == tags, weights=features["input_mask"]) > 0.75
 
 
 @pytest.mark.slow
