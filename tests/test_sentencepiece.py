@@ -19,9 +19,7 @@ def tiny(spm_file):
 
 @pytest.fixture(scope="module")
 def raw_pieces(spm_file):
-  model = sentencepiece.SentencePieceProcessor()
-  model.Load(spm_file)
-  return model.EncodeAsPieces
+  return sentencepiece.SentencePieceProcessor(spm_file).EncodeAsPieces
 
 
 @pytest.mark.parametrize("text, raw, expected", [

@@ -199,7 +199,6 @@ if __name__ == "__main__":
   sys.path.insert(0, os.path.dirname(script))
   import modeling
   modeling.AlbertModel.dropout = lambda model, x, *args, **kwargs: x
-  tf.disable_eager_execution()
   emulator = Emulator(hosts, cores)
   emulator.install()
   sys.argv += ["--use_tpu", "--master=" + emulator.master,

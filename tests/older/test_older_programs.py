@@ -1,13 +1,10 @@
 """Programs against the older modules, as public ones for BERT are written."""
 
-import re
-
 import numpy as np
 import pytest
 import reference_albert as reference
 import small_steps
 import tensorflow.compat.v1 as tf
-from scripting import ROOT, run
 from small_models import albert_zh_config, google_config, write_folder
 from writing import write
 
@@ -23,16 +20,22 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "bank", "##er", "a",
 TEXTS = {text: list(text) for text in (
     "今天天气很好", "我们去公园散步", "他昨天没有来上班")}
 TEXTS["Banker as 好"] = ["bank", "##er", "a", "##s", "好"]
-STEPS = 20
 
 
 def write_model(folder, make):
   """Writes what programs read; returns (configuration, weights)."""
   config = make(vocab_size=len(TOKENS), max_position_embeddings=16)
-  write(folder, "texts.tsv", *(
-      "%s\t%d" % (text, i % 2) for i, text in enumerate(TEXTS)))
   return config, write_folder(folder, config, TOKENS, {
       "output_weights": np.eye(2, 24), "output_bias": np.array([0.5, -0.5])})
+
+
+def restore(folder, module=modeling):
+  """Loads what there is; returns the names of other variables."""
+  tvars, checkpoint = tf.trainable_variables(), str(folder / "model.ckpt-7")
+  assignment_map, initialized = module.get_assignment_map_from_checkpoint(
+      tvars, checkpoint)
+  tf.train.init_from_checkpoint(checkpoint, assignment_map)
+  return [var.name for var in tvars if var.name not in initialized]
 
 
 def make_features(**labels):
@@ -45,29 +48,44 @@ def make_features(**labels):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 @pytest.mark.parametrize("make", [
     albert_zh_config, small_steps.full(google_config)])
-def test_a_classifier_with_placeholders(make, tmp_path, monkeypatch):
-  """The same tokens, and the losses of this project's own step."""
-  config, weights = write_model(tmp_path, make)
-  features = make_features(
-      label_ids=np.arange(len(TEXTS), dtype=np.int32) % 2)
-  monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def test_a_classifier_with_placeholders(make, optimizer, tmp_path, monkeypatch):
+  """Its losses are those of this project's own step."""
+  sizes, weights = write_model(tmp_path, make)
+  features = make_features(label_ids=np.array([0, 1, 0, 1], np.int32))
   monkeypatch.setattr(modeling.AlbertModel, "dropout",
                       lambda model, x, *args, **kwargs: x)
   monkeypatch.setattr(small_steps, "start_value", lambda name, _: weights[name])
-  for optimizer in ("adamw", "lamb"):
-    wanted, _ = small_steps.train(STEPS, small_steps.make_options(
-        learning_rate=2e-3, optimizer=optimizer), [features] * STEPS,
-                                  head=Classifier(2), **config)
-    status, out, log = run(
-        "tests/older/sentiment.py", tmp_path, STEPS, optimizer)
-    assert status == 0, log
-    *losses, predicted = out.splitlines()
-    np.testing.assert_allclose(
-        list(map(float, losses)), wanted, rtol=1e-5, atol=1e-5)
-    assert wanted[-1] < 0.8 * wanted[0]
-    assert re.fullmatch("[01]( [01]){%d}" % (len(TEXTS) - 1), predicted)
+  wanted, _ = small_steps.train(20, small_steps.make_options(
+      learning_rate=2e-3, optimizer=optimizer), [features] * 20,
+                                head=Classifier(2), **sizes)
+
+  config = modeling.BertConfig.from_json_file(str(tmp_path / "config.json"))
+  input_ids = tf.placeholder(tf.int32, [None, 16])
+  labels = tf.placeholder(tf.int32, [None])
+  model = modeling.BertModel(
+      config=config, is_training=True, input_ids=input_ids,
+      input_mask=tf.sign(input_ids), token_type_ids=None,
+      use_one_hot_embeddings=False)
+  output_layer = modeling.dropout(model.get_pooled_output(), 0.0)
+  output_weights = tf.get_variable(
+      "output_weights", [2, output_layer.shape.as_list()[-1]],
+      initializer=modeling.create_initializer(config.initializer_range))
+  output_bias = tf.get_variable("output_bias", [2])
+  loss = tf.losses.sparse_softmax_cross_entropy(labels, tf.nn.bias_add(
+      tf.matmul(output_layer, output_weights, transpose_b=True), output_bias))
+  train_op = optimization.create_optimizer(
+      loss, 2e-3, 20, 3, False, optimizer=optimizer)
+  assert not restore(tmp_path)
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    found = [session.run([loss, train_op], {
+        input_ids: features["input_ids"], labels: features["label_ids"]})[0]
+             for _ in range(20)]
+  np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+  assert found[-1] < 0.8 * found[0]
 
 
 @pytest.mark.slow
@@ -78,7 +96,6 @@ def test_a_classifier_with_placeholders(make, tmp_path, monkeypatch):
 def test_a_tagger_with_an_estimator(make, optimizer, tmp_path):
   write_model(tmp_path, make)
   config = modeling.AlbertConfig.from_json_file(str(tmp_path / "config.json"))
-  checkpoint = str(tmp_path / "model.ckpt-7")
   features = make_features()
   tags = features["input_ids"] % 2
 
@@ -86,17 +103,13 @@ def test_a_tagger_with_an_estimator(make, optimizer, tmp_path):
     model = modeling.AlbertModel(
         config, mode == tf.estimator.ModeKeys.TRAIN, features["input_ids"],
         features["input_mask"], features["segment_ids"], False)
-    hidden = model.get_sequence_output()
-    shape = modeling.get_shape_list(hidden, expected_rank=3)
-    logits = tf.reshape(tf.layers.dense(
-        tf.reshape(hidden, [-1, shape[2]]), 2, name="tags",
-        kernel_initializer=modeling.create_initializer(0.02)), [-1, 16, 2])
+    logits = tf.layers.dense(
+        model.get_sequence_output(), 2, name="tags",
+        kernel_initializer=modeling.create_initializer(0.02))
     loss = tf.losses.sparse_softmax_cross_entropy(
         tags, logits, features["input_mask"])
+    assert restore(tmp_path) == ["tags/kernel:0", "tags/bias:0"]
     tvars = tf.trainable_variables()
-    assignment_map, _ = modeling.get_assignment_map_from_checkpoint(
-        tvars, checkpoint)
-    tf.train.init_from_checkpoint(checkpoint, assignment_map)
     global_step = tf.train.get_or_create_global_step()
     grads, _ = tf.clip_by_global_norm(tf.gradients(loss, tvars), clip_norm=1.0)
     train_op = optimizer(
@@ -122,34 +135,19 @@ def test_a_tagger_with_an_estimator(make, optimizer, tmp_path):
 def test_vectors_of_tokens(make, tmp_path):
   """As BERT's extract_features.py and its copies make them."""
   config, weights = write_model(tmp_path, make)
-  vocab = tokenization.load_vocab(str(tmp_path / "vocab.txt"))
-  basic = tokenization.BasicTokenizer(do_lower_case=True)
-  wordpiece = tokenization.WordpieceTokenizer(vocab=vocab)
-  text = next(iter(TEXTS))
-  tokens = ["[CLS]", *(
-      piece for token in basic.tokenize(tokenization.convert_to_unicode(text))
-      for piece in wordpiece.tokenize(token)), "[SEP]"]
-  assert [tokenization.printable_text(token) for token in tokens] == [
-      "[CLS]", *text, "[SEP]"]
-  ids = tokenization.convert_tokens_to_ids(vocab, tokens)
-  assert ids == list(map(TOKENS.index, tokens))
-  assert tokenization.convert_ids_to_tokens(TOKENS, ids) == tokens
-  ones = np.ones([1, len(ids)], np.int32)
+  features = make_features()
+  input_ids, input_mask, token_type_ids = map(tf.constant, features.values())
   made = modeling_google.AlbertModel(
       config=modeling_google.AlbertConfig.from_json_file(
           str(tmp_path / "config.json")), is_training=False,
-      input_ids=tf.constant([ids]), input_mask=tf.constant(ones),
-      token_type_ids=tf.zeros_like(ones))
+      input_ids=input_ids, input_mask=input_mask, token_type_ids=token_type_ids)
   assert made.get_embedding_table().shape.as_list() == [
       config["vocab_size"], config["embedding_size"]]
-  checkpoint = str(tmp_path / "model.ckpt-7")
-  assignment_map, _ = modeling_google.get_assignment_map_from_checkpoint(
-      tf.trainable_variables(), checkpoint)
-  tf.train.init_from_checkpoint(checkpoint, assignment_map)
+  restore(tmp_path, modeling_google)
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     found = session.run([made.get_embedding_output()] + made.all_encoder_layers)
-  wanted = reference.forward(weights, config, [ids], ones, 0 * ones)
+  wanted = reference.forward(weights, config, *features.values())
   np.testing.assert_allclose(found, [wanted["embedding_output"],
                                      *wanted["all_layers"]], atol=1e-5)
 
@@ -199,9 +197,18 @@ def test_optimizers_leave_the_global_step(theirs, own, settings):
 
 
 def test_a_tokenizer_knows_its_vocabulary(tmp_path):
-  tokenizer = tokenization.FullTokenizer(write(tmp_path, "vocab.txt", *TOKENS))
-  assert tokenizer.vocab == {token: i for i, token in enumerate(TOKENS)}
-  assert tokenizer.inv_vocab[3] == "[SEP]"
+  path = write(tmp_path, "vocab.txt", *TOKENS)
+  tokenizer = tokenization.FullTokenizer(vocab_file=path, do_lower_case=True)
+  vocab, inv_vocab = tokenizer.vocab, tokenizer.inv_vocab
+  assert vocab == tokenization.load_vocab(path) == dict(zip(TOKENS, range(99)))
+  for text, tokens in TEXTS.items():
+    assert tokenizer.tokenize(text) == tokens
+    ids = tokenization.convert_tokens_to_ids(vocab, tokens)
+    assert ids == tokenizer.convert_tokens_to_ids(tokens) == [
+        TOKENS.index(token) for token in tokens]
+    assert tokens == tokenizer.convert_ids_to_tokens(ids) == (
+        tokenization.convert_ids_to_tokens(inv_vocab, ids))
+    assert tokens == list(map(tokenization.printable_text, tokens))
   # As in BERT, what looks like a special token is text.
   assert tokenizer.tokenize("我Banker[MASK]".encode()) == [
       "我", "bank", "##er", "[UNK]", "[UNK]", "[UNK]"]
@@ -209,7 +216,7 @@ def test_a_tokenizer_knows_its_vocabulary(tmp_path):
     tokenizer.convert_tokens_to_ids(["unheard"])
   assert tokenization.BasicTokenizer(do_lower_case=False).tokenize(
       "我 Banker, ok") == ["我", "Banker", ",", "ok"]
-  assert tokenization.WordpieceTokenizer(tokenizer.vocab).tokenize(
+  assert tokenization.WordpieceTokenizer(vocab=vocab).tokenize(
       "as x") == ["a", "##s", "[UNK]"]
 
 
