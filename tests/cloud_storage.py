@@ -18,8 +18,7 @@ import tensorflow.compat.v1 as tf
 class Storage(http.server.ThreadingHTTPServer):
   """The server, whose certificate is in a folder, a pathlib.Path.
 
-  Attributes:
-    objects: dict, name -> bytes; there is one bucket, whatever it is called.
+  `objects` is a dict, name -> bytes, of one bucket, whatever it is called.
   """
 
   def __init__(self, folder):
