@@ -18,8 +18,7 @@ import tensorflow.compat.v1 as tf
 class Storage(http.server.ThreadingHTTPServer):
   """The server, whose certificate is in a folder, a pathlib.Path.
 
-  Attributes:
-    objects: dict, name -> bytes; there is one bucket, whatever it is called.
+  `objects` is a dict, name -> bytes, of one bucket, whatever it is called.
   """
 
   def __init__(self, folder):
@@ -69,12 +68,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     """What follows on this connection is for storage.googleapis.com."""
     self.send_response(200)
     self.end_headers()
-    try:
-      self.connection = self.server.tls.wrap_socket(
-          self.connection, server_side=True)
-    except (OSError, ssl.SSLError):
-      self.close_connection = True
-      return
+    self.connection = self.server.tls.wrap_socket(
+        self.connection, server_side=True)
     self.rfile = self.connection.makefile("rb", -1)
     self.wfile = self.connection.makefile("wb", 0)
     self.close_connection = False
@@ -82,17 +77,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   def _read_body(self):
     if self.headers.get("Transfer-Encoding") != "chunked":
       return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-    chunks = []
-    while not chunks or chunks[-1]:
-      chunks.append(self.rfile.read(int(self.rfile.readline(), 16)))
+    body, size = b"", 1
+    while size:
+      size = int(self.rfile.readline(), 16)
+      body += self.rfile.read(size)
       self.rfile.readline()
-    return b"".join(chunks)
+    return body
 
   def _answer(self):
     url = urllib.parse.urlsplit(self.path)
-    status, headers, content = getattr(self, "_" + self.command.lower())(
-        list(map(urllib.parse.unquote, url.path.split("/")[1:])),
-        dict(urllib.parse.parse_qsl(url.query)), self._read_body())
+    self._objects = self.server.objects
+    try:
+      status, headers, content = getattr(self, "_" + self.command.lower())(
+          list(map(urllib.parse.unquote, url.path.split("/")[1:])),
+          dict(urllib.parse.parse_qsl(url.query)), self._read_body())
+    except KeyError:  # there is no such object
+      status, headers, content = 404, {}, b"{}"
     self.send_response(status)
     for header in {**headers, "Content-Length": str(len(content))}.items():
       self.send_header(*header)
@@ -101,41 +101,32 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   do_GET = do_POST = do_PUT = do_DELETE = _answer
 
-  @property
-  def _objects(self):
-    return self.server.objects
-
   def _describe(self, name):
     return {"name": name, "size": str(len(self._objects[name])),
             "generation": "1", "updated": "2020-01-01T00:00:00.000000Z"}
 
   def _get(self, path, query, body):
     if path[:3] != ["storage", "v1", "b"]:  # BUCKET/OBJECT: what it holds
-      name = "/".join(path[1:])
-      if name not in self._objects:
-        return _NOT_FOUND
-      first, last = map(int, re.match(
-          r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
-      part = self._objects[name][first:last + 1]
+      content = self._objects["/".join(path[1:])]
+      first, last = map(int, re.findall(r"\d+", self.headers["Range"]))
+      part = content[first:last + 1]
       return (206 if part else 416), {}, part
     if len(path) == 4:  # BUCKET
       return _json({"name": path[3]})
     if len(path) > 5:  # BUCKET/o/OBJECT: what there is to say about it
-      found = path[5] in self._objects
-      return _json(self._describe(path[5])) if found else _NOT_FOUND
+      return _json(self._describe(path[5]))
     prefix, items, prefixes = query.get("prefix", ""), [], set()
     for name in sorted(self._objects):
-      rest = name[len(prefix):] if name.startswith(prefix) else None
-      if rest and "delimiter" in query and "/" in rest:
-        prefixes.add(prefix + rest.split("/")[0] + "/")
-      elif rest is not None:
-        items.append(self._describe(name))
+      if name.startswith(prefix):
+        folder, slash, _ = name[len(prefix):].partition("/")
+        if slash and "delimiter" in query:
+          prefixes.add(prefix + folder + slash)
+        else:
+          items.append(self._describe(name))
     return _json({"items": items, "prefixes": sorted(prefixes)})
 
   def _post(self, path, query, body):
     if "rewriteTo" in path:  # BUCKET/o/OBJECT/rewriteTo/b/BUCKET/o/OBJECT
-      if path[5] not in self._objects:
-        return _NOT_FOUND
       self._objects[path[-1]] = self._objects[path[5]]
       return _json({"done": True})
     if query["uploadType"] == "media":
@@ -152,11 +143,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     return _json(self._describe(query["name"]))
 
   def _delete(self, path, query, body):
-    found = self._objects.pop(path[5], None) is not None
-    return (204, {}, b"") if found else _NOT_FOUND
-
-
-_NOT_FOUND = 404, {}, b"{}"
+    del self._objects[path[5]]
+    return 204, {}, b""
 
 
 def _json(value):

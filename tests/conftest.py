@@ -182,12 +182,11 @@ def spm_file(made_once):
     # A process of its own: training (not loading) crashes beside TF 1.15.
     subprocess.run([
         sys.executable, "-c", "import sentencepiece, sys; "
-        "sentencepiece.SentencePieceTrainer.Train(' '.join(sys.argv[1:]))",
-        "--input=%s" % (folder / "tiny.txt"), "--vocab_size=70",
-        "--model_prefix=%s" % (folder / "tiny"), "--model_type=bpe",
-        "--user_defined_symbols=[CLS],[SEP],[MASK]", "--pad_id=0",
-        "--pad_piece=<pad>", "--unk_id=1", "--bos_id=-1", "--eos_id=-1",
-        "--hard_vocab_limit=false", "--minloglevel=2"], check=True)
+        "sentencepiece.SentencePieceTrainer.Train(sys.argv[1])",
+        "--input=tiny.txt --model_prefix=tiny --model_type=bpe --vocab_size=70 "
+        "--user_defined_symbols=[CLS],[SEP],[MASK] --pad_id=0 --unk_id=1 "
+        "--pad_piece=<pad> --bos_id=-1 --eos_id=-1 --hard_vocab_limit=false "
+        "--minloglevel=2"], cwd=str(folder), check=True)
 
   return str(made_once("spm", train) / "tiny.model")
 

@@ -33,18 +33,15 @@ with socket.socket(socket.AF_UNIX) as connection:
 def start(folder, more_arguments):
   """Starts a server, which ends with this process, and writes its `python`.
 
-  Args:
-    folder: pathlib.Path, for `python`; it is made.
-    more_arguments: dict, name of a script -> list of str, arguments to append.
-
-  Returns its subprocess.Popen; it has a process group of its own.
+  `folder`, a pathlib.Path, is made; `more_arguments` is a dict, name of a
+  script -> list of str, arguments to append. Returns its subprocess.Popen,
+  which has a process group of its own.
   """
   folder.mkdir()
   address = str(folder / "socket")
-  client = folder / "python"
-  client.write_text(
+  (folder / "python").write_text(
       _CLIENT % (sys.executable, json.dumps(more_arguments), address))
-  client.chmod(0o755)
+  (folder / "python").chmod(0o755)
   server = subprocess.Popen(
       [sys.executable, __file__, address], stdin=subprocess.PIPE,
       stdout=subprocess.PIPE, start_new_session=True)

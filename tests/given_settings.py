@@ -9,18 +9,15 @@ from albert.train import settings
 
 
 def make_settings(classes=settings.FINE_TUNING, **given):
-  """Returns the TrainSettings of given flags.
+  """Returns the TrainSettings of a script with these settings classes.
 
-  Args:
-    classes: the settings classes that a script has.
-    **given: name of a flag -> its value; not given where it is None.
+  `given` are its flags; those whose value is None are not given.
   """
   script = types.SimpleNamespace(
       __name__="script", SETTINGS=classes,
       DEFAULTS=dict(output_dir=dict(required=False)))
-  args = ["--%s=%s" % (
-      name, ",".join(value) if isinstance(value, list) else value)
-          for name, value in given.items() if value is not None]
-  with parsed(script, *args):
+  with parsed(script, *[
+      "--%s=%s" % (name, ",".join(value) if isinstance(value, list) else value)
+      for name, value in given.items() if value is not None]):
     flag_settings.check_flags()
     return settings.read()

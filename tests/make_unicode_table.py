@@ -10,58 +10,48 @@ one what is new or different in its own.
 import json
 import pathlib
 import pprint
+import re
 import sys
 import unicodedata
 
 
 def known():
-  """Returns dict, code point -> [kind (Mn, Cf, P or ""), whether it combines,
-  lower case, canonical decomposition, compatible decomposition]."""
-  found = {}
-  for code, char in enumerate(map(chr, range(0x110000))):
-    category = unicodedata.category(char)
-    if category not in ("Cn", "Cs"):
-      found[code] = [
-          category if category in ("Mn", "Cf") else
-          "P" if category[0] == "P" else "", bool(unicodedata.combining(char)),
-          char.lower(), *(unicodedata.normalize(form, char)
-                          for form in ("NFD", "NFKD"))]
-  return found
+  """Returns dict, code point as str -> [kind (Mn, Cf, P or ""), whether it
+  combines, lower case, canonical decomposition, compatible decomposition]."""
+  return {str(ord(char)): [
+      re.match("Mn|Cf|P|", unicodedata.category(char)).group(),
+      bool(unicodedata.combining(char)), char.lower(),
+      unicodedata.normalize("NFD", char), unicodedata.normalize("NFKD", char)]
+      for char in map(chr, range(0x110000))
+      if unicodedata.category(char) not in ("Cn", "Cs")}
 
 
 def ranges(codes):
   """Returns code points as text, such as "898-89f b55"."""
   found = []
   for code in codes:
-    if found and found[-1][-1] == code - 1:
-      found[-1] = [found[-1][0], code]
-    else:
-      found.append([code])
+    is_next = found and found[-1][-1] == code - 1
+    found.append([found.pop()[0], code] if is_next else [code])
   return " ".join("-".join(map("{:x}".format, part)) for part in found)
 
 
 def main(path):
   old = json.loads(pathlib.Path(path).read_text())
-  new = known()
   print("# Unicode", unicodedata.unidata_version)
-
-  def before(code):
-    return old.get(str(code), ["", False] + [chr(code)] * 3)
-
-  def show(name, text):
-    print(name, "=", pprint.pformat(text, width=76))
-
-  for name, kind in (("MARKS", "Mn"), ("FORMATS", "Cf"),
-                     ("PUNCTUATION", "P"), ("OTHERS", "")):
-    show(name, ranges(code for code, values in new.items()
-                      if values[0] == kind != before(code)[0]))
-  show("COMBINING", ranges(code for code, values in new.items()
-                           if values[1] and not before(code)[1]))
+  changes = [(int(code), old.get(code, ["", False] + [chr(int(code))] * 3), new)
+             for code, new in known().items()]
+  tables = {name: ranges(code for code, before, now in changes
+                         if now[0] == kind != before[0])
+            for name, kind in (("MARKS", "Mn"), ("FORMATS", "Cf"),
+                               ("PUNCTUATION", "P"), ("OTHERS", ""))}
+  tables["COMBINING"] = ranges(
+      code for code, before, now in changes if now[1] and not before[1])
   for place, name in ((2, "LOWER"), (3, "NFD"), (4, "NFKD")):
-    show(name, " ".join(
-        "%x:%s" % (code, ",".join("%x" % ord(char) for char in values[place]))
-        for code, values in new.items()
-        if values[place] != before(code)[place]))
+    tables[name] = " ".join(
+        "%x:%s" % (code, ",".join("%x" % ord(char) for char in now[place]))
+        for code, before, now in changes if now[place] != before[place])
+  for name, text in tables.items():
+    print(name, "=", pprint.pformat(text, width=76))
 
 
 if __name__ == "__main__":

@@ -49,14 +49,12 @@ def random_texts(count, seed, is_wanted=lambda char: True):
 def vocabulary_of(path, texts):
   """Writes the Chinese vocabulary and three of four characters of `texts`, so
   that every cut shows, and some words are unknown."""
-  chars = set()
-  for text in texts:
-    chars.update(text, unicodedata.normalize("NFD", text.lower()))
-  tokens = dict.fromkeys(tokenization.load_vocab(VOCAB_FILE))
-  for char in sorted(chars):
-    if unicodedata.category(char)[0] not in "CZ" and ord(char) % 4:
-      tokens.update(dict.fromkeys([char, "##" + char]))
-  return write_vocab(path, tokens)
+  text = "".join(texts)
+  chars = [char for char in {*text, *unicodedata.normalize("NFD", text.lower())}
+           if unicodedata.category(char)[0] not in "CZ" and ord(char) % 4]
+  return write_vocab(path, dict.fromkeys([
+      *tokenization.load_vocab(VOCAB_FILE), *chars,
+      *("##" + char for char in chars)]))
 
 
 def differences(ours, theirs, texts):

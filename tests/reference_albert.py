@@ -102,10 +102,9 @@ def activation(name, x):
 
 
 def layer_norm(weights, scope, x):
-  x = x - np.mean(x, axis=-1, keepdims=True)
-  variance = np.mean(x**2, axis=-1, keepdims=True)
-  return x / np.sqrt(variance + 1e-12) * weights[scope + "/gamma"] + (
-      weights[scope + "/beta"])
+  x = (x - x.mean(-1, keepdims=True)) / np.sqrt(
+      x.var(-1, keepdims=True) + 1e-12)
+  return x * weights[scope + "/gamma"] + weights[scope + "/beta"]
 
 
 def dense(weights, scope, x):

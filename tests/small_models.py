@@ -80,12 +80,9 @@ DROPOUT = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 
 def create(config, is_training=False, input_ids=INPUT_IDS,
            input_mask=INPUT_MASK, token_type_ids=SEGMENT_IDS, **kwargs):
-  def tensor(values):
-    return None if values is None else tf.constant(values, tf.int32)
-
-  return create_model(
-      AlbertConfig.from_dict(config), is_training, tensor(input_ids),
-      tensor(input_mask), tensor(token_type_ids), **kwargs)
+  return create_model(AlbertConfig.from_dict(config), is_training, *(
+      None if x is None else tf.constant(x, tf.int32)
+      for x in (input_ids, input_mask, token_type_ids)), **kwargs)
 
 
 def outputs_of(model, positions=POSITIONS):
@@ -120,12 +117,13 @@ def run_model(config, weights, *args, positions=POSITIONS, **kwargs):
 
 def run_reference(config, weights, input_ids=INPUT_IDS, input_mask=INPUT_MASK,
                   token_type_ids=SEGMENT_IDS):
-  outputs = reference.forward(weights, config, input_ids, input_mask,
-                              token_type_ids)
-  return dict(outputs, masked_lm_logits=reference.masked_lm_logits(
-      weights, config, outputs["sequence_output"], POSITIONS),
-              sentence_order_logits=reference.sentence_order_logits(
-                  weights, outputs["pooled_output"]))
+  outputs = reference.forward(
+      weights, config, input_ids, input_mask, token_type_ids)
+  outputs["masked_lm_logits"] = reference.masked_lm_logits(
+      weights, config, outputs["sequence_output"], POSITIONS)
+  outputs["sentence_order_logits"] = reference.sentence_order_logits(
+      weights, outputs["pooled_output"])
+  return outputs
 
 
 def assert_same_outputs(actual, expected, atol):

@@ -106,11 +106,8 @@ def assert_equal_variables(one, other, tolerance):
 def write_pretraining(folder, count, **sizes):
   """Writes a configuration and records; returns the flags that name them.
 
-  Args:
-    folder: pathlib.Path; `train.tfrecord` is for training, `heldout.tfrecord`
-      has the same records.
-    count: int, records; they have from 1 to 4 masked tokens.
-    **sizes: of the model, if different from SIZES.
+  The `count` records of `train.tfrecord`, and of `heldout.tfrecord`, have from
+  1 to 4 masked tokens; `sizes` of the model replace those of SIZES.
   """
   (folder / "config.json").write_text(json.dumps(dict(SIZES, **sizes)))
   rng = np.random.RandomState(0)

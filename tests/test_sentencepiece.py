@@ -1,6 +1,7 @@
 """Facts about the SentencePiece tokenizer, worked by hand."""
 
 import difflib
+import itertools
 import re
 
 import pytest
@@ -19,9 +20,7 @@ def tiny(spm_file):
 
 @pytest.fixture(scope="module")
 def raw_pieces(spm_file):
-  model = sentencepiece.SentencePieceProcessor()
-  model.Load(spm_file)
-  return model.EncodeAsPieces
+  return sentencepiece.SentencePieceProcessor(spm_file).EncodeAsPieces
 
 
 @pytest.mark.parametrize("text, raw, expected", [
@@ -47,6 +46,7 @@ def test_text_is_normalised_first(raw_pieces, tiny):
                '\uff43\uff41\uff46\uff45 "b" fi. we\u2028met']:
     assert tiny.tokenize(text) == raw, ascii(text)
   assert tiny.tokenize("``b''") == raw_pieces("``b''")  # as they are
+  assert tiny.tokenize("ΟΣ ΣΟ") == raw_pieces("ος σο")
   assert tiny.tokenize("") == tiny.tokenize(" \u3000\n") == []
 
 
@@ -56,7 +56,6 @@ def test_conversion(tiny):
   every_id = list(range(tiny.vocab_size))
   tokens = tiny.convert_ids_to_tokens(every_id)
   assert tokens[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-  assert len(set(tokens)) == tiny.vocab_size
   assert tiny.convert_tokens_to_ids(tokens) == every_id
   assert tiny.convert_tokens_to_ids(["nowhere", "中", "[PAD]"]) == [1, 1, 0]
   assert tiny.convert_tokens_to_ids(tiny.tokenize("2000,")) == [
@@ -66,15 +65,12 @@ def test_conversion(tiny):
 
 
 def test_create_tokenizer(spm_file, tmp_path):
-  for flags, kind, lower, cased in (
-      ({"vocab_file": VOCAB_FILE}, tokenization.WordPieceTokenizer, "hello",
-       "[UNK]"),
+  for files, lower, cased in (
+      ({"vocab_file": VOCAB_FILE}, "hello", "[UNK]"),
       # Accents go in both modes, as Google's code has it.
-      ({"spm_model_file": spm_file}, tokenization.SentencePieceTokenizer,
-       "\u2581hello", "\u2581HeLLO")):
+      ({"spm_model_file": spm_file}, "\u2581hello", "\u2581HeLLO")):
     for case, expected in (({}, lower), ({"do_lower_case": False}, cased)):
-      tokenizer = tokenization.create_tokenizer(**flags, **case)
-      assert isinstance(tokenizer, kind)
+      tokenizer = tokenization.create_tokenizer(**files, **case)
       assert "".join(tokenizer.tokenize("HéLLO")) == expected
   with pytest.raises(InputError):
     tokenization.create_tokenizer()
@@ -88,7 +84,6 @@ def test_create_tokenizer(spm_file, tmp_path):
 def test_a_released_model(real_data):
   released = tokenization.SentencePieceTokenizer(
       str(real_data / "sentencepiece" / "30k-clean.model"))
-  assert released.vocab_size == 30000
   assert (released.pad_id, released.unk_id, released.cls_id,
           released.sep_id, released.mask_id) == (0, 1, 2, 3, 4)
   # Half of a surrogate pair is no text.
@@ -100,11 +95,10 @@ def test_a_released_model(real_data):
     assert text[first:last] == "서울특별시"
 
 
-@pytest.mark.parametrize("kind", ["WordPiece", "SentencePiece"])
-def test_tokens_stand_one_after_the_other(kind, tiny):
-  tokenizer = tiny if kind == "SentencePiece" else (
-      tokenization.WordPieceTokenizer(VOCAB_FILE))
-  for text in random_texts(300, 0):
+def test_tokens_stand_one_after_the_other(tiny):
+  wordpiece = tokenization.WordPieceTokenizer(VOCAB_FILE)
+  for tokenizer, text in itertools.product(
+      (wordpiece, tiny), random_texts(300, 0)):
     tokens, spans = tokenizer.tokenize_with_offsets(text)
     assert tokens == tokenizer.tokenize_plain(text)
     assert len(spans) == len(tokens)

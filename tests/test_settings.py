@@ -42,7 +42,7 @@ def test_defaults():
 
 
 @pytest.mark.parametrize("args, changes", [
-    ([], {}), (["--count=9", "--rate=1e-3"], dict(count=9, rate=0.001)),
+    (["--count=9", "--rate=1e-3"], dict(count=9, rate=0.001)),
     (["--title=a b"], dict(name="a b")),
     (["--kind=FANCY"], dict(kind="fancy")),
     (["--is_new", "--nois_new", "--is_new=true"], dict(is_new=True)),
@@ -100,7 +100,6 @@ class Conditions:
     ([], "--output_dir is required; ", []),
     (["--do_train"], "--train_file is required if --do_train and not --kind; ",
      []),
-    (["--do_train", "--kind=x"], None, []),
     (["--steps=0"], None, []),  # not asked for
     (["--rate=1", "--steps=3"], None,
      ["--steps, --rate: no effect without --do_train"]),

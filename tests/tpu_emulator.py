@@ -16,6 +16,7 @@ import re
 import runpy
 import socket
 import sys
+import types
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import resource_variable_ops
@@ -42,29 +43,21 @@ class Emulator:
         tf.train.Server(cluster, "tpu_worker", task, config=config)
         for task in range(hosts)]
     self.master = "grpc://" + addresses[0]
-    metadata = getattr(tpu_system_metadata, "_TPUSystemMetadata", None) or (
-        tpu_system_metadata.TPUSystemMetadata)
-    self._system = metadata(
+    self._system = types.SimpleNamespace(
         num_cores=self._count, num_hosts=hosts, num_of_cores_per_host=cores,
         topology=None, devices=[])
 
   def install(self):
     tpu_system_metadata._query_tpu_system_metadata = (
         lambda *args, **kwargs: self._system)
-    for module in (tpu_ops, tpu_feed.tpu_ops, tpu_estimator.tpu_ops):
-      module.infeed_enqueue_tuple = self._infeed_enqueue
-      module.infeed_dequeue_tuple = self._infeed_dequeue
-      module.outfeed_enqueue_tuple = self._outfeed_enqueue
-      module.outfeed_dequeue_tuple = self._outfeed_dequeue
-    for module in (tpu, tf.tpu):
+    tpu_ops.infeed_enqueue_tuple = self._infeed_enqueue
+    tpu_ops.infeed_dequeue_tuple = self._infeed_dequeue
+    tpu_ops.outfeed_enqueue_tuple = self._outfeed_enqueue
+    tpu_ops.outfeed_dequeue_tuple = self._outfeed_dequeue
+    for module in (tpu, tf.tpu, getattr(tpu_feed, "tpu_name_util", tpu)):
       module.core = lambda number: ""
-      module.initialize_system = lambda *args, **kwargs: tf.no_op()
-      module.shutdown_system = lambda *args, **kwargs: tf.no_op()
-    try:
-      from tensorflow.python.tpu import tpu_name_util
-      tpu_name_util.core = lambda number: ""
-    except ImportError:
-      pass  # TF 1.15 has it elsewhere
+      module.initialize_system = module.shutdown_system = (
+          lambda *args, **kwargs: tf.no_op())
     tf.tpu.cross_replica_sum = self._cross_replica_sum
     tpu.split_compile_and_shard = self._make_replicas
     self._let_the_first_replica_write()
@@ -120,15 +113,15 @@ class Emulator:
                        like=inputs).enqueue(list(inputs))
 
   def _infeed_dequeue(self, dtypes, shapes, name=None, **_):
-    return _dequeue(self._queue("in", self._replica), shapes)
+    return tf.nest.flatten(self._queue("in", self._replica).dequeue())
 
   def _outfeed_enqueue(self, tensors, name=None):
     return self._queue("out", self._replica, like=tensors).enqueue(
         list(tensors))
 
   def _outfeed_dequeue(self, dtypes, shapes, device_ordinal=-1, name=None):
-    return _dequeue(self._queue("out", self._replica_of(device_ordinal)),
-                    shapes)
+    return tf.nest.flatten(
+        self._queue("out", self._replica_of(device_ordinal)).dequeue())
 
   def _cross_replica_sum(self, x, group_assignment=None, name=None):
     x = tf.convert_to_tensor(x)
@@ -140,10 +133,8 @@ class Emulator:
 
     with tf.control_dependencies([
         queue(here, other).enqueue(x) for other in range(self._count)]):
-      total = tf.add_n([queue(other, here).dequeue()
-                        for other in range(self._count)])
-    total.set_shape(x.shape)
-    return total
+      return tf.add_n([queue(other, here).dequeue()
+                       for other in range(self._count)])
 
   def _make_replicas(self, computation, inputs=None, num_shards=1, **_):
     """Stands for tpu.split_compile_and_shard."""
@@ -196,14 +187,6 @@ class Emulator:
     tpu_estimator._ModelFnWrapper._call_model_fn = call_model_fn
 
 
-def _dequeue(queue, shapes):
-  tensors = queue.dequeue()
-  tensors = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
-  for tensor, shape in zip(tensors, shapes):
-    tensor.set_shape(shape)
-  return tensors
-
-
 def _free_address():
   with socket.socket() as found:
     found.bind(("localhost", 0))
@@ -216,7 +199,6 @@ if __name__ == "__main__":
   sys.path.insert(0, os.path.dirname(script))
   import modeling
   modeling.AlbertModel.dropout = lambda model, x, *args, **kwargs: x
-  tf.disable_eager_execution()
   emulator = Emulator(hosts, cores)
   emulator.install()
   sys.argv += ["--use_tpu", "--master=" + emulator.master,

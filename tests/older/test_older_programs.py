@@ -1,23 +1,17 @@
 """Programs against the older modules, as public ones for BERT are written."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import reference_albert as reference
 import small_steps
 import tensorflow.compat.v1 as tf
-from scripting import ROOT
-from small_models import albert_zh_config, google_config
+from small_models import albert_zh_config, google_config, write_folder
 from writing import write
 
 import modeling
 import modeling_google
 import optimization
 import tokenization
-from albert.files import checkpoints
 from albert.heads import Classifier
 from lamb_optimizer import LAMB, LAMBOptimizer
 
@@ -26,114 +20,134 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "bank", "##er", "a",
 TEXTS = {text: list(text) for text in (
     "今天天气很好", "我们去公园散步", "他昨天没有来上班")}
 TEXTS["Banker as 好"] = ["bank", "##er", "a", "##s", "好"]
-STEPS = 20
-CONFIGS = {make.__name__: make(vocab_size=len(TOKENS),
-                               max_position_embeddings=16)
-           for make in (albert_zh_config, google_config)}
 
 
-def configs(*first):
-  """Parametrizes a test: some configurations in the default tier, or all."""
-  return pytest.mark.parametrize("model", [pytest.param(
-      name, marks=pytest.mark.slow if name in first else pytest.mark.full)
-                                           for name in sorted(CONFIGS)],
-                                 indirect=True)
+def write_model(folder, make):
+  """Writes what programs read; returns (configuration, weights)."""
+  config = make(vocab_size=len(TOKENS), max_position_embeddings=16)
+  return config, write_folder(folder, config, TOKENS, {
+      "output_weights": np.eye(2, 24), "output_bias": np.array([0.5, -0.5])})
 
 
-@pytest.fixture
-def model(request, tmp_path):
-  """(folder of what programs read, configuration, weights)."""
-  config = CONFIGS[request.param]
-  weights = {name: x.astype(np.float32) for name, x in dict(
-      reference.random_weights(config), output_weights=np.eye(2, 24),
-      output_bias=np.array([0.5, -0.5])).items()}
-  checkpoints.write_checkpoint(str(tmp_path), "model.ckpt", weights)
-  write(tmp_path, "config.json", config)
-  write(tmp_path, "vocab.txt", *TOKENS)
-  write(tmp_path, "texts.tsv", *(
-      "%s\t%d" % (text, i % 2) for i, text in enumerate(TEXTS)))
-  return tmp_path, config, weights
+def restore(folder, module=modeling):
+  """Loads what there is; returns the names of other variables."""
+  tvars, checkpoint = tf.trainable_variables(), str(folder / "model.ckpt-7")
+  assignment_map, initialized = module.get_assignment_map_from_checkpoint(
+      tvars, checkpoint)
+  tf.train.init_from_checkpoint(checkpoint, assignment_map)
+  return [var.name for var in tvars if var.name not in initialized]
 
 
-def start(program, *args):
-  """Runs a program; returns the lines that it prints, split at spaces."""
-  done = subprocess.run(
-      [sys.executable, os.path.join(os.path.dirname(__file__), program),
-       *map(str, args)], stdout=subprocess.PIPE, check=True, timeout=300,
-      env=dict(os.environ, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="3"))
-  return [line.split(" ") for line in done.stdout.decode().splitlines()]
-
-
-@configs("albert_zh_config")
-def test_a_classifier_with_placeholders(model, monkeypatch):
-  """The same tokens, and the losses of this project's own step."""
-  folder, config, weights = model
+def make_features(**labels):
   ids = np.zeros([len(TEXTS), 16], np.int32)
   for row, tokens in zip(ids, TEXTS.values()):
     row[:len(tokens) + 2] = [TOKENS.index(token) for token in (
         "[CLS]", *tokens, "[SEP]")]
-  features = {"input_ids": ids, "input_mask": np.sign(ids),
-              "segment_ids": 0 * ids,
-              "label_ids": np.arange(len(TEXTS), dtype=np.int32) % 2}
+  return dict(labels, input_ids=ids, input_mask=np.sign(ids),
+              segment_ids=0 * ids)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+@pytest.mark.parametrize("make", [
+    albert_zh_config, small_steps.full(google_config)])
+def test_a_classifier_with_placeholders(make, optimizer, tmp_path, monkeypatch):
+  """Its losses are those of this project's own step."""
+  sizes, weights = write_model(tmp_path, make)
+  features = make_features(label_ids=np.array([0, 1, 0, 1], np.int32))
   monkeypatch.setattr(modeling.AlbertModel, "dropout",
                       lambda model, x, *args, **kwargs: x)
   monkeypatch.setattr(small_steps, "start_value", lambda name, _: weights[name])
-  for optimizer in ("adamw", "lamb"):
-    wanted, _ = small_steps.train(STEPS, small_steps.make_options(
-        learning_rate=2e-3, optimizer=optimizer), [features] * STEPS,
-                                  head=Classifier(2), **config)
-    *losses, predicted = start("sentiment.py", folder, STEPS, optimizer)
-    found = [float(loss) for loss, in losses]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-    assert found[-1] < 0.8 * found[0]
-    assert len(predicted) == len(TEXTS) and set(predicted) <= {"0", "1"}
+  wanted, _ = small_steps.train(20, small_steps.make_options(
+      learning_rate=2e-3, optimizer=optimizer), [features] * 20,
+                                head=Classifier(2), **sizes)
+
+  config = modeling.BertConfig.from_json_file(str(tmp_path / "config.json"))
+  input_ids = tf.placeholder(tf.int32, [None, 16])
+  labels = tf.placeholder(tf.int32, [None])
+  model = modeling.BertModel(
+      config=config, is_training=True, input_ids=input_ids,
+      input_mask=tf.sign(input_ids), token_type_ids=None,
+      use_one_hot_embeddings=False)
+  output_layer = modeling.dropout(model.get_pooled_output(), 0.0)
+  output_weights = tf.get_variable(
+      "output_weights", [2, output_layer.shape.as_list()[-1]],
+      initializer=modeling.create_initializer(config.initializer_range))
+  output_bias = tf.get_variable("output_bias", [2])
+  loss = tf.losses.sparse_softmax_cross_entropy(labels, tf.nn.bias_add(
+      tf.matmul(output_layer, output_weights, transpose_b=True), output_bias))
+  train_op = optimization.create_optimizer(
+      loss, 2e-3, 20, 3, False, optimizer=optimizer)
+  assert not restore(tmp_path)
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    found = [session.run([loss, train_op], {
+        input_ids: features["input_ids"], labels: features["label_ids"]})[0]
+             for _ in range(20)]
+  np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+  assert found[-1] < 0.8 * found[0]
 
 
-@configs("google_config")
-def test_a_tagger_with_an_estimator(model, tmp_path):
-  lines = start("tagger.py", model[0], 60, tmp_path / "out")
-  for run in (lines[:61], lines[61:]):
-    losses = [float(loss) for loss, in run[:-1]]
-    assert losses[-1] < 0.6 * losses[0]
-    # Labels are the parities of the tokens' lengths: [CLS] has 5 characters.
-    assert run[-1][:8] == ["1"] * 8
-  assert lines[10] != lines[71]
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [
+    google_config, small_steps.full(albert_zh_config)])
+@pytest.mark.parametrize("optimizer", [
+    optimization.AdamWeightDecayOptimizer, LAMBOptimizer])
+def test_a_tagger_with_an_estimator(make, optimizer, tmp_path):
+  write_model(tmp_path, make)
+  config = modeling.AlbertConfig.from_json_file(str(tmp_path / "config.json"))
+  features = make_features()
+  tags = features["input_ids"] % 2
+
+  def model_fn(features, mode):
+    model = modeling.AlbertModel(
+        config, mode == tf.estimator.ModeKeys.TRAIN, features["input_ids"],
+        features["input_mask"], features["segment_ids"], False)
+    logits = tf.layers.dense(
+        model.get_sequence_output(), 2, name="tags",
+        kernel_initializer=modeling.create_initializer(0.02))
+    loss = tf.losses.sparse_softmax_cross_entropy(
+        tags, logits, features["input_mask"])
+    assert restore(tmp_path) == ["tags/kernel:0", "tags/bias:0"]
+    tvars = tf.trainable_variables()
+    global_step = tf.train.get_or_create_global_step()
+    grads, _ = tf.clip_by_global_norm(tf.gradients(loss, tvars), clip_norm=1.0)
+    train_op = optimizer(
+        learning_rate=3e-3, weight_decay_rate=0.01, beta_1=0.9, beta_2=0.999,
+        epsilon=1e-6, exclude_from_weight_decay=["LayerNorm", "bias"]
+    ).apply_gradients(zip(grads, tvars), global_step=global_step)
+    return tf.estimator.EstimatorSpec(
+        mode, {"tags": tf.argmax(logits, -1)}, loss,
+        tf.group(train_op, [global_step.assign(global_step + 1)]))
+
+  def input_fn():
+    return tf.data.Dataset.from_tensors(features).repeat()
+
+  estimator = tf.estimator.Estimator(
+      model_fn, str(tmp_path / "out"), tf.estimator.RunConfig(tf_random_seed=1))
+  estimator.train(input_fn, steps=40)
+  found = next(estimator.predict(input_fn, yield_single_examples=False))["tags"]
+  assert np.average(found == tags, weights=features["input_mask"]) > 0.75
 
 
-@configs(*CONFIGS)
-def test_vectors_of_tokens(model):
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [albert_zh_config, google_config])
+def test_vectors_of_tokens(make, tmp_path):
   """As BERT's extract_features.py and its copies make them."""
-  folder, config, weights = model
-  vocab = tokenization.load_vocab(str(folder / "vocab.txt"))
-  inv_vocab = {v: k for k, v in vocab.items()}
-  basic = tokenization.BasicTokenizer(do_lower_case=True)
-  wordpiece = tokenization.WordpieceTokenizer(vocab=vocab)
-  text = next(iter(TEXTS))
-  tokens = ["[CLS]", *(
-      piece for token in basic.tokenize(tokenization.convert_to_unicode(text))
-      for piece in wordpiece.tokenize(token)), "[SEP]"]
-  assert [tokenization.printable_text(token) for token in tokens] == [
-      "[CLS]", *text, "[SEP]"]
-  ids = tokenization.convert_tokens_to_ids(vocab, tokens)
-  assert ids == list(map(TOKENS.index, tokens))
-  assert tokenization.convert_ids_to_tokens(inv_vocab, ids) == tokens
-  ones = np.ones([1, len(ids)], np.int32)
+  config, weights = write_model(tmp_path, make)
+  features = make_features()
+  input_ids, input_mask, token_type_ids = map(tf.constant, features.values())
   made = modeling_google.AlbertModel(
       config=modeling_google.AlbertConfig.from_json_file(
-          str(folder / "config.json")), is_training=False,
-      input_ids=tf.constant([ids]), input_mask=tf.constant(ones),
-      token_type_ids=tf.zeros_like(ones))
+          str(tmp_path / "config.json")), is_training=False,
+      input_ids=input_ids, input_mask=input_mask, token_type_ids=token_type_ids)
   assert made.get_embedding_table().shape.as_list() == [
       config["vocab_size"], config["embedding_size"]]
-  assert len(made.get_all_encoder_layers()) == config["num_hidden_layers"]
-  checkpoint = str(folder / "model.ckpt")
-  assignment_map, _ = modeling_google.get_assignment_map_from_checkpoint(
-      tf.trainable_variables(), checkpoint)
-  tf.train.init_from_checkpoint(checkpoint, assignment_map)
+  restore(tmp_path, modeling_google)
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     found = session.run([made.get_embedding_output()] + made.all_encoder_layers)
-  wanted = reference.forward(weights, config, [ids], ones, 0 * ones)
+  wanted = reference.forward(weights, config, *features.values())
   np.testing.assert_allclose(found, [wanted["embedding_output"],
                                      *wanted["all_layers"]], atol=1e-5)
 
@@ -183,9 +197,18 @@ def test_optimizers_leave_the_global_step(theirs, own, settings):
 
 
 def test_a_tokenizer_knows_its_vocabulary(tmp_path):
-  tokenizer = tokenization.FullTokenizer(write(tmp_path, "vocab.txt", *TOKENS))
-  assert tokenizer.vocab == {token: i for i, token in enumerate(TOKENS)}
-  assert tokenizer.inv_vocab[3] == "[SEP]"
+  path = write(tmp_path, "vocab.txt", *TOKENS)
+  tokenizer = tokenization.FullTokenizer(vocab_file=path, do_lower_case=True)
+  vocab, inv_vocab = tokenizer.vocab, tokenizer.inv_vocab
+  assert vocab == tokenization.load_vocab(path) == dict(zip(TOKENS, range(99)))
+  for text, tokens in TEXTS.items():
+    assert tokenizer.tokenize(text) == tokens
+    ids = tokenization.convert_tokens_to_ids(vocab, tokens)
+    assert ids == tokenizer.convert_tokens_to_ids(tokens) == [
+        TOKENS.index(token) for token in tokens]
+    assert tokens == tokenizer.convert_ids_to_tokens(ids) == (
+        tokenization.convert_ids_to_tokens(inv_vocab, ids))
+    assert tokens == list(map(tokenization.printable_text, tokens))
   # As in BERT, what looks like a special token is text.
   assert tokenizer.tokenize("我Banker[MASK]".encode()) == [
       "我", "bank", "##er", "[UNK]", "[UNK]", "[UNK]"]
@@ -193,7 +216,7 @@ def test_a_tokenizer_knows_its_vocabulary(tmp_path):
     tokenizer.convert_tokens_to_ids(["unheard"])
   assert tokenization.BasicTokenizer(do_lower_case=False).tokenize(
       "我 Banker, ok") == ["我", "Banker", ",", "ok"]
-  assert tokenization.WordpieceTokenizer(tokenizer.vocab).tokenize(
+  assert tokenization.WordpieceTokenizer(vocab=vocab).tokenize(
       "as x") == ["a", "##s", "[UNK]"]
 
 

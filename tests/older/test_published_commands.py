@@ -42,14 +42,12 @@ def test_a_command_is_understood(_, script, words):
       assert name not in flags.FLAGS or flags.FLAGS[name].present
 
 
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-  """A folder with what the commands read, the current one."""
+@pytest.mark.full
+def test_they_run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   model = tmp_path / "albert_tiny_zh"
-  for name, value in (("BERT_BASE_DIR", model),
-                      ("TEXT_DIR", ROOT / "tests" / "pairs")):
-    monkeypatch.setenv(name, str(value))
+  monkeypatch.setenv("BERT_BASE_DIR", str(model))
+  monkeypatch.setenv("TEXT_DIR", str(ROOT / "tests" / "pairs"))
   shutil.copytree(str(ROOT / "albert_config"), str(model))
   for path in model.glob("*.json"):
     config = dict(json.loads(path.read_text()), **SIZES)
@@ -69,25 +67,21 @@ def site(tmp_path, monkeypatch):
   checkpoints.write_checkpoint(
       str(model), "albert_model.ckpt", checkpoints.read_weights(
           checkpoints.latest_checkpoint("pretrained")))
-  return tmp_path
 
-
-@pytest.mark.full
-def test_they_run(site):
   logs = {about: succeed(script, *shlex.split(os.path.expandvars(
       words + SMALL[script])))[1]
           for about, script, words in COMMANDS if about.startswith("run: ")}
   log = logs["run: albert_zh, pretraining of tiny"]
   assert log.count("training records") == 1 and "--eval_input_file" in log
-  folder = site / "my_new_model_path"
+  folder = tmp_path / "my_new_model_path"
   assert results(folder)["global_step"] == 2
   assert not (folder / "best").exists()
-  assert list((site / "my_new_model_path_export").glob("*/saved_model.pb"))
+  assert list((tmp_path / "my_new_model_path_export").glob("*/saved_model.pb"))
   for name in ("albert_lcqmc_checkpoints", "albert_lcqmc_google",
                "albert_large_lcqmc_checkpoints"):
-    assert results(site / name / "best")["eval_accuracy"] > 0
+    assert results(tmp_path / name / "best")["eval_accuracy"] > 0
   # The checkpoint that was named, not the newest one.
-  assert results(site / "lcqmc_output")["global_step"] == 4
-  assert (site / "lcqmc_output" / "test_results.tsv").exists()
-  row = json_lines(site / "tmp" / "output.jsonl")[0]
+  assert results(tmp_path / "lcqmc_output")["global_step"] == 4
+  assert (tmp_path / "lcqmc_output" / "test_results.tsv").exists()
+  row = json_lines(tmp_path / "tmp" / "output.jsonl")[0]
   assert len(next(iter(row["tokens"][0]["layers"].values()))) == 16

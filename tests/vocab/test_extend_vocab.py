@@ -5,18 +5,15 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 from reading import read_json
 from reference_albert import softmax
-from scripting import ROOT, succeed
+from scripting import succeed
 from small_models import albert_zh_config, google_config, write_folder
 from vocabularies import write_vocab
 
 import tokenization
 from albert.errors import InputError
 from albert.files import checkpoints
-from albert.model.config import AlbertConfig
-from albert.model.layouts import create_model
 from albert.vocab.extend import read_words
 
 PIECES = ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]",
@@ -47,12 +44,16 @@ def test_rows_of_new_words(config, use_unused, tmp_path):
   (folder / "task.json").write_text('{"max_seq_length": 9}')
   extend(folder, target, "中国\n\n 首都是 \r\nPlayS\n很大q",
          *["--use_unused"] * use_unused)
-  size = len(PIECES)
-  ids = [1, 2, size, size + 1] if use_unused else list(range(size, size + 4))
+  ids = [1, 2] * use_unused
+  ids += range(len(PIECES), len(PIECES) + 4 - len(ids))
   tokenizer = tokenization.WordPieceTokenizer(str(target / "vocab.txt"))
   assert tokenizer.convert_ids_to_tokens(ids) == [
       "中国", "首都是", "plays", "很大q"]
   assert tokenizer.vocab_size == max(ids) + 1
+  # Without the words, text keeps its ids.
+  assert [PIECES[i] for i in tokenizer.convert_tokens_to_ids(
+      tokenizer.tokenize("我[MASK]playing很c"))] == [
+          "我", "[MASK]", "play", "##ing", "很", "c"]
   assert read_json(target / "config.json")["vocab_size"] == max(ids) + 1
   assert read_json(target / "task.json") == {
       "max_seq_length": 9, "do_lower_case": True}
@@ -73,43 +74,6 @@ def test_rows_of_new_words(config, use_unused, tmp_path):
   for name, weights in old.items():
     rows = kept if name in (TABLE, BIAS) else slice(None)
     np.testing.assert_array_equal(new[name][rows], weights[rows])
-
-
-def outputs(folder, texts):
-  """Returns what a folder's model makes of texts: ids, vectors, logits."""
-  tokenizer = tokenization.WordPieceTokenizer(str(folder / "vocab.txt"))
-  ids = [tokenization.encode_texts(tokenizer, text, None, 32)[0]
-         for text in texts]
-  ids = [row + [0] * (max(map(len, ids)) - len(row)) for row in ids]
-  with tf.Graph().as_default():
-    input_ids = tf.constant(ids, tf.int32)
-    model = create_model(
-        AlbertConfig.from_json_file(str(folder / "config.json")), False,
-        input_ids, tf.sign(input_ids))
-    found = [model.get_sequence_output(), model.get_pooled_output(),
-             model.masked_lm_logits(tf.constant([[1, 3]] * len(ids)))]
-    model.sentence_order_logits()
-    with checkpoints.restored_session(
-        checkpoints.find_checkpoint(str(folder))) as session:
-      return ids, session.run(found)
-
-
-@pytest.mark.full
-def test_text_without_the_words(tmp_path):
-  """Has the same ids, vectors and logits of old tokens."""
-  folder, target = ROOT / "albert_tiny_starter", tmp_path / "out"
-  extend(folder, target, "操作系统\n服务器\n维生素C\nchroot\n")
-  texts = ["我[MASK]知道他在哪里。", "操作很简单，Change the root. [MASK]系统"]
-  (old_ids, old), (new_ids, new) = [
-      outputs(path, texts) for path in (folder, target)]
-  assert new_ids == old_ids
-  assert new[2].shape[-1] == old[2].shape[-1] + 4 == 21132
-  for one, other in zip(old[:2], new[:2]):
-    np.testing.assert_allclose(other, one, rtol=0, atol=1e-6)
-  # A table of another size is multiplied in another order.
-  np.testing.assert_allclose(new[2][:, :21128], old[2], rtol=1e-6, atol=1e-6)
-  ids, _ = outputs(target, ["服务器的操作系统：chroot维生素C"])
-  assert ids == [[101, 21129, 4638, 21128, 8038, 21131, 21130, 102]]
 
 
 @pytest.mark.full
