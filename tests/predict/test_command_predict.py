@@ -9,7 +9,6 @@ from refusals import refused
 from scripting import fail, succeed
 from trained_models import KINDS, LIMITS
 
-from albert.errors import InputError
 from albert.predict import command, load, results
 from albert.predict.command import TextSettings, find_inputs
 from albert.predict.inputs import Item
@@ -136,8 +135,8 @@ def test_what_the_command_line_gives(tmp_path):
       ({"question": "丙"}, ["甲", "乙"], asked, [("丙", "甲"), ("丙", "乙")])):
     items = find_inputs(TextSettings(**given), texts, fields)
     assert [item.values for item in items] == found
-  with pytest.raises(InputError, match="--input_file"):
-    list(find_inputs(TextSettings(**file), ["甲"], ("text",)))
+  refused("--input_file", lambda: list(find_inputs(
+      TextSettings(**file), ["甲"], ("text",))))
 
 
 @pytest.mark.slow

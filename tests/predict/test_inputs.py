@@ -1,9 +1,9 @@
 """What is to be predicted, in arguments, files and pipes."""
 
 import pytest
+from refusals import refused
 from scripting import streams
 
-from albert.errors import InputError
 from albert.predict import inputs
 
 TEXT, PAIR = ("text",), ("text_a", "text_b")
@@ -17,8 +17,7 @@ def test_arguments():
   assert inputs.from_arguments(["甲", "乙"], PAIR) == [("甲", "乙")]
   for fields, message in ((PAIR, "text_a, text_b: "), (ASKED, "--question"),
                           (CHOSEN, "--question"), (IDIOM, "--choices")):
-    with pytest.raises(InputError, match=message):
-      inputs.from_arguments(["甲", "乙", "丙"], fields)
+    refused(message, inputs.from_arguments, ["甲", "乙", "丙"], fields)
 
 
 def test_what_texts_have_in_common():
@@ -31,8 +30,7 @@ def test_what_texts_have_in_common():
       (both, ASKED, "takes question, passage, .*no --choices"),
       ({"question": "乙"}, CHOSEN, "passage, question, choices: .*--choices"),
       ({"choices": ["丙"]}, CHOSEN, "--question")):
-    with pytest.raises(InputError, match=message):
-      inputs.with_given(["甲"], given, fields)
+    refused(message, inputs.with_given, ["甲"], given, fields)
 
 
 def read(folder, name, text, fields):
@@ -76,5 +74,4 @@ def test_files(name, text, fields, found, tmp_path):
     ("a.jsonl", "{\n", PAIR, ":1: "),
     (None, "甲\n", PAIR, "standard input:1: ")])
 def test_bad_files(name, text, fields, message, tmp_path):
-  with pytest.raises(InputError, match=(name or "") + message):
-    read(tmp_path, name, text, fields)
+  refused((name or "") + message, read, tmp_path, name, text, fields)

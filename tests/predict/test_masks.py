@@ -4,13 +4,12 @@ import pathlib
 import re
 
 import numpy as np
-import pytest
 import reference_albert as reference
+from refusals import refused
 from small_models import google_config, write_folder
 from vocabularies import SPECIAL
 
 import tokenization
-from albert.errors import InputError
 from albert.predict import load
 from albert.predict.predictors import PredictSettings
 
@@ -70,5 +69,4 @@ def test_sentencepiece(spm_file, tmp_path):
 
 def test_a_model_without_masks(tmp_path):
   write_folder(tmp_path, CONFIG, TOKENS, top={"output_bias": np.zeros([2])})
-  with pytest.raises(InputError, match="%s has no masked-LM" % tmp_path):
-    load(str(tmp_path))
+  refused("%s has no masked-LM" % tmp_path, load, str(tmp_path))
