@@ -10,7 +10,6 @@ from scripting import fail, succeed
 from trained_models import KINDS, LIMITS
 
 from albert.predict import command, load, results
-from albert.predict.command import TextSettings, find_inputs
 from albert.predict.inputs import Item
 from albert.predict.predictors import PredictSettings
 
@@ -122,21 +121,6 @@ def test_script(name, trained, tmp_path):
     assert line.split("\t") == x.cells() + [
         " | ".join(cell) if isinstance(cell, list) else cell
         for cell in row.values()]
-
-
-def test_what_the_command_line_gives(tmp_path):
-  (tmp_path / "a.txt").write_text("甲\n乙\n", encoding="utf-8")
-  file, asked = {"input_file": str(tmp_path / "a.txt")}, ("question", "passage")
-  for given, texts, fields, found in (
-      ({}, ["甲", "乙"], ("text",), ["甲", "乙"]),
-      (file, [], ("text",), ["甲", "乙"]),
-      # A question is about the whole file.
-      (dict(file, question="丙"), [], asked, [("丙", "甲\n乙")]),
-      ({"question": "丙"}, ["甲", "乙"], asked, [("丙", "甲"), ("丙", "乙")])):
-    items = find_inputs(TextSettings(**given), texts, fields)
-    assert [item.values for item in items] == found
-  refused("--input_file", lambda: list(find_inputs(
-      TextSettings(**file), ["甲"], ("text",))))
 
 
 @pytest.mark.slow

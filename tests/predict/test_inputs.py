@@ -3,8 +3,10 @@
 import pytest
 from refusals import refused
 from scripting import streams
+from writing import write
 
 from albert.predict import inputs
+from albert.predict.command import TextSettings, find_inputs
 
 TEXT, PAIR = ("text",), ("text_a", "text_b")
 ASKED, CHOSEN = ("question", "passage"), ("passage", "question", "choices")
@@ -12,25 +14,31 @@ IDIOM = ("text", "choices")
 JSON = '{"text_b": "乙", "text_a": "甲", "id": 3}\n\n'
 
 
-def test_arguments():
-  assert inputs.from_arguments(["甲", "乙"], TEXT) == ["甲", "乙"]
-  assert inputs.from_arguments(["甲", "乙"], PAIR) == [("甲", "乙")]
-  for fields, message in ((PAIR, "text_a, text_b: "), (ASKED, "--question"),
-                          (CHOSEN, "--question"), (IDIOM, "--choices")):
-    refused(message, inputs.from_arguments, ["甲", "乙", "丙"], fields)
+def test_what_the_command_line_gives(tmp_path):
+  file = {"input_file": write(tmp_path, "a.txt", "甲", "乙")}
+  both = {"choices": ["丙", "丁"], "question": "丙"}
 
+  def find(given, texts, fields):
+    return [item.values for item in find_inputs(
+        TextSettings(**given), texts, fields)]
 
-def test_what_texts_have_in_common():
-  assert inputs.with_given(["甲", "乙"], {"question": "丙"}, ASKED) == [
-      ("丙", "甲"), ("丙", "乙")]
-  both = {"choices": ["丙", "丁"], "question": "乙"}
-  assert inputs.with_given(["甲"], both, CHOSEN) == [("甲", "乙", ["丙", "丁"])]
-  for given, fields, message in (
-      (both, TEXT, "takes text, .*no --choices"),
-      (both, ASKED, "takes question, passage, .*no --choices"),
-      ({"question": "乙"}, CHOSEN, "passage, question, choices: .*--choices"),
-      ({"choices": ["丙"]}, CHOSEN, "--question")):
-    refused(message, inputs.with_given, ["甲"], given, fields)
+  for given, texts, fields, found in (
+      ({}, ["甲", "乙"], TEXT, ["甲", "乙"]),
+      ({}, ["甲", "乙"], PAIR, [("甲", "乙")]),
+      (file, [], TEXT, ["甲", "乙"]),
+      # A question is about the whole file.
+      (dict(file, question="丙"), [], ASKED, [("丙", "甲\n乙")]),
+      ({"question": "丙"}, ["甲", "乙"], ASKED, [("丙", "甲"), ("丙", "乙")]),
+      (both, ["甲"], CHOSEN, [("甲", "丙", ["丙", "丁"])])):
+    assert find(given, texts, fields) == found
+  for message, given, fields in (
+      ("--input_file, not both", file, TEXT), ("text_a, text_b: ", {}, PAIR),
+      ("--question", {}, ASKED), ("--question", {}, CHOSEN),
+      ("--choices", {}, IDIOM), ("takes text, .*no --choices", both, TEXT),
+      ("takes question, passage, .*no --choices", both, ASKED),
+      ("passage, question, choices: .*--choices", {"question": "乙"}, CHOSEN),
+      ("--question", {"choices": ["丙"]}, CHOSEN)):
+    refused(message, find, given, ["甲", "乙", "丙"], fields)
 
 
 def read(folder, name, text, fields):
