@@ -67,35 +67,27 @@ def in_batch(x, texts):
   return total / count
 
 
-@pytest.mark.parametrize("texts", [
-    [[0, 1], [2, 3], [4, 5], [6, 7]],  # all different
-    [[0, 1], [2, 3], [0, 4], [5, 3]],  # a first text twice, a second one twice
-    [[0, 0], [1, 1], [0, 0], [2, 2]],  # simcse, a text twice
-    [[0, 1, 2], [3, 4, 5], [6, 7, 1], [3, 8, 9]],  # with unlike ones
-    [[0, 1, 2], [1, 3, 4], [5, 6, 6], [7, 8, 0]]])
-def test_in_batch(texts):
-  texts = np.array(texts)
-  x = unit(RNG.normal(size=texts.shape + (5,)))
-  logits = vectors.in_batch_logits(tf.constant(x, tf.float32),
-                                   tf.constant(texts), SCALE)
-  losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-      labels=tf.range(4), logits=logits)
-  np.testing.assert_allclose(evaluate(losses).mean(), in_batch(x, texts),
-                             rtol=1e-5)
+DIFFERENT = [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("loss", vectors.LOSSES)
-def test_head(loss, pooling):
-  x = RNG.normal(size=[8, 3, 5])  # four pairs of texts of three tokens
-  mask = np.array([[1, 1, 1], [1, 1, 0]] * 4)
+@pytest.mark.parametrize("loss, texts", [
+    *((loss, DIFFERENT) for loss in vectors.LOSSES),
+    # A first text twice, a second one twice.
+    ("in_batch", [[0, 1], [2, 3], [0, 4], [5, 3]]),
+    ("simcse", [[0, 0], [1, 1], [0, 0], [2, 2]]),  # a text twice
+    ("in_batch", [[0, 1, 2], [3, 4, 5], [6, 7, 1], [3, 8, 9]]),  # unlike ones
+    ("in_batch", [[0, 1, 2], [1, 3, 4], [5, 6, 6], [7, 8, 0]])])
+def test_head(loss, texts, pooling):
+  texts, scores = np.array(texts), np.array([0., 3., 1., 1.])
+  x = RNG.normal(size=[texts.size, 3, 5])  # of three tokens each
+  mask = np.array([[1, 1, 1], [1, 1, 0]] * (texts.size // 2))
   weights = mask / mask.sum(1, keepdims=True)
   units = unit((x * weights[:, :, None]).sum(1) if pooling == "mean" else
-               x[:, 0]).reshape([4, 2, 5])
-  texts, scores = np.arange(8).reshape([4, 2]), np.array([0., 3., 1., 1.])
+               x[:, 0]).reshape(texts.shape + (5,))
   found = run_head(vectors.Likeness(loss, SCALE, pooling), {
-      "input_ids": np.zeros([4, 2, 3], int), "texts": texts, "scores": scores},
-                   {}, None, 0 * x, x, mask=mask)
+      "input_ids": np.zeros(texts.shape + (3,), int), "texts": texts,
+      "scores": scores}, {}, None, 0 * x, x, mask=mask)
   cosines = (units[:, 0] * units[:, 1]).sum(1)
   np.testing.assert_allclose(found.predictions["cosines"], cosines, rtol=1e-5)
   expected = np.log1p(sum(
