@@ -119,10 +119,3 @@ def test_what_is_written_is_read(seed, tmp_path):
         assert read(tmp_path, name, text.getvalue()) == rows
     assert read(tmp_path, "a.json", json.dumps(rows, indent=1)) == rows
     assert read(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows))) == rows
-
-
-def test_the_only_candidate_is_the_column():
-  for columns, found in (
-      (["id", "Review"], "Review"), (["x", "text_a"], "text_a"),
-      (["title", "content"], None), (["x"], None)):
-    assert tables.find_column(["text_a"], columns, tables.TEXT) == found

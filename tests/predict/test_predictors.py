@@ -193,6 +193,7 @@ def test_masks(model):
        ("甲", close(1 / (np.exp(n) + 8)))] for n in (2, 4)]
   assert both.cells() == ["乙 0.4802 甲 0.0650", "乙 0.8722 甲 0.0160"]
   assert [rows[0].text for rows in one.masks] == ["乙"]
+  assert masks.predict([]) == []
   assert len(masks.predict(["甲" * 9 + "[MASK]"])) == 1
   for text, message in (("甲", "no .MASK."),
                         ("甲" * 10 + "[MASK]", "more than the 12 tokens")):
