@@ -38,11 +38,6 @@ def test_what_is_exported(head, vector, model):
 
 
 SCALE = 3.0
-RNG = np.random.RandomState(0)
-
-
-def unit(x):
-  return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def test_where_nothing_is_to_be_in_order_nothing_is_learnt():
@@ -67,12 +62,9 @@ def in_batch(x, texts):
   return total / count
 
 
-DIFFERENT = [[0, 1], [2, 3], [4, 5], [6, 7]]
-
-
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("loss, texts", [
-    *((loss, DIFFERENT) for loss in vectors.LOSSES),
+    *((loss, [[0, 1], [2, 3], [4, 5], [6, 7]]) for loss in vectors.LOSSES),
     # A first text twice, a second one twice.
     ("in_batch", [[0, 1], [2, 3], [0, 4], [5, 3]]),
     ("simcse", [[0, 0], [1, 1], [0, 0], [2, 2]]),  # a text twice
@@ -80,11 +72,13 @@ DIFFERENT = [[0, 1], [2, 3], [4, 5], [6, 7]]
     ("in_batch", [[0, 1, 2], [1, 3, 4], [5, 6, 6], [7, 8, 0]])])
 def test_head(loss, texts, pooling):
   texts, scores = np.array(texts), np.array([0., 3., 1., 1.])
-  x = RNG.normal(size=[texts.size, 3, 5])  # of three tokens each
+  # Of three tokens each.
+  x = np.random.RandomState(0).normal(size=[texts.size, 3, 5])
   mask = np.array([[1, 1, 1], [1, 1, 0]] * (texts.size // 2))
   weights = mask / mask.sum(1, keepdims=True)
-  units = unit((x * weights[:, :, None]).sum(1) if pooling == "mean" else
-               x[:, 0]).reshape(texts.shape + (5,))
+  units = (x * weights[:, :, None]).sum(1) if pooling == "mean" else x[:, 0]
+  units = (units / np.linalg.norm(units, axis=1, keepdims=True)).reshape(
+      texts.shape + (5,))
   found = run_head(vectors.Likeness(loss, SCALE, pooling), {
       "input_ids": np.zeros(texts.shape + (3,), int), "texts": texts,
       "scores": scores}, {}, None, 0 * x, x, mask=mask)

@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+import tensorflow.compat.v1 as tf
 from reading import json_lines, read_json, table
 from refusals import refused
 from scripting import fail, succeed
@@ -59,17 +60,10 @@ SAID = {
 
 def same(found, wanted):
   """Asserts that two values are the same, floats to 1e-5."""
-  if isinstance(wanted, dict):
-    assert set(found) == set(wanted)
-    found, wanted = [[x[key] for key in sorted(wanted)]
-                     for x in (found, wanted)]
-  if isinstance(wanted, (list, tuple)):
-    assert len(found) == len(wanted)
-    for pair in zip(found, wanted):
-      same(*pair)
-  else:
-    assert found == (pytest.approx(wanted, 1e-6, 1e-5) if isinstance(
-        wanted, float) else wanted)
+  tf.nest.assert_same_structure(found, wanted, check_types=False)
+  for one, other in zip(*map(tf.nest.flatten, (found, wanted))):
+    assert one == (pytest.approx(other, 1e-6, 1e-5) if isinstance(
+        other, float) else other)
 
 
 def kinds(*first):
