@@ -1,7 +1,4 @@
-"""The graph of what is exported.
-
-What it computes: predict/test_masks.py; inputs: export/test_tensorflow_files.py.
-"""
+"""The graph of what is exported; its inputs: test_tensorflow_files.py."""
 
 import pytest
 import small_models

@@ -1,7 +1,4 @@
-"""What is made of a model's outputs, which are given: worked out by hand.
-
-And what people read of it: `cells` of results.py.
-"""
+"""What is made of given outputs, worked out by hand, and read by people."""
 
 import numpy as np
 import pytest
