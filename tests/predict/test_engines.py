@@ -89,31 +89,27 @@ def test_what_a_model_lacks():
                     str(engines.missing("a/b", signature)))
 
 
+GRAPH = """<ir_version: 7, opset_import: ["": 13]>
+encode (int32[B, S] input_ids, int32[B, S] input_mask, int32[B, S] segment_ids)
+    => (float[B, S] vector) {
+  ten = Constant <value = int32 {10}> ()
+  tens = Mul (segment_ids, ten)
+  sums = Add (input_ids, input_mask)
+  all = Add (sums, tens)
+  vector = Cast <to = 1> (all)
+}"""
+
+
 @pytest.fixture
 def folder(tmp_path):
   """A folder whose signature `encode` gives ids + mask + 10 * segments."""
   pytest.importorskip("onnxruntime")
-  onnx = pytest.importorskip("onnx")
+  parser = pytest.importorskip("onnx.parser")
   ModelFolder(AlbertConfig(**dict(SIZES, vocab_size=7)), write_vocab(
       tmp_path / "any.txt", SPECIAL + ["a", "b"]),
               max_seq_length=4).write(str(tmp_path))
-  names = ["input_ids", "input_mask", "segment_ids"]
-
-  def tensors(kind, *names):
-    return [onnx.helper.make_tensor_value_info(name, kind, ["B", "S"])
-            for name in names]
-
-  node, kinds = onnx.helper.make_node, onnx.TensorProto
-  graph = onnx.helper.make_graph(
-      [node("Mul", ["segment_ids", "ten"], ["tens"]),
-       node("Add", names[:2], ["sums"]), node("Add", ["sums", "tens"], ["all"]),
-       node("Cast", ["all"], ["vector"], to=kinds.FLOAT)],
-      "encode", tensors(kinds.INT32, *names), tensors(kinds.FLOAT, "vector"),
-      [onnx.helper.make_tensor("ten", kinds.INT32, [], [10])])
-  model = onnx.helper.make_model(
-      graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
-  model.ir_version = 7
-  (tmp_path / "encode.onnx").write_bytes(model.SerializeToString())
+  (tmp_path / "encode.onnx").write_bytes(
+      parser.parse_model(GRAPH).SerializeToString())
   return tmp_path
 
 
