@@ -14,22 +14,18 @@ MEANS = np.array([[2.0, 4], [1, 3]])
 POOLED = [[7.0, 7], [8, 8]]
 
 
-@pytest.fixture
-def model():
-  return PooledModel(POOLED, *LAYERS, mask=[[1, 1, 0], [1, 1, 1]])
-
-
 @pytest.mark.parametrize("head, vector", [
-    (SentenceVector("cls", 1), {"vector": LAYERS[1][:, 0]}),
-    (SentenceVector("mean", -1), {"vector": MEANS + 2}),
-    (SentenceVector("mean", -2), {"vector": MEANS + 1}),
-    (SentenceVector("pooled", 0), {"vector": POOLED}), (Encode(), None)])
-def test_what_is_exported(head, vector, model):
+    (SentenceVector("cls", 1), LAYERS[1][:, 0]),
+    (SentenceVector("mean", -1), MEANS + 2),
+    (SentenceVector("mean", -2), MEANS + 1),
+    (SentenceVector("pooled", 0), POOLED), (Encode(), None)])
+def test_what_is_exported(head, vector):
+  model = PooledModel(POOLED, *LAYERS, mask=[[1, 1, 0], [1, 1, 1]])
   found, expected = evaluate(head.outputs(model, {})), {
       "pooled_output": POOLED, "sequence_output": LAYERS[2],
       **{"layer_%d" % i: x for i, x in enumerate(LAYERS)}}
-  if vector:
-    expected = dict(vector, pooled=POOLED)
+  if vector is not None:
+    expected = {"vector": vector, "pooled": POOLED}
     for i, x in enumerate(LAYERS):
       expected.update({"mean_%d" % i: MEANS + i, "cls_%d" % i: x[:, 0]})
   assert set(found) == set(expected)

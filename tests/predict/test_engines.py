@@ -2,6 +2,7 @@
 
 import re
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -46,27 +47,24 @@ def test_a_layer_that_is_not_there():
 
 
 @pytest.fixture
-def calls():
-  return []
+def call():
+  """Gives the first ids of a text, and how many ids it has."""
+  return mock.Mock(
+      side_effect=lambda ids, mask, *_: [ids[:, :2], mask.sum(1)])
 
 
 @pytest.fixture
-def predictor(calls, tmp_path):
-  """Gives the first ids of a text, and how many ids it has."""
-
-  def call(*inputs):
-    calls.append(inputs)
-    return [inputs[0][:, :2], inputs[1].sum(1)]
-
+def predictor(call, tmp_path):
   return engines.TextPredictor(call, small_tokenizer(tmp_path, "甲乙"), 5, 2)
 
 
-def test_texts_are_predicted_in_their_order(predictor, calls):
+def test_texts_are_predicted_in_their_order(predictor, call):
   found = predictor.predict([("甲乙甲乙", None), ("乙", None), ("甲", "乙乙"),
                              ("", None)])
   # [CLS] and the first token; of the second call, what is cut to 5.
   np.testing.assert_array_equal(found, [[2, 5], [2, 6], [2, 5], [2, 3]])
   assert found.dtype == np.float32
+  calls = [inputs for inputs, _ in call.call_args_list]
   assert [[x.tolist() for x in inputs] for inputs in calls] == [
       [[[2, 3, 0], [2, 6, 3]], [[1, 1, 0], [1, 1, 1]], [[0] * 3] * 2],
       [[[2, 5, 6, 5, 3], [2, 5, 3, 6, 3]], [[1] * 5] * 2,
@@ -75,11 +73,11 @@ def test_texts_are_predicted_in_their_order(predictor, calls):
   assert predictor.predict([]).shape == (0,)
 
 
-def test_further_features_are_padded_too(predictor, calls):
+def test_further_features_are_padded_too(predictor, call):
   found = dict(predictor.run([([2, 6, 3], [0] * 3, [1]),
                               ([2, 3], [0, 0], [1, 1])]))
   assert {i: length for i, (_, length) in found.items()} == {0: 3, 1: 2}
-  np.testing.assert_array_equal(calls[0][3], [[1, 1], [1, 0]])
+  np.testing.assert_array_equal(call.call_args[0][3], [[1, 1], [1, 0]])
 
 
 def test_what_a_model_lacks():
