@@ -150,11 +150,8 @@ def test_labels_of_pairs(documents, tokenizer, sentence_pair):
 
 
 def share_told(rows, width=8):
-  """Returns how many labels of one half of the rows the two lengths tell.
-
-  What is likelier for lengths of the same `width` tokens, is read off the other
-  half; rows: int [N, 3], lengths and labels.
-  """
+  """Returns how many labels of one half of rows, lengths and labels, are those
+  that are likelier in the other half for lengths of the same `width`."""
   keys = rows[:, 0] // width * 1000 + rows[:, 1] // width
   half = len(rows) // 2
   sums = np.bincount(keys[:half], 2 * rows[:half, 2] - 1, keys.max() + 1)
@@ -197,16 +194,15 @@ def test_ends_do_not_tell_the_order(segmenter, tokenizer, real_data, length,
   is_mark = np.array([
       len(token) == 1 and characters.is_punctuation(token) for token in
       tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))])
-  ends, begins, halves, labels = [], [], [], []
+  rows = []
   for *segments, label in masking.label_pairs(
       [pair for _, _, pairs, _ in pairs_of(laws, settings, passes=4)
        for pair in pairs], settings, np.random.RandomState(0)):
     ids = [s.document.ids[s.start:s.end] for s in segments]
-    ends.append([is_mark[part[-1]] for part in ids])
-    begins.append([is_mark[part[0]] for part in ids])
-    halves.append([len(part) for part in ids])
-    labels.append(label)
-  ends, begins, halves, labels = map(np.array, (ends, begins, halves, labels))
+    rows.append(([is_mark[part[-1]] for part in ids],
+                 [is_mark[part[0]] for part in ids], list(map(len, ids)),
+                 label))
+  ends, begins, halves, labels = map(np.array, zip(*rows))
   assert len(labels) > 10000
   error = 2 / np.sqrt(len(labels))
   for marks in (ends, begins):

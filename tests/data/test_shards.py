@@ -114,7 +114,7 @@ def test_text_that_makes_no_records(content, message, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_vocabulary_is_next_to_the_records(tmp_path):
+def test_the_vocabulary_is_next_to_the_records(tmp_path, spm_file):
   """So that a model can be made of the folder; it has one vocabulary."""
   content = pathlib.Path(VOCAB_FILE).read_bytes()
   folders = [tmp_path / name for name in ("a", "b")]
@@ -136,13 +136,10 @@ def test_the_vocabulary_is_next_to_the_records(tmp_path):
   for output in (outputs, "--output_dir=%s" % folders[1]):
     fail("[ab]/vocab.txt .*other.txt", *args, "--vocab_file=%s" % other, output)
   assert found() == before
-
-
-def test_a_sentencepiece_model_is_next_to_the_records(tmp_path, real_data):
-  model, = (real_data / "sentencepiece").glob("*.model")
-  succeed(SCRIPT, "--spm_model_file=%s" % model, TEXT, "--dupe_factor=1",
-          "--output_dir=%s" % tmp_path, "--num_output_shards=1")
-  assert (tmp_path / "spm.model").read_bytes() == model.read_bytes()
+  succeed(*args, "--spm_model_file=" + spm_file, "--output_dir=%s" % tmp_path,
+          "--num_output_shards=1")
+  assert (tmp_path / "spm.model").read_bytes() == (
+      pathlib.Path(spm_file).read_bytes())
   assert not (tmp_path / "vocab.txt").exists()
 
 

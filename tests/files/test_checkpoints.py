@@ -41,12 +41,8 @@ def start(path, shapes, is_training=True):
     return {v.op.name: session.run(v) for v in tf.trainable_variables()}
 
 
-@pytest.fixture(autouse=True)
-def whole_log(caplog):
-  caplog.set_level(logging.INFO, "absl")
-
-
 def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
+  caplog.set_level(logging.INFO, "absl")
   path, weights = save(tmp_path, dict(
       SHARED, unrelated=[3], global_step=[], **{WORDS + "/adam_m": [6, 4]}))
   values = start(path, dict(SHARED, **HEAD))
@@ -65,6 +61,7 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
 
 def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
   path, weights = save(tmp_path, {**SHARED, **HEAD, "output_weights": [3, 8]})
+  caplog.set_level(logging.INFO, "absl")
   values = start(path, dict(SHARED, **HEAD))
   assert ("of a different shape: output_weights (checkpoint [3, 8], model "
           "[2, 8])") in caplog.text

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 import re
 
 import pytest
@@ -69,24 +68,22 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_a_folder_and_a_checkpoint_in_it(folder, caplog):
-  with caplog.at_level(logging.WARNING, "absl"):
-    for where in (str(folder), "file://%s" % folder):
-      for path in (where, where + "/model.ckpt-3"):
-        loaded = load(path)
-        assert loaded.checkpoint == where + "/model.ckpt-3"
-        assert loaded.create_tokenizer().tokenize("a A") == ["a", "[UNK]"]
-        assert loaded.labels == ["0", "1"]
+  for where in (str(folder), "file://%s" % folder):
+    for path in (where, where + "/model.ckpt-3"):
+      loaded = load(path)
+      assert loaded.checkpoint == where + "/model.ckpt-3"
+      assert loaded.create_tokenizer().tokenize("a A") == ["a", "[UNK]"]
+      assert loaded.labels == ["0", "1"]
   assert not caplog.records
 
 
 def test_a_configuration_that_is_given_wins(folder, tmp_path, caplog):
   for layers in (2, 3):
     assert not caplog.records
-    path = write(tmp_path, "given.json", dict(CONFIG.to_dict(),
-                                              num_hidden_layers=layers))
-    with caplog.at_level(logging.WARNING, "absl"):
-      assert load(folder, bert_config_file=path).config.num_hidden_layers == (
-          layers)
+    loaded = load(folder, bert_config_file=write(
+        tmp_path, "given.json", dict(CONFIG.to_dict(),
+                                     num_hidden_layers=layers)))
+    assert loaded.config.num_hidden_layers == layers
   assert re.search("given.json .*config.json .*: num_hidden_layers 3, not 2",
                    caplog.text)
 
@@ -167,6 +164,9 @@ def test_lengths():
 
 
 def for_records(folder, path, made_with, **given):
+  """`folder` is None for a model from scratch."""
+  if not folder:
+    given["bert_config_file"] = write(path.parent, "new.json", CONFIG.to_dict())
   return model_folder.for_records(
       load(folder, **given), FolderSettings(**given), made_with, [str(path)],
       max_seq_length=48)
@@ -180,17 +180,14 @@ def records(tmp_path):
 
 
 def test_the_vocabulary_of_records(folder, records, tmp_path, caplog):
-  config = {"bert_config_file": str(folder / "config.json")}
   vocabulary = str(records.parent / "vocab.txt")
   made_with = {"vocab_file_sha256": filesystem.sha256(vocabulary)}
   for description in ({}, made_with):
-    made = for_records(None, records, description, **config)
+    made = for_records(None, records, description)
     assert (made.tokenizer_file, made.max_seq_length) == (vocabulary, 48)
   elsewhere = tmp_path / "elsewhere.tfrecord"  # with none next to it
-  with caplog.at_level(logging.WARNING, "absl"):
-    made = for_records(None, elsewhere, {}, **config)
-  assert made.tokenizer_file is None
-  assert [str(elsewhere) in x.getMessage() for x in caplog.records] == [True]
+  assert for_records(None, elsewhere, {}).tokenizer_file is None
+  assert [str(elsewhere) in message for message in caplog.messages] == [True]
   # A checkpoint has its own. What it was fine-tuned for is left out.
   own = str(folder / "vocab.txt")
   made = for_records(folder, records,
@@ -202,19 +199,17 @@ def test_the_vocabulary_of_records(folder, records, tmp_path, caplog):
   refused("vocab.txt .*--spm_model_file", for_records, folder, records,
           {"spm_model_file_sha256": "0"})
   write(records.parent, "vocab.txt", *TOKENS)
-  refused("vocab.txt is not", for_records, None, records, made_with, **config)
+  refused("vocab.txt is not", for_records, None, records, made_with)
 
 
 def test_the_case_of_the_records_wins(folder, records):
-  config = {"bert_config_file": str(folder / "config.json")}
   for case in (False, True):
     made_with = {"do_lower_case": case}
     for more in ({}, made_with):
-      assert for_records(None, records, made_with, **config,
-                         **more).do_lower_case == case
+      assert for_records(None, records, made_with, **more).do_lower_case == case
     refused("do_lower_case %s.* %s" % (case, not case), for_records, None,
-            records, made_with, do_lower_case=not case, **config)
-  assert for_records(None, records, {}, **config).do_lower_case
+            records, made_with, do_lower_case=not case)
+  assert for_records(None, records, {}).do_lower_case
   refused("train.tfrecord .*True.* False", for_records, folder, records,
           {"do_lower_case": True})
   assert not for_records(folder, records, {}).do_lower_case

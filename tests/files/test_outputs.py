@@ -44,10 +44,8 @@ def best_step(folder):
 @pytest.mark.parametrize("higher, best", [(True, 30), (False, 20)])
 def test_the_best_checkpoint_is_kept(tmp_path, higher, best, monkeypatch):
   """Of a relative folder, too."""
-  folder = tmp_path
-  if higher:
-    monkeypatch.chdir(tmp_path.parent)
-    folder = pathlib.Path(tmp_path.name)
+  monkeypatch.chdir(tmp_path.parent)
+  folder = pathlib.Path(tmp_path.name) if higher else tmp_path
   outputs.prepare_output_dir(str(folder), {"config.json": b"{}"})
   scores = {10: 0.5, 20: 0.4, 30: 0.7, 40: 0.6, 50: 0.6}
   evaluate(folder, scores, higher=higher, files=["config.json"]).evaluate(50)

@@ -4,6 +4,7 @@ import functools
 import itertools
 import logging
 import os
+import re
 import types
 
 import numpy as np
@@ -12,7 +13,6 @@ import tensorflow.compat.v1 as tf
 from refusals import refused
 from writing import write as write_file
 
-from albert.errors import InputError
 from albert.files import records
 from albert.files.records import FeatureSpec
 
@@ -67,12 +67,8 @@ def test_what_is_written_is_read(tmp_path):
       [1] + [0] * 7, [3] * 3 + [0] * 5, [2] * 2 + [0] * 6])
   assert batch["number"].dtype == np.int32
 
-  def interrupted():
-    yield b"x"
-    raise KeyboardInterrupt
-
-  with pytest.raises(KeyboardInterrupt):
-    records.write_records(str(tmp_path / "b"), interrupted())
+  with pytest.raises(TypeError):  # any interruption, after a record
+    records.write_records(str(tmp_path / "b"), [b"x", None])
   assert os.listdir(str(tmp_path)) == ["a"]
 
 
@@ -158,9 +154,7 @@ def test_a_damaged_file_is_named_or_its_rest_left_out(
   files = records.check_records(paths, SPECS)
   message = "%s: damaged after %d records, %s cannot be read" % (
       bad, good, lost)
-  with pytest.raises(InputError) as raised:
-    read(files)
-  assert str(raised.value).startswith(message + ": ")
+  refused("^%s: " % re.escape(message), read, files)
   assert sorted(sum(numbers(read(files, skip_corrupt=True)), ())) == (
       [5] * good + [15] * 4)
   assert "damaged" not in caplog.text
@@ -247,7 +241,6 @@ def test_patterns(tmp_path):
   pattern = "%s/a*,%s/b" % (tmp_path, tmp_path)
   assert records.expand_patterns(pattern, "x") == [
       str(tmp_path / name) for name in ("a1", "a2", "b")]
-  refused("--x: .*/c", records.expand_patterns, str(tmp_path / "c"), "x")
 
 
 def test_descriptions_that_differ(tmp_path, caplog):

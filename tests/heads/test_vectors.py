@@ -14,22 +14,18 @@ MEANS = np.array([[2.0, 4], [1, 3]])
 POOLED = [[7.0, 7], [8, 8]]
 
 
-@pytest.fixture
-def model():
-  return PooledModel(POOLED, *LAYERS, mask=[[1, 1, 0], [1, 1, 1]])
-
-
 @pytest.mark.parametrize("head, vector", [
-    (SentenceVector("cls", 1), {"vector": LAYERS[1][:, 0]}),
-    (SentenceVector("mean", -1), {"vector": MEANS + 2}),
-    (SentenceVector("mean", -2), {"vector": MEANS + 1}),
-    (SentenceVector("pooled", 0), {"vector": POOLED}), (Encode(), None)])
-def test_what_is_exported(head, vector, model):
+    (SentenceVector("cls", 1), LAYERS[1][:, 0]),
+    (SentenceVector("mean", -1), MEANS + 2),
+    (SentenceVector("mean", -2), MEANS + 1),
+    (SentenceVector("pooled", 0), POOLED), (Encode(), None)])
+def test_what_is_exported(head, vector):
+  model = PooledModel(POOLED, *LAYERS, mask=[[1, 1, 0], [1, 1, 1]])
   found, expected = evaluate(head.outputs(model, {})), {
       "pooled_output": POOLED, "sequence_output": LAYERS[2],
       **{"layer_%d" % i: x for i, x in enumerate(LAYERS)}}
-  if vector:
-    expected = dict(vector, pooled=POOLED)
+  if vector is not None:
+    expected = {"vector": vector, "pooled": POOLED}
     for i, x in enumerate(LAYERS):
       expected.update({"mean_%d" % i: MEANS + i, "cls_%d" % i: x[:, 0]})
   assert set(found) == set(expected)
@@ -38,11 +34,6 @@ def test_what_is_exported(head, vector, model):
 
 
 SCALE = 3.0
-RNG = np.random.RandomState(0)
-
-
-def unit(x):
-  return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def test_where_nothing_is_to_be_in_order_nothing_is_learnt():
@@ -67,35 +58,26 @@ def in_batch(x, texts):
   return total / count
 
 
-@pytest.mark.parametrize("texts", [
-    [[0, 1], [2, 3], [4, 5], [6, 7]],  # all different
-    [[0, 1], [2, 3], [0, 4], [5, 3]],  # a first text twice, a second one twice
-    [[0, 0], [1, 1], [0, 0], [2, 2]],  # simcse, a text twice
-    [[0, 1, 2], [3, 4, 5], [6, 7, 1], [3, 8, 9]],  # with unlike ones
-    [[0, 1, 2], [1, 3, 4], [5, 6, 6], [7, 8, 0]]])
-def test_in_batch(texts):
-  texts = np.array(texts)
-  x = unit(RNG.normal(size=texts.shape + (5,)))
-  logits = vectors.in_batch_logits(tf.constant(x, tf.float32),
-                                   tf.constant(texts), SCALE)
-  losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-      labels=tf.range(4), logits=logits)
-  np.testing.assert_allclose(evaluate(losses).mean(), in_batch(x, texts),
-                             rtol=1e-5)
-
-
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("loss", vectors.LOSSES)
-def test_head(loss, pooling):
-  x = RNG.normal(size=[8, 3, 5])  # four pairs of texts of three tokens
-  mask = np.array([[1, 1, 1], [1, 1, 0]] * 4)
+@pytest.mark.parametrize("loss, texts", [
+    *((loss, [[0, 1], [2, 3], [4, 5], [6, 7]]) for loss in vectors.LOSSES),
+    # A first text twice, a second one twice.
+    ("in_batch", [[0, 1], [2, 3], [0, 4], [5, 3]]),
+    ("simcse", [[0, 0], [1, 1], [0, 0], [2, 2]]),  # a text twice
+    ("in_batch", [[0, 1, 2], [3, 4, 5], [6, 7, 1], [3, 8, 9]]),  # unlike ones
+    ("in_batch", [[0, 1, 2], [1, 3, 4], [5, 6, 6], [7, 8, 0]])])
+def test_head(loss, texts, pooling):
+  texts, scores = np.array(texts), np.array([0., 3., 1., 1.])
+  # Of three tokens each.
+  x = np.random.RandomState(0).normal(size=[texts.size, 3, 5])
+  mask = np.array([[1, 1, 1], [1, 1, 0]] * (texts.size // 2))
   weights = mask / mask.sum(1, keepdims=True)
-  units = unit((x * weights[:, :, None]).sum(1) if pooling == "mean" else
-               x[:, 0]).reshape([4, 2, 5])
-  texts, scores = np.arange(8).reshape([4, 2]), np.array([0., 3., 1., 1.])
+  units = (x * weights[:, :, None]).sum(1) if pooling == "mean" else x[:, 0]
+  units = (units / np.linalg.norm(units, axis=1, keepdims=True)).reshape(
+      texts.shape + (5,))
   found = run_head(vectors.Likeness(loss, SCALE, pooling), {
-      "input_ids": np.zeros([4, 2, 3], int), "texts": texts, "scores": scores},
-                   {}, None, 0 * x, x, mask=mask)
+      "input_ids": np.zeros(texts.shape + (3,), int), "texts": texts,
+      "scores": scores}, {}, None, 0 * x, x, mask=mask)
   cosines = (units[:, 0] * units[:, 1]).sum(1)
   np.testing.assert_allclose(found.predictions["cosines"], cosines, rtol=1e-5)
   expected = np.log1p(sum(

@@ -1,13 +1,15 @@
-"""Engines: which output is asked for; a small ONNX file, and how it refuses."""
+"""Engines: batches, which output is asked for; a small ONNX file."""
 
+import re
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
+from refusals import refused
 from scripting import SIZES
-from vocabularies import SPECIAL, write_vocab
+from vocabularies import SPECIAL, small_tokenizer, write_vocab
 
-from albert.errors import InputError
 from albert.model.config import AlbertConfig
 from albert.model_folder import FolderSettings, ModelFolder
 from albert.predict import engines
@@ -38,41 +40,78 @@ def test_which_vector(vector, pooling, layer, output):
       output, {"x": 1})
 
 
-@pytest.mark.parametrize("layer", [4, -5])
-def test_a_layer_that_is_not_there(layer):
-  with pytest.raises(InputError, match="--layer=%d: .* 0 to 3" % layer):
-    engines.sentence_vectors(Asked(), layer=layer)
+def test_a_layer_that_is_not_there():
+  for layer in (4, -5):
+    refused("--layer=%d: .* 0 to 3" % layer, engines.sentence_vectors, Asked(),
+            layer=layer)
+
+
+@pytest.fixture
+def call():
+  """Gives the first ids of a text, and how many ids it has."""
+  return mock.Mock(
+      side_effect=lambda ids, mask, *_: [ids[:, :2], mask.sum(1)])
+
+
+@pytest.fixture
+def predictor(call, tmp_path):
+  return engines.TextPredictor(call, small_tokenizer(tmp_path, "甲乙"), 5, 2)
+
+
+def test_texts_are_predicted_in_their_order(predictor, call):
+  found = predictor.predict([("甲乙甲乙", None), ("乙", None), ("甲", "乙乙"),
+                             ("", None)])
+  # [CLS] and the first token; of the second call, what is cut to 5.
+  np.testing.assert_array_equal(found, [[2, 5], [2, 6], [2, 5], [2, 3]])
+  assert found.dtype == np.float32
+  calls = [inputs for inputs, _ in call.call_args_list]
+  assert [[x.tolist() for x in inputs] for inputs in calls] == [
+      [[[2, 3, 0], [2, 6, 3]], [[1, 1, 0], [1, 1, 1]], [[0] * 3] * 2],
+      [[[2, 5, 6, 5, 3], [2, 5, 3, 6, 3]], [[1] * 5] * 2,
+       [[0] * 5, [0, 0, 0, 1, 1]]]]
+  assert {x.dtype for inputs in calls for x in inputs} == {np.dtype(np.int32)}
+  assert predictor.predict([]).shape == (0,)
+
+
+def test_further_features_are_padded_too(predictor, call):
+  found = dict(predictor.run([([2, 6, 3], [0] * 3, [1]),
+                              ([2, 3], [0, 0], [1, 1])]))
+  assert {i: length for i, (_, length) in found.items()} == {0: 3, 1: 2}
+  np.testing.assert_array_equal(call.call_args[0][3], [[1, 1], [1, 0]])
+
+
+def test_what_a_model_lacks():
+  for signature, words in (("classify", "run_classifier.py"),
+                           ("masked_lm", "pretrained"), ("encode", "encode")):
+    assert re.match("a/b has no .*" + words,
+                    str(engines.missing("a/b", signature)))
+
+
+GRAPH = """<ir_version: 7, opset_import: ["": 13]>
+encode (int32[B, S] input_ids, int32[B, S] input_mask, int32[B, S] segment_ids)
+    => (float[B, S] vector) {
+  ten = Constant <value = int32 {10}> ()
+  tens = Mul (segment_ids, ten)
+  sums = Add (input_ids, input_mask)
+  all = Add (sums, tens)
+  vector = Cast <to = 1> (all)
+}"""
 
 
 @pytest.fixture
 def folder(tmp_path):
   """A folder whose signature `encode` gives ids + mask + 10 * segments."""
-  onnx = pytest.importorskip("onnx")
+  pytest.importorskip("onnxruntime")
+  parser = pytest.importorskip("onnx.parser")
   ModelFolder(AlbertConfig(**dict(SIZES, vocab_size=7)), write_vocab(
       tmp_path / "any.txt", SPECIAL + ["a", "b"]),
               max_seq_length=4).write(str(tmp_path))
-  names = ["input_ids", "input_mask", "segment_ids"]
-
-  def tensors(kind, *names):
-    return [onnx.helper.make_tensor_value_info(name, kind, ["B", "S"])
-            for name in names]
-
-  node, kinds = onnx.helper.make_node, onnx.TensorProto
-  graph = onnx.helper.make_graph(
-      [node("Mul", ["segment_ids", "ten"], ["tens"]),
-       node("Add", names[:2], ["sums"]), node("Add", ["sums", "tens"], ["all"]),
-       node("Cast", ["all"], ["vector"], to=kinds.FLOAT)],
-      "encode", tensors(kinds.INT32, *names), tensors(kinds.FLOAT, "vector"),
-      [onnx.helper.make_tensor("ten", kinds.INT32, [], [10])])
-  model = onnx.helper.make_model(
-      graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
-  model.ir_version = 7
-  (tmp_path / "encode.onnx").write_bytes(model.SerializeToString())
+  (tmp_path / "encode.onnx").write_bytes(
+      parser.parse_model(GRAPH).SerializeToString())
   return tmp_path
 
 
 def test_a_folder_of_onnx_files(folder):
-  pytest.importorskip("onnxruntime")
   engine = engines.load("onnx", "file://%s" % folder)
   assert engine.tokenizer.tokenize("A b") == ["a", "b"]
   predictor = engine.predictor("encode", "vector", batch_size=2)
@@ -86,7 +125,6 @@ def test_a_folder_of_onnx_files(folder):
 
 
 def test_bad_input(folder):
-  pytest.importorskip("onnxruntime")
   path, settings = str(folder), engines.EngineSettings
   engine = engines.load("onnx", path)
   (folder / "sentence_vector.onnx").write_bytes(b"damaged")
@@ -103,9 +141,7 @@ def test_bad_input(folder):
        "other"),
       (r"labels \(none\)", BertSim(engine).start_model),
       ("_vector.onnx cannot be read", engines.sentence_vectors, engine)):
-    with pytest.raises(InputError, match=message):
-      call(*args)
+    refused(message, call, *args)
   for name in ("task.json", "config.json"):
     (folder / name).unlink()
-    with pytest.raises(InputError, match="%s has no %s" % (folder, name)):
-      engines.load("onnx", str(folder))
+    refused("%s has no %s" % (folder, name), engines.load, "onnx", path)

@@ -1,10 +1,12 @@
 """What is to be predicted, in arguments, files and pipes."""
 
 import pytest
+from refusals import refused
 from scripting import streams
+from writing import write
 
-from albert.errors import InputError
 from albert.predict import inputs
+from albert.predict.command import TextSettings, find_inputs
 
 TEXT, PAIR = ("text",), ("text_a", "text_b")
 ASKED, CHOSEN = ("question", "passage"), ("passage", "question", "choices")
@@ -12,27 +14,31 @@ IDIOM = ("text", "choices")
 JSON = '{"text_b": "乙", "text_a": "甲", "id": 3}\n\n'
 
 
-def test_arguments():
-  assert inputs.from_arguments(["甲", "乙"], TEXT) == ["甲", "乙"]
-  assert inputs.from_arguments(["甲", "乙"], PAIR) == [("甲", "乙")]
-  for fields, message in ((PAIR, "text_a, text_b: "), (ASKED, "--question"),
-                          (CHOSEN, "--question"), (IDIOM, "--choices")):
-    with pytest.raises(InputError, match=message):
-      inputs.from_arguments(["甲", "乙", "丙"], fields)
+def test_what_the_command_line_gives(tmp_path):
+  file = {"input_file": write(tmp_path, "a.txt", "甲", "乙")}
+  both = {"choices": ["丙", "丁"], "question": "丙"}
 
+  def find(given, texts, fields):
+    return [item.values for item in find_inputs(
+        TextSettings(**given), texts, fields)]
 
-def test_what_texts_have_in_common():
-  assert inputs.with_given(["甲", "乙"], {"question": "丙"}, ASKED) == [
-      ("丙", "甲"), ("丙", "乙")]
-  both = {"choices": ["丙", "丁"], "question": "乙"}
-  assert inputs.with_given(["甲"], both, CHOSEN) == [("甲", "乙", ["丙", "丁"])]
-  for given, fields, message in (
-      (both, TEXT, "takes text, .*no --choices"),
-      (both, ASKED, "takes question, passage, .*no --choices"),
-      ({"question": "乙"}, CHOSEN, "passage, question, choices: .*--choices"),
-      ({"choices": ["丙"]}, CHOSEN, "--question")):
-    with pytest.raises(InputError, match=message):
-      inputs.with_given(["甲"], given, fields)
+  for given, texts, fields, found in (
+      ({}, ["甲", "乙"], TEXT, ["甲", "乙"]),
+      ({}, ["甲", "乙"], PAIR, [("甲", "乙")]),
+      (file, [], TEXT, ["甲", "乙"]),
+      # A question is about the whole file.
+      (dict(file, question="丙"), [], ASKED, [("丙", "甲\n乙")]),
+      ({"question": "丙"}, ["甲", "乙"], ASKED, [("丙", "甲"), ("丙", "乙")]),
+      (both, ["甲"], CHOSEN, [("甲", "丙", ["丙", "丁"])])):
+    assert find(given, texts, fields) == found
+  for message, given, fields in (
+      ("--input_file, not both", file, TEXT), ("text_a, text_b: ", {}, PAIR),
+      ("--question", {}, ASKED), ("--question", {}, CHOSEN),
+      ("--choices", {}, IDIOM), ("takes text, .*no --choices", both, TEXT),
+      ("takes question, passage, .*no --choices", both, ASKED),
+      ("passage, question, choices: .*--choices", {"question": "乙"}, CHOSEN),
+      ("--question", {"choices": ["丙"]}, CHOSEN)):
+    refused(message, find, given, ["甲", "乙", "丙"], fields)
 
 
 def read(folder, name, text, fields):
@@ -49,7 +55,7 @@ def read(folder, name, text, fields):
     ("a.txt", "甲\t乙\t丙\t丁\n", CHOSEN, [("甲", "乙", ["丙", "丁"])]),
     ("a.tsv", "id\ttext_b\ttext_a\n1\t乙\t甲\n", PAIR, [("甲", "乙")]),
     ("a.tsv", "text_a\n甲\n", TEXT, ["甲"]),
-    ("a.csv", "id,review\n1,甲\n2,\n", TEXT, ["甲", None]),
+    ("a.csv", "id,Review\n1,甲\n2,\n", TEXT, ["甲", None]),
     ("a.csv", "sentence1,sentence2\n甲,乙\n", PAIR, [("甲", "乙")]),
     ("a.jsonl", '{"content": null}\n{"content": "甲"}\n', TEXT, [None, "甲"]),
     ("a.json", JSON, PAIR, [("甲", "乙"), None]),
@@ -69,12 +75,10 @@ def test_files(name, text, fields, found, tmp_path):
     ("a.tsv", "sentence1\tsentence2\n", TEXT, ":1: .*takes one"),
     ("a.tsv", "甲\n乙\n", TEXT, ":1: .*no field text, only 甲; .*--columns"),
     ("a.tsv", "a\ttext_a\tb\n", PAIR, ":1: .*no field text_b, only a, text_a"),
-    ("a.tsv", "text_b\ttext_a\n甲\t乙\n甲\n", PAIR, ":3: expected 2 .*found 1"),
+    ("a.tsv", "title\tcontent\n", TEXT, ":1: .*no field text, only title"),
     ("a.tsv", "text\tchoices\n", IDIOM, ": .*JSON"),
     ("a.jsonl", JSON + "[]\n", PAIR, ":3: not a JSON object"),
     ("a.jsonl", JSON + "{}\n", PAIR, ":3: no field text_a, only"),
-    ("a.jsonl", "{\n", PAIR, ":1: "),
     (None, "甲\n", PAIR, "standard input:1: ")])
 def test_bad_files(name, text, fields, message, tmp_path):
-  with pytest.raises(InputError, match=(name or "") + message):
-    read(tmp_path, name, text, fields)
+  refused((name or "") + message, read, tmp_path, name, text, fields)
