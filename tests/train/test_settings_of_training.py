@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 from given_settings import make_settings
+from refusals import refused
 
-from albert.errors import InputError
 from albert.train import settings
 
 
@@ -66,14 +66,13 @@ REMOTE = dict(TPU, tpu_name="my-tpu", train_batch_size=8)
     *((dict(dry_run=hardware), "--dry_run=%s: .*tpu:HOSTSxCORES" % hardware)
       for hardware in ("gpu", "gpu:0", "tpu:0x8", "tpu:8", "gpu:1x8"))])
 def test_what_contradicts(given, message):
-  with pytest.raises(InputError, match=message):
-    make_settings(**given)
+  refused(message, make_settings, **given)
 
 
 def test_a_tpu_elsewhere_reads_no_local_files():
   device = make_settings(output_dir="gs://a/out", **REMOTE).device
-  with pytest.raises(InputError, match="--input_file=b: "):
-    device.check_paths({"input_file": ["gs://a", "b"]})
+  refused("--input_file=b: ", device.check_paths, {
+      "input_file": ["gs://a", "b"]})
   for given in (dict(tpu_name="local"), dict(use_tpu=False, tpu_name=None),
                 dict(tpu_name=None, master="grpc://localhost:8470")):
     make_settings(**dict(REMOTE, output_dir="out", **given))
