@@ -74,9 +74,6 @@ def test_words_of_columns(tmp_path):
   assert example.text == "Angela Merkel visits 7 universities,TU in北京CBA7"
   assert [example.text[start:end] for start, end, _ in example.entities] == [
       "Angela Merkel", "TU", "北京"]
-  path = write(tmp_path, "test.txt", "甲\n乙\n\n丙\n")
-  assert read_examples(path, True) == [Example(0, "甲乙", None),
-                                       Example(1, "丙", None)]
 
 
 def cluener(text="甲乙丙", **label):
@@ -150,7 +147,7 @@ PER = [(0, 2, "PER")]
         ("甲李明", [(1, 2, "PER"), (2, 3, "PER")])]),
     ("test.txt", "今天天气好\n李明来了\n", [
         ("今天天气好", None), ("李明来了", None)]),
-    ("test.txt", "李\n明\n", [("李明", None)]),
+    ("test.txt", "李\n明\n\n在\n", [("李明", None), ("在", None)]),
     ("a.jsonl", {"text": "李明在", "entities": [
         {"id": 1, "label": "PER", "start_offset": 0, "end_offset": 2}]}, [
             ("李明在", PER)]),

@@ -181,9 +181,6 @@ def test_the_evaluated_loss_has_all_that_a_head_adds():
   tokens = sum(batch["input_mask"].sum() for batch in batches) / 8
   assert found["loss"] == pytest.approx(
       found["masked_lm_loss"] + 0.5 * found["sentence_order_loss"] + tokens)
-  assert set(found) == {"loss"} | {
-      task + "_" + what for task in ("masked_lm", "sentence_order")
-      for what in ("loss", "accuracy")}
   tf.get_variable_scope().reuse_variables()
   head.totals = Pretraining(0.5).totals
   with pytest.raises(ValueError, match="lacks what tokens is divided by"):

@@ -104,12 +104,11 @@ def test_entities(engines):
     assert rows.tolist() == [[3 * i, 2 * i, i, mask] for i, mask in ids]
 
 
-@pytest.mark.parametrize("given, message", [
-    (dict(teacher=["x"], distill_weight=0.0), "--distill_weight=0: "),
-    (dict(teacher=["x"], distill_weight=1.5), "--distill_weight=1.5: "),
-    (dict(teacher=["x"], temperature=-1.0), "--temperature=-1: ")])
-def test_flags(given, message):
-  refused(message, teachers.check, teachers.DistillationSettings(**given))
+@pytest.mark.parametrize("name, value", [
+    ("distill_weight", 0.0), ("distill_weight", 1.5), ("temperature", -1.0)])
+def test_flags(name, value):
+  refused("--%s=%g: " % (name, value), teachers.check,
+          teachers.DistillationSettings(teacher=["x"], **{name: value}))
 
 
 @pytest.mark.parametrize("paths, kind, labels, pairs, message", [
