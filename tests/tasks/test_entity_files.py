@@ -46,14 +46,7 @@ def test_columns(only, first, inner, last, mark, tmp_path):
       tags[start:end] = [letter + mark + kind for letter in letters]
     return tags
 
-  kinds = [(0, 2, "a"), (2, 3, "a"), (3, 6, "b")]
-  rows = "".join("%s\tx\t%s\n" % pair for pair in zip(
-      "甲 AB9\u2028乙", tags_of(7, kinds)))
-  path = write(tmp_path, "train.txt",
-               "-DOCSTART-\t-X-\tO\n\n%s\n\n%s" % (rows, rows.strip("\n")))
-  assert read_examples(path) == [
-      Example(number, "甲 AB9\u2028乙", kinds) for number in range(2)]
-  rng, every = random.Random(0), []
+  text, rng, every = "甲 AB9\u2028乙" * 4, random.Random(0), []
   for _ in range(100):
     entities, end = [], 0
     while end < 20:
@@ -61,9 +54,10 @@ def test_columns(only, first, inner, last, mark, tmp_path):
       end = start + rng.randint(1, 4)
       entities.append((start, end, rng.choice("abc")))
     every.append(entities)
-  path = write(tmp_path, "random.txt", "\n\n".join("\n".join(
-      "甲 " + tag for tag in tags_of(30, x)) for x in every))
-  assert [x.entities for x in read_examples(path)] == every
+  path = write(tmp_path, "train.txt", "\n\n\n".join("\n".join(
+      map("%s\tx\t%s".__mod__, zip(text, tags_of(28, x)))) for x in every))
+  assert read_examples(path) == [
+      Example(number, text, x) for number, x in enumerate(every)]
 
 
 def test_words_of_columns(tmp_path):
