@@ -176,39 +176,35 @@ def test_no_row_of_a_file_to_predict_is_left_out(tmp_path, task):
             settings=TableSettings(skip_bad_rows=True))
 
 
-# What the numbers of a model's outputs stand for.
-LABELS = [
-    ("lcqmc lcqmc_pair bq chnsenticorp afqmc csl cola sst-2 mrpc qqp wnli",
-     ["0", "1"]),
-    ("xnli cmnli ocnli mnli mnli_matched mnli_mismatched",
-     ["contradiction", "entailment", "neutral"]),
-    ("qnli rte", ["entailment", "not_entailment"]),
-    ("wsc cluewsc2020", ["false", "true"]), ("sts-b", []),
-    ("tsv csv jsonl", None),
-    ("tnews", "100 101 102 103 104 106 107 108 109 110 112 113 114 115 116"
-     .split()), ("iflytek", [str(i) for i in range(119)])]
-SUBMISSIONS = {
-    "tnews": "test=tnews11_predict.json test1.0=tnews10_predict.json",
-    "wsc cluewsc2020":
-        "test=cluewsc11_predict.json test1.0=cluewsc10_predict.json",
-    "ocnli": "test={}_50k_predict.json diagnostics=diagnostics_predict.json",
-    "cmnli": "test={}_predict.json diagnostics=diagnostics_predict.json",
-    "mnli mnli_matched mnli_mismatched":
-        "test=MNLI-m.tsv test_mismatched=MNLI-mm.tsv diagnostic=AX.tsv",
-    **{name.lower(): "test=%s.tsv" % name for name in (
-        "CoLA", "SST-2", "MRPC", "QQP", "STS-B", "QNLI", "RTE", "WNLI")}}
+OWN, NLI = "test={}_predict.json", "contradiction entailment neutral"
+# What the numbers of a model's outputs stand for, and what boards are sent.
+TASKS = [
+    ("lcqmc lcqmc_pair bq chnsenticorp afqmc csl", "0 1", OWN),
+    ("xnli", NLI, OWN), ("tsv csv jsonl", None, OWN),
+    ("iflytek", " ".join(map(str, range(119))), OWN),
+    ("tnews", "100 101 102 103 104 106 107 108 109 110 112 113 114 115 116",
+     "test=tnews11_predict.json test1.0=tnews10_predict.json"),
+    ("wsc cluewsc2020", "false true",
+     "test=cluewsc11_predict.json test1.0=cluewsc10_predict.json"),
+    ("cmnli", NLI, OWN + " diagnostics=diagnostics_predict.json"),
+    ("ocnli", NLI,
+     "test={}_50k_predict.json diagnostics=diagnostics_predict.json"),
+    ("mnli mnli_matched mnli_mismatched", NLI,
+     "test=MNLI-m.tsv test_mismatched=MNLI-mm.tsv diagnostic=AX.tsv"),
+    *((name.lower(), labels, "test=%s.tsv" % name) for names, labels in (
+        ("CoLA SST-2 MRPC QQP WNLI", "0 1"), ("STS-B", ""),
+        ("QNLI RTE", "entailment not_entailment")) for name in names.split())]
 
 
 def test_labels_and_submissions():
-  tasks = classification.TASKS
-  assert {name: task.labels for name, task in tasks.items()} == {
-      name: labels for names, labels in LABELS for name in names.split()}
-  submissions = {name: text for names, text in SUBMISSIONS.items()
-                 for name in names.split()}
-  for name, task in tasks.items():
-    assert task.submissions == dict(part.split("=") for part in submissions.get(
-        name, "test={}_predict.json").split())
-    assert set(task.files) == {"train", "dev"} | set(task.submissions)
+  others = dict(classification.TASKS)
+  for names, labels, submissions in TASKS:
+    for task in map(others.pop, names.split()):
+      assert task.labels == (None if labels is None else labels.split())
+      assert task.submissions == dict(
+          part.split("=") for part in submissions.split())
+      assert set(task.files) == {"train", "dev"} | set(task.submissions)
+  assert not others
 
 
 def test_files_of_a_task(tmp_path):
