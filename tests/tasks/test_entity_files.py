@@ -46,14 +46,7 @@ def test_columns(only, first, inner, last, mark, tmp_path):
       tags[start:end] = [letter + mark + kind for letter in letters]
     return tags
 
-  kinds = [(0, 2, "a"), (2, 3, "a"), (3, 6, "b")]
-  rows = "".join("%s\tx\t%s\n" % pair for pair in zip(
-      "甲 AB9\u2028乙", tags_of(7, kinds)))
-  path = write(tmp_path, "train.txt",
-               "-DOCSTART-\t-X-\tO\n\n%s\n\n%s" % (rows, rows.strip("\n")))
-  assert read_examples(path) == [
-      Example(number, "甲 AB9\u2028乙", kinds) for number in range(2)]
-  rng, every = random.Random(0), []
+  text, rng, every = "甲 AB9\u2028乙" * 4, random.Random(0), []
   for _ in range(100):
     entities, end = [], 0
     while end < 20:
@@ -61,9 +54,10 @@ def test_columns(only, first, inner, last, mark, tmp_path):
       end = start + rng.randint(1, 4)
       entities.append((start, end, rng.choice("abc")))
     every.append(entities)
-  path = write(tmp_path, "random.txt", "\n\n".join("\n".join(
-      "甲 " + tag for tag in tags_of(30, x)) for x in every))
-  assert [x.entities for x in read_examples(path)] == every
+  path = write(tmp_path, "train.txt", "\n\n\n".join("\n".join(
+      map("%s\tx\t%s".__mod__, zip(text, tags_of(28, x)))) for x in every))
+  assert read_examples(path) == [
+      Example(number, text, x) for number, x in enumerate(every)]
 
 
 def test_words_of_columns(tmp_path):
@@ -74,9 +68,6 @@ def test_words_of_columns(tmp_path):
   assert example.text == "Angela Merkel visits 7 universities,TU in北京CBA7"
   assert [example.text[start:end] for start, end, _ in example.entities] == [
       "Angela Merkel", "TU", "北京"]
-  path = write(tmp_path, "test.txt", "甲\n乙\n\n丙\n")
-  assert read_examples(path, True) == [Example(0, "甲乙", None),
-                                       Example(1, "丙", None)]
 
 
 def cluener(text="甲乙丙", **label):
@@ -150,7 +141,7 @@ PER = [(0, 2, "PER")]
         ("甲李明", [(1, 2, "PER"), (2, 3, "PER")])]),
     ("test.txt", "今天天气好\n李明来了\n", [
         ("今天天气好", None), ("李明来了", None)]),
-    ("test.txt", "李\n明\n", [("李明", None)]),
+    ("test.txt", "李\n明\n\n在\n", [("李明", None), ("在", None)]),
     ("a.jsonl", {"text": "李明在", "entities": [
         {"id": 1, "label": "PER", "start_offset": 0, "end_offset": 2}]}, [
             ("李明在", PER)]),

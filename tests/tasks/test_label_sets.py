@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from refusals import refused
-from scripting import ROOT, VOCAB, fail
-from writing import write
+from scripting import fail
+from trained_models import command
 
 from albert.tasks import label_sets
 from albert.tasks.classification import InputExample
@@ -54,19 +54,15 @@ def test_no_threshold_is_better():
 
 @pytest.mark.slow
 def test_what_does_not_go_together(tmp_path):
-  for name in ("train.tsv", "dev.tsv"):
-    write(tmp_path, name, "text_a\tlabel", "甲\t1", "乙\t2")
-  for message, *more in (
-      ("--multi_label .*numbers", "--regression"),
-      ("--class_weights .*--multi_label", "--class_weights=balanced"),
-      ("--metric_for_best=acc", "--do_eval", "--metric_for_best=accuracy"),
-      ("train.tsv:2: .*'1'.* a, c", "--labels=a,c"),
-      ("--long_text=windows .*labels", "--long_text=windows", "--regression",
-       "--nomulti_label")):
-    fail(message, "run_classifier.py", "--task_name=tsv", VOCAB, "--do_train",
-         "--multi_label", "--data_dir=%s" % tmp_path,
-         "--output_dir=%s" % (tmp_path / "out"), "--bert_config_file=%s" % (
-             ROOT / "albert_config" / "albert_config_tiny.json"), *more)
+  for message, kind, *more in (
+      ("--multi_label .*numbers", "numbers", "--multi_label"),
+      ("--class_weights .*--multi_label", "several",
+       "--class_weights=balanced"),
+      ("--metric_for_best=acc", "several", "--do_eval",
+       "--metric_for_best=accuracy"),
+      ("train.tsv:3: .*'北京'.* 上海, 西安", "several", "--labels=上海,西安"),
+      ("--long_text=windows .*labels", "numbers", "--long_text=windows")):
+    fail(message, *command(tmp_path, kind, "--do_train", *more))
 
 
 def test_labels_that_look_like_several():

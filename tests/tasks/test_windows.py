@@ -27,30 +27,28 @@ def test_context(first, count, expected):
       least + 0.01 * count if least >= 0 else -1 for least in expected])
 
 
-@pytest.mark.parametrize("way, length, expected", [
-    (("head",), 10, "<abcdefgh|"), (("head_tail",), 10, "<abklmnop|"),
-    (("head_tail",), 9, "<abjklmn|"),
-    (("windows", 2), 10, "<abcdefgh| <ijklmnop|"),
-    (("windows", 3), 10, "<abcdefgh| <ijklmnop| <klmnopqr|"),
-    (("windows", 3), 9, "<abcdefg| <hijklmn| <lmnopqr|"),
-    (("windows", 3), 8, "<abcdef| <ghijkl| <mnopqr|"),
-    (("windows", 9), 15, "<abcdefghijklm| <nopqr|")])
-def test_what_is_kept(way, length, expected):
-  text = "abcdefghijklmnopqr"
-  if way == ("head_tail",):
-    text = text[:2 * length - 4]
+TEXT = "abcdefghijklmnopqr"
+
+
+@pytest.mark.parametrize("way, length, text, expected", [
+    (("head",), 10, TEXT, "<abcdefgh|"),
+    (("head_tail",), 10, TEXT[:16], "<abklmnop|"),
+    (("head_tail",), 9, TEXT[:14], "<abjklmn|"),
+    # As in the paper.
+    (("head_tail",), 512, "a" * 500 + "b" * 500, "<%s%s|" % (
+        "a" * 128, "b" * 382)),
+    (("windows", 2), 10, TEXT, "<abcdefgh| <ijklmnop|"),
+    (("windows", 3), 10, TEXT, "<abcdefgh| <ijklmnop| <klmnopqr|"),
+    (("windows", 3), 9, TEXT, "<abcdefg| <hijklmn| <lmnopqr|"),
+    (("windows", 3), 8, TEXT, "<abcdef| <ghijkl| <mnopqr|"),
+    (("windows", 9), 15, TEXT, "<abcdefghijklm| <nopqr|")])
+def test_what_is_kept(way, length, text, expected):
   make = windows.sequence_maker(Letters(), length, *way)
   for given, wanted in ((text, expected), ("", "<|"), ("ab", "<ab|"),
                         (text[:length - 2], "<%s|" % text[:length - 2])):
     found = make(given)
     assert " ".join(written(ids) for ids, _ in found) == wanted
     assert not any(map(any, (segments for _, segments in found)))
-
-
-def test_beginning_and_end_of_512_are_as_in_the_paper():
-  text = "a" * 500 + "b" * 500
-  (ids, _), = windows.sequence_maker(Letters(), 512, "head_tail")(text)
-  assert written(ids) == "<" + "a" * 128 + "b" * 382 + "|"
 
 
 def test_a_pair_is_cut_as_a_pair():

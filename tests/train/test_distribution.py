@@ -1,7 +1,6 @@
 """Several processes: what a reduction gives, and Horovod's own."""
 
 import concurrent.futures
-import json
 import os
 import re
 import subprocess
@@ -236,7 +235,7 @@ def test_killing_one_ends_the_other(start, tmp_path, victim, other):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name, predicted, count", [
-    ("labels", "test_results.tsv", 10), ("spans", "predictions.json", None),
+    ("labels", "test_results.tsv", 10), ("spans", "predictions.json", 11),
     ("choices", "c311_predict.json", 18), ("crf", "file_predict.json", 9)])
 def test_fine_tuning_by_two_ranks(start, tmp_path, name, predicted, count):
   """Steps are counted over both; rank 0 evaluates, predicts and writes."""
@@ -248,6 +247,4 @@ def test_fine_tuning_by_two_ranks(start, tmp_path, name, predicted, count):
   assert weights(tmp_path / "out")["global_step"] == steps
   assert steps_evaluated(tmp_path / "out") == sorted(
       {*range(2, steps, 2), steps})
-  content = (tmp_path / "out" / predicted).read_text()
-  assert len(content.splitlines() if count else json.loads(content)) == (
-      count or 9)
+  assert len(table(tmp_path / "out" / predicted)) == count

@@ -1,7 +1,4 @@
-"""--precision=fp16: the graph as TensorFlow rewrites it for a GPU, run here.
-
-A processor computes in half precision what a GPU would.
-"""
+"""--precision=fp16: the graph as TensorFlow rewrites it for a GPU, run here."""
 
 import os
 
@@ -30,9 +27,7 @@ def rewrite(graph, names):
   meta.collection_def["train_op"].node_list.value.extend(names)
   device = device_properties_pb2.NamedDevice(
       name=GPU, properties=device_properties_pb2.DeviceProperties(
-          type="GPU", num_cores=80, frequency=1500, memory_size=2**34,
-          bandwidth=900000000, environment={
-              "architecture": "7.0", "cuda": "10000", "cudnn": "7600"}))
+          type="GPU", environment={"architecture": "7.0", "cuda": "10000"}))
   config = tf.ConfigProto()
   options = config.graph_options.rewrite_options
   options.optimizers.append("auto_mixed_precision")

@@ -6,10 +6,10 @@ import types
 import pytest
 import tensorflow.compat.v1 as tf
 from given_settings import make_settings
+from refusals import refused
 from scripting import fail
 from trained_models import KINDS, command
 
-from albert.errors import InputError
 from albert.train import run_file
 from albert.train.settings import Schedule
 
@@ -66,8 +66,7 @@ def test_what_may_differ(begin, caplog):
     (dict(random_seed=1), "--random_seed=12345, not 1")])
 def test_other_settings(begin, changes, what, caplog):
   begin()
-  with pytest.raises(InputError, match=what + ".*or --resume_anyway"):
-    begin(50, **changes)
+  refused(what + ".*or --resume_anyway", begin, 50, **changes)
   assert "--learning_rate=0.001" in begin(50)  # nothing was written
   lines = begin(50, resume_anyway=True, **changes)
   assert what in caplog.text and what in lines[1]
@@ -76,16 +75,16 @@ def test_other_settings(begin, changes, what, caplog):
 
 def test_another_optimizer(begin):
   begin()
-  with pytest.raises(InputError, match="--optimizer=adamw, not lamb.*moments"):
-    begin(50, optimizer="lamb", resume_anyway=True)
+  refused("--optimizer=adamw, not lamb.*moments", begin, 50, optimizer="lamb",
+          resume_anyway=True)
 
 
 def test_several_runs(begin):
   """Their seeds and rates are free, but not their number of steps."""
   begin(several=True)
   begin(several=True, random_seed=3, learning_rate=0.1)
-  with pytest.raises(InputError, match="--num_train_epochs=2.0, not 3.0"):
-    begin(several=True, num_train_epochs=3.0)
+  refused("--num_train_epochs=2.0, not 3.0", begin, several=True,
+          num_train_epochs=3.0)
 
 
 def test_records_are_told_apart_by_name_and_size():

@@ -4,38 +4,32 @@ import dataclasses
 
 import pytest
 from given_settings import make_settings
+from refusals import refused
 
-from albert.errors import InputError
 from albert.train import settings
 
 
-def test_a_flag_is_in_one_group():
-  names = [field.name for cls in settings.FINE_TUNING
-           for field in dataclasses.fields(cls)]
-  assert len(names) == len(set(names))
+def test_groups_of_flags():
   assert set(settings.FINE_TUNING) < {
       field.type for field in dataclasses.fields(settings.TrainSettings)}
-
-
-def test_pretraining_has_neither_data_nor_sweep():
   read = make_settings(settings.PRETRAINING, train_batch_size=7)
   assert read.batch.train_batch_size == 7
   assert read.optimizer == settings.OptimizerSettings()
   assert read.data is None and read.sweep is None
 
 
-def test_two_names_of_half_precision():
-  assert make_settings().device.precision == "float32"
-  for given in (dict(use_fp16=True), dict(precision="fp16"),
-                dict(use_fp16=True, precision="fp16")):
-    assert make_settings(**given).device.precision == "fp16"
-
-
-def test_a_dry_run_has_the_hardware_it_names_and_a_folder_of_its_own():
-  read = make_settings(dry_run="tpu:4x2", output_dir="out")
-  assert (read.device.use_tpu, read.device.num_tpu_cores) == (True, 8)
-  assert read.run.output_dir not in (None, "out")
-  assert make_settings(dry_run="gpu:4").device.num_gpus == 4
+@pytest.mark.parametrize("given, device", [
+    ({}, dict(precision="float32")),
+    (dict(use_fp16=True), dict(precision="fp16")),
+    (dict(precision="fp16"), dict(precision="fp16")),
+    (dict(use_fp16=True, precision="fp16"), dict(precision="fp16")),
+    (dict(dry_run="gpu:4"), dict(num_gpus=4)),
+    (dict(dry_run="tpu:4x2"), dict(use_tpu=True, num_tpu_cores=8))])
+def test_hardware(given, device):
+  """A dry run has a folder of its own."""
+  read = make_settings(output_dir="out", **given)
+  assert {name: getattr(read.device, name) for name in device} == device
+  assert (read.run.output_dir == "out") == ("dry_run" not in given)
 
 
 RUN = {"do_train": True, "do_eval": True}
@@ -66,14 +60,13 @@ REMOTE = dict(TPU, tpu_name="my-tpu", train_batch_size=8)
     *((dict(dry_run=hardware), "--dry_run=%s: .*tpu:HOSTSxCORES" % hardware)
       for hardware in ("gpu", "gpu:0", "tpu:0x8", "tpu:8", "gpu:1x8"))])
 def test_what_contradicts(given, message):
-  with pytest.raises(InputError, match=message):
-    make_settings(**given)
+  refused(message, make_settings, **given)
 
 
 def test_a_tpu_elsewhere_reads_no_local_files():
   device = make_settings(output_dir="gs://a/out", **REMOTE).device
-  with pytest.raises(InputError, match="--input_file=b: "):
-    device.check_paths({"input_file": ["gs://a", "b"]})
+  refused("--input_file=b: ", device.check_paths, {
+      "input_file": ["gs://a", "b"]})
   for given in (dict(tpu_name="local"), dict(use_tpu=False, tpu_name=None),
                 dict(tpu_name=None, master="grpc://localhost:8470")):
     make_settings(**dict(REMOTE, output_dir="out", **given))

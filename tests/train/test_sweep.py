@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from given_settings import make_settings
 from reading import table
+from refusals import refused
 from scripting import results, succeed
 from trained_models import command
 
-from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
 from albert.train import sweep
 
@@ -82,8 +82,8 @@ def test_runs_without_a_valid_evaluation(run, tmp_path):
       ["0.2", "deviation", "nan", ""]]
   assert results(tmp_path / "best")["eval_accuracy"] == 0.7
   (tmp_path / "none").mkdir()
-  with pytest.raises(InputError, match="none of the 4 runs in .*_accuracy: "):
-    run(invalid=FOUND, output_dir=str(tmp_path / "none"))
+  refused("none of the 4 runs in .*_accuracy: ", run, invalid=FOUND,
+          output_dir=str(tmp_path / "none"))
 
 
 def test_one_seed_has_no_deviation(run, tmp_path):
@@ -117,18 +117,15 @@ def test_plan(tmp_path):
      "--learning_rate or --learning_rates"),
     (dict(seeds=["1", "x"]), "--seeds: .* 'x'")])
 def test_what_cannot_be_planned(given, message, tmp_path):
-  with pytest.raises(InputError, match=message):
-    plan(tmp_path, **given)
+  refused(message, plan, tmp_path, **given)
 
 
 def test_a_single_run_in_the_folder(tmp_path):
   checkpoints.write_checkpoint(str(tmp_path), "model.ckpt-1", {"x": np.ones(1)})
   assert plan(tmp_path, learning_rate=0.5) == [(0.5, 12345)]
   (tmp_path / "several" / "rate_1e-05_seed_1").mkdir(parents=True)
-  with pytest.raises(InputError, match="several has several runs"):
-    plan(tmp_path / "several")
-  with pytest.raises(InputError, match="a single run: .* --output_dir"):
-    plan(tmp_path, num_seeds=1)
+  refused("several has several runs", plan, tmp_path / "several")
+  refused("a single run: .* --output_dir", plan, tmp_path, num_seeds=1)
 
 
 @pytest.mark.full

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from given_outputs import Engine, counts
 from reading import features, read_json
+from refusals import refused
 from scripting import call_main, results
 from trained_models import CITIES, command
 from vocabularies import small_tokenizer
 
-from albert.errors import InputError
 from albert.export import pytorch
 from albert.model_folder import FolderSettings
 from albert.model_folder import load as load_folder
@@ -104,13 +104,11 @@ def test_entities(engines):
     assert rows.tolist() == [[3 * i, 2 * i, i, mask] for i, mask in ids]
 
 
-@pytest.mark.parametrize("given, message", [
-    (dict(teacher=["x"], distill_weight=0.0), "--distill_weight=0: "),
-    (dict(teacher=["x"], distill_weight=1.5), "--distill_weight=1.5: "),
-    (dict(teacher=["x"], temperature=-1.0), "--temperature=-1: ")])
-def test_flags(given, message):
-  with pytest.raises(InputError, match=message):
-    teachers.check(teachers.DistillationSettings(**given))
+@pytest.mark.parametrize("name, value", [
+    ("distill_weight", 0.0), ("distill_weight", 1.5), ("temperature", -1.0)])
+def test_flags(name, value):
+  refused("--%s=%g: " % (name, value), teachers.check,
+          teachers.DistillationSettings(teacher=["x"], **{name: value}))
 
 
 @pytest.mark.parametrize("paths, kind, labels, pairs, message", [
@@ -125,8 +123,8 @@ def test_flags(given, message):
      "=entities .*lacks B-y, I-y; .* has B-x, I-x")])
 def test_teachers_of_something_else(engines, paths, kind, labels, pairs,
                                     message):
-  with pytest.raises(InputError, match="--teacher" + message):
-    teachers._load(paths, kind, list(labels), pairs)
+  refused("--teacher" + message, teachers._load, paths, kind, list(labels),
+          pairs)
 
 
 def test_texts_without_labels(tmp_path):
@@ -141,8 +139,7 @@ def test_texts_without_labels(tmp_path):
   for content, are_pairs, message in (
       ("\n\n", False, ": "), ("甲\n乙\t丙\n", False, ":2: .*one .*2 col"),
       ("甲\n", True, ":1: .*two .*1 col"), ("甲\t \n", True, ":1: ")):
-    with pytest.raises(InputError, match="texts.txt" + message):
-      read(content, are_pairs)
+    refused("texts.txt" + message, read, content, are_pairs)
 
 
 def train(teacher, kind, folder, *args):
