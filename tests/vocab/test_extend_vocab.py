@@ -81,7 +81,8 @@ def test_rows_of_new_words(config, use_unused, tmp_path):
 def test_training_raises_the_probability_of_words(tmp_path):
   """In 200 steps on text that has them, from next to nothing."""
   folder, target, out = [tmp_path / name for name in ("model", "new", "out")]
-  write_folder(folder, albert_zh_config(vocab_size=len(PIECES)), PIECES)
+  write_folder(folder, albert_zh_config(
+      vocab_size=len(PIECES), max_position_embeddings=24), PIECES)
   extend(folder, target, "首都是")
   text, records = tmp_path / "text.txt", tmp_path / "text.tfrecord"
   text.write_text("中国的首都是北京\n上海很大，我爱上海\n\n" * 9, "utf-8")
