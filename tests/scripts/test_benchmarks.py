@@ -7,30 +7,24 @@ import pytest
 import tensorflow.compat.v1 as tf
 from refusals import refused
 from scripting import fail, succeed
+from writing import write
 
 from benchmarks import plot_curves
 
-HISTORY = """global_step\tloss\tmasked_lm_accuracy
-10\t7.5\t0.25
-20\t7.0\t0.5
-"""
+HISTORY = ("global_step\tloss\teval_accuracy\tf1\tmatthews\n"
+           "10\t7.5\t0.25\t0.1\t0.1\n20\t7.0\t0.5\t\t\n")
 
 
-def simple(number):
-  return {"simple_value": number}
-
-
-def tensor(number):
-  """What the summaries of TensorFlow 2 write, which a TPU's host call uses."""
-  return {"tensor": tf.make_tensor_proto(number, tf.float32),
-          "metadata": {"plugin_data": {"plugin_name": "scalars"}}}
-
-
-def write_events(folder, second, events, value=simple):
+def write_events(folder, second, events, is_tpu=False):
   """Writes an event file as of some second; returns its path.
 
-  Ten steps take a minute. `events` is a dict: step -> tag -> number.
+  Ten steps take a minute. `events` is a dict: step -> tag -> number. A TPU's
+  host call writes tensors, as TensorFlow 2 does.
   """
+  def value(number):
+    return {"tensor": tf.make_tensor_proto(number, tf.float32)} if is_tpu else {
+        "simple_value": number}
+
   path = folder / ("events.out.tfevents.%d.host" % (1700000000 + second))
   folder.mkdir(exist_ok=True)
   with tf.io.TFRecordWriter(str(path)) as writer:
@@ -44,7 +38,7 @@ def write_events(folder, second, events, value=simple):
 
 def test_after_a_restart_the_later_file_counts(tmp_path):
   write_events(tmp_path, 5, {20: {"loss": 5.0}, 30: {"loss": 4.0}})
-  write_events(tmp_path, 9, {30: {"loss": 3.0}, 40: {"loss": 2.0}}, tensor)
+  write_events(tmp_path, 9, {30: {"loss": 3.0}, 40: {"loss": 2.0}}, True)
   write_events(tmp_path, 1, {10: {"loss": 8.0, "learning_rate": 0.5},
                              20: {"loss": 7.0, "learning_rate": 0.25}})
   assert plot_curves.read_scalars(str(tmp_path)) == {
@@ -72,18 +66,15 @@ def test_a_killed_run_is_read_up_to_where_it_ends(tmp_path, caplog):
 
 
 def test_held_out_values(tmp_path):
+  """Not all evaluations need to have all metrics."""
   assert plot_curves.read_history(str(tmp_path)) == {}
-  history = tmp_path / "eval_history.tsv"
-  history.write_text(HISTORY)
+  write(tmp_path, "eval_history.tsv", HISTORY)
   assert plot_curves.read_history(str(tmp_path)) == {
-      "loss": {10: 7.5, 20: 7.0}, "masked_lm_accuracy": {10: 0.25, 20: 0.5}}
-  history.write_text("global_step\teval_accuracy\teval_loss\tmatthews\n"
-                     "5\t0.5\t1.5\t0.1\n9\t0.75\t1.25\t\n")
-  assert plot_curves.read_history(str(tmp_path)) == {
-      "accuracy": {5: 0.5, 9: 0.75}, "loss": {5: 1.5, 9: 1.25}}
-  for text in ("step\tloss\n1\t2\n", "global_step\tloss\n1\n",
-               "global_step\tloss\n1\tx\n"):
-    history.write_text(text)
+      "loss": {10: 7.5, 20: 7.0}, "accuracy": {10: 0.25, 20: 0.5},
+      "f1": {10: 0.1}}
+  for rows in (("step\tloss", "1\t2"), ("global_step\tloss", "1"),
+               ("global_step\tloss", "1\tx")):
+    write(tmp_path, "eval_history.tsv", *rows)
     refused("eval_history.tsv", plot_curves.read_history, str(tmp_path))
 
 
@@ -134,7 +125,7 @@ def test_the_script(tmp_path, monkeypatch):
   for name in "ab":
     write_events(tmp_path / name, 0, {step: {
         tag: 1 / step for tag in plot_curves.PANELS} for step in (10, 20)})
-  (tmp_path / "a" / "eval_history.tsv").write_text(HISTORY)
+  write(tmp_path / "a", "eval_history.tsv", HISTORY)
   args = ["benchmarks/plot_curves.py", "--output=curves.png", "--runs=a,b"]
   succeed(*args, "--unigram_entropy=6.33", "--smoothing=0.9",
           "--x_axis=minutes")

@@ -8,6 +8,7 @@ from scripting import fail, succeed
 from small_models import albert_zh_config, google_config, write_folder
 from small_steps import full
 from vocabularies import SPECIAL
+from writing import write
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +42,9 @@ def model(tmp_path):
               "--init_checkpoint=%s" % folder,
               "--output_dir=%s" % (tmp_path / "onnx"))
       folder = tmp_path / "onnx"
-    (tmp_path / "texts").write_text("\n".join(TEXTS), "utf-8")
     return ["extract_features.py", "--init_checkpoint=file://%s" % folder,
-            "--input_file=file://%s" % (tmp_path / "texts"),
-            "--output_file=file://%s" % (tmp_path / "out"), *engine], wanted
+            "--input_file=" + write(tmp_path, "texts", *TEXTS),
+            "--output_file=file://%s/out" % tmp_path, *engine], wanted
 
   return make
 
