@@ -54,12 +54,10 @@ from tokenization import WordPieceTokenizer
 print(json.dumps([sorted(set(flags.FLAGS) - before), lacking,
                   WordPieceTokenizer(sys.argv[2]).tokenize("Bank 天")]))
 """
-  done = subprocess.run(
-      [sys.executable, "-c", program, json.dumps(MODULES),
-       str(ROOT / "albert_config" / "vocab.txt")], cwd=str(ROOT),
-      stdout=subprocess.PIPE, check=True)
-  assert json.loads(done.stdout.decode()) == [
-      [], {"albert.data.beam_pipeline": "apache_beam"}, ["bank", "天"]]
+  _, out, log = start(ROOT, ROOT, "-c", program, json.dumps(MODULES),
+                      str(ROOT / "albert_config" / "vocab.txt"))
+  assert out and json.loads(out) == [
+      [], {"albert.data.beam_pipeline": "apache_beam"}, ["bank", "天"]], log
 
 
 def test_requirements_are_those_of_the_project():

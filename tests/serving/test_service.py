@@ -1,5 +1,4 @@
-"""The service over HTTP: stand-ins for models, a real one, malformed requests.
-"""
+"""The service over HTTP, of stand-ins and a real model; malformed requests."""
 
 import concurrent.futures
 import json
@@ -8,6 +7,7 @@ import re
 import threading
 
 import pytest
+from small_steps import full
 
 from albert.errors import InputError
 from albert.predict import load, results
@@ -214,9 +214,8 @@ def broken(rng):
       b"NaN", b"", b'["a"]'])
 
 
-@pytest.mark.parametrize("count", [
-    pytest.param(200, marks=pytest.mark.slow),
-    pytest.param(2000, marks=pytest.mark.full)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [200, full(2000)])
 def test_malformed_requests(trained, serve, count):
   """Of a real model, whose good answers in between stay the same."""
   rng = random.Random(count)
@@ -225,9 +224,8 @@ def test_malformed_requests(trained, serve, count):
   wanted = ask(A, good)
   assert len(names(wanted)) == 2
   for number in range(count):
-    body = broken(rng)
-    if number % 500 == 0:
-      body = b'{"instances": ["%s"]}' % (b"a" * 10 ** 7)
+    body = broken(rng) if number % 500 else b'{"instances": ["%s"]}' % (
+        b"a" * 10 ** 7)
     status = ask(A, body).status
     assert 400 <= status < 500, (status, body[:100])
     if number % 50 == 0:
