@@ -37,13 +37,19 @@ def write_events(folder, second, events, is_tpu=False):
 
 
 def test_after_a_restart_the_later_file_counts(tmp_path):
-  write_events(tmp_path, 5, {20: {"loss": 5.0}, 30: {"loss": 4.0}})
-  write_events(tmp_path, 9, {30: {"loss": 3.0}, 40: {"loss": 2.0}}, True)
-  write_events(tmp_path, 1, {10: {"loss": 8.0, "learning_rate": 0.5},
+  """For values and for times, which have pauses between the starts."""
+  write_events(tmp_path, 90, {20: {"loss": 5.0}, 30: {"loss": 4.0}})
+  write_events(tmp_path, 180, {30: {"loss": 3.0}, 40: {"loss": 2.0}}, True)
+  write_events(tmp_path, 0, {10: {"loss": 8.0, "learning_rate": 0.5},
                              20: {"loss": 7.0, "learning_rate": 0.25}})
   assert plot_curves.read_scalars(str(tmp_path)) == {
       "loss": {10: 8.0, 20: 5.0, 30: 3.0, 40: 2.0},
       "learning_rate": {10: 0.5, 20: 0.25}}
+  times = plot_curves.read_minutes(str(tmp_path))
+  assert times == ([10, 20, 30, 40], [0.0, 2.5, 5.0, 6.0])
+  assert plot_curves.over_minutes(
+      {"loss": {10: 9.0, 20: 7.0}, "accuracy": {25: 0.5, 50: 0.75}}, *times
+  ) == {"loss": {0.0: 9.0, 2.5: 7.0}, "accuracy": {3.75: 0.5, 6.0: 0.75}}
 
 
 def test_a_killed_run_is_read_up_to_where_it_ends(tmp_path, caplog):
@@ -76,17 +82,6 @@ def test_held_out_values(tmp_path):
                ("global_step\tloss", "1\tx")):
     write(tmp_path, "eval_history.tsv", *rows)
     refused("eval_history.tsv", plot_curves.read_history, str(tmp_path))
-
-
-def test_values_over_minutes(tmp_path):
-  write_events(tmp_path, 0, {10: {"loss": 9.0}, 20: {"loss": 8.0}})
-  write_events(tmp_path, 90, {20: {"loss": 7.0}, 30: {"loss": 6.0}})
-  # Step 20 was reached twice, the second time after a pause.
-  times = plot_curves.read_minutes(str(tmp_path))
-  assert times == ([10, 20, 30], [0.0, 2.5, 3.5])
-  assert plot_curves.over_minutes(
-      {"loss": {10: 9.0, 20: 7.0}, "accuracy": {25: 0.5, 40: 0.75}}, *times
-  ) == {"loss": {0.0: 9.0, 2.5: 7.0}, "accuracy": {3.0: 0.5, 3.5: 0.75}}
 
 
 def test_what_is_drawn(monkeypatch):

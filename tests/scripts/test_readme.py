@@ -19,6 +19,7 @@ import tensorflow.compat.v1 as tf
 from reading import read_json, table
 from scripting import ROOT, SCRIPTS, SIZES
 from small_models import write_folder
+from trained_models import write_files
 from writing import write
 
 from albert import download
@@ -103,14 +104,10 @@ def write_data(tree):
          "keyword": ["甲"], "text": "甲他乙", "target": {
              "span1_index": 0, "span1_text": "甲",
              "span2_index": 1, "span2_text": "他"}}
-  question = {"question": "去哪里？", "choice": ["北京", "上海"],
-              "answer": "北京"}
-  squad = {"data": [{"title": "t", "paragraphs": [{
-      "context": "小明住在北京，小红住在上海。", "qas": [
-          {"id": str(i), "question": "小明住在哪里？",
-           "answers": [{"text": "北京", "answer_start": 4}]}
-          for i in range(20)]}]}]}
-  tags = ["#idiom%d#" % i for i in range(20)]
+  for task, kind in (("chid", "idioms"), ("c3", "choices"),
+                     ("cmrc2018", "spans")):
+    (clue / task).mkdir(parents=True)
+    write_files(clue / task, kind)
   for split in ("train", "dev", "test"):
     texts = table(data / "topics" / (split + ".tsv"))[::7]
     pairs = table(data / "pairs" / (split + ".txt"))[::15]
@@ -131,14 +128,6 @@ def write_data(tree):
         ("wsc", "true", "false"), ("cluener", {"name": {"甲": [[0, 0]]}})):
       write(clue / task, split + ".json", *[
           dict(row, label=label) for label in labels] * 10)
-    write(clue / "chid", split + ".json", *(
-        {"candidates": ["北京", "上海"], "content": [tag]} for tag in tags))
-    write(clue / "chid", split + "_answer.json", dict.fromkeys(tags, 1))
-    for part in ("d", "m"):
-      write(clue / "c3", "c3-%s-%s.json" % (part, split), [
-          [["甲：去北京。"], [question], str(i)] for i in range(20)])
-    if split != "test":
-      write(clue / "cmrc2018", split + ".json", squad)
 
 
 @pytest.fixture(scope="module")

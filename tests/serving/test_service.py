@@ -1,17 +1,20 @@
 """The service over HTTP, of stand-ins and a real model; malformed requests."""
 
 import concurrent.futures
+import contextlib
 import json
 import random
 import re
 import threading
 
 import pytest
+from live_service import live
 from small_steps import full
 
 from albert.errors import InputError
 from albert.predict import load, results
 from albert.predict.similarity import Found
+from albert.serving.service import ServiceSettings, create_app
 
 
 class Echo:
@@ -34,6 +37,15 @@ class Echo:
     first = [row if isinstance(row, str) else row[0] for row in inputs]
     return [results.LabelResult(
         text, 0.5, [results.Candidate(text, 0.5)] * top_k) for text in first]
+
+
+@pytest.fixture
+def serve():
+  """A function of what `create_app` takes, `own` a dict, that starts a service
+  until the end of the test; returns a live_service.client."""
+  with contextlib.ExitStack() as stack:
+    yield lambda models, own=None, **kwargs: stack.enter_context(live(
+        create_app(models, ServiceSettings(**own or {}), **kwargs)))
 
 
 @pytest.fixture
