@@ -23,16 +23,6 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 """
 
 
-@pytest.fixture(scope="module")
-def folder(trained, tmp_path_factory):
-  pytest.importorskip("onnxruntime")
-  source = trained("labels").best
-  target = tmp_path_factory.mktemp("exported") / "onnx"
-  succeed("export_model.py", "--onnx", "--with_code", "--signature=classify",
-          "--init_checkpoint=%s" % source, "--output_dir=%s" % target)
-  return source, target
-
-
 def start(target, script, *args):
   return subprocess.Popen(
       [sys.executable, "-c", ALONE, script, "--engine=onnx", *args], text=True,
@@ -41,8 +31,11 @@ def start(target, script, *args):
 
 
 @pytest.mark.slow
-def test_it_predicts(folder):
-  source, target = folder
+def test_it_predicts_and_serves_the_page(trained, tmp_path):
+  pytest.importorskip("onnxruntime")
+  source, target = trained("labels").best, tmp_path / "onnx"
+  succeed("export_model.py", "--onnx", "--with_code", "--signature=classify",
+          "--init_checkpoint=%s" % source, "--output_dir=%s" % target)
   assert {str(path.relative_to(target)) for path in target.rglob("*")
           if path.is_file() and "__pycache__" not in path.parts} == {
               "classify.onnx", "config.json", "task.json", "vocab.txt",
@@ -54,11 +47,7 @@ def test_it_predicts(folder):
   wanted, = load(str(source)).predict([text])
   assert found["label"] == wanted.label, log
   assert found["probability"] == pytest.approx(wanted.probability, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_it_serves_the_page(folder):
-  process = start(folder[1], "serve.py", "--model_dir=a=.", "--port=0")
+  process = start(target, "serve.py", "--model_dir=a=.", "--port=0")
   try:
     line = next(line for line in process.stderr if "serves" in line)
     ask = client(int(line.split("http://127.0.0.1:")[1].split(" ")[0]))

@@ -1,7 +1,5 @@
 """export_model.py as a command: what it writes, and what it refuses."""
 
-import json
-
 import numpy as np
 import pytest
 import reference_albert as reference
@@ -10,7 +8,8 @@ from reading import read_json
 from refusals import refused
 from scripting import fail, succeed
 from small_models import TOKENS
-from small_steps import full
+from small_steps import assert_equal_variables, full
+from writing import write
 
 import export_model
 from albert.files import checkpoints
@@ -71,8 +70,7 @@ def test_strip(model):
   assert_files(target, "checkpoint", "model.ckpt-7.index", DATA)
   old, new = weights_of(other, target)
   assert set(old) == set(new)
-  for name, value in old.items():
-    np.testing.assert_array_equal(new[name], value)
+  assert_equal_variables(new, old, 0)
   assert (target / DATA).stat().st_size * 2.9 < (other / DATA).stat().st_size
 
 
@@ -92,7 +90,7 @@ def test_positions_are_repeated(model):
 
 
 def test_inspect_a_folder_that_was_moved(model):
-  (model / "checkpoint").write_text('model_checkpoint_path: "/gone/model-1"\n')
+  write(model, "checkpoint", 'model_checkpoint_path: "/gone/model-1"')
   out, _ = succeed("export_model.py", "--inspect",
                    "--init_checkpoint=%s" % model)
   assert "checkpoint: %s" % (model / "model.ckpt-7") in out.splitlines()
@@ -100,7 +98,7 @@ def test_inspect_a_folder_that_was_moved(model):
 
 
 def test_bad_input(model, tmp_path):
-  target, other = tmp_path / "exported", tmp_path / "other.json"
+  target = tmp_path / "exported"
 
   def fails(message, *args, out=target):
     fail(message, "export_model.py", "--init_checkpoint=%s" % model,
@@ -123,8 +121,8 @@ def test_bad_input(model, tmp_path):
   for changes, message in (
       (dict(intermediate_size=41), r"\[24, 40\] .*\[24, 41\]"),
       (dict(vocab_size=49), "50 .*49|49.*50")):
-    other.write_text(json.dumps(dict(CONFIG, **changes)))
-    fails(message, "--saved_model", "--bert_config_file=%s" % other)
+    fails(message, "--saved_model", "--bert_config_file=" + write(
+        tmp_path, "other.json", dict(CONFIG, **changes)))
   (model / "vocab.txt").unlink()
   fails("--vocab_file", "--saved_model")
   # Part of an encoder.

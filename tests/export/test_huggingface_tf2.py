@@ -1,6 +1,5 @@
 """Converted models compute the same in Hugging Face's transformers."""
 
-import json
 import math
 import re
 
@@ -12,7 +11,9 @@ import small_models
 import tensorflow.compat.v1 as tf
 from scripting import ROOT
 from small_models import INPUT_IDS, INPUT_MASK, POSITIONS, SEGMENT_IDS
-from vocabularies import VOCAB_FILE, write_vocab
+from small_steps import assert_equal_variables
+from vocabularies import VOCAB_FILE
+from writing import write as write_file
 
 import tokenization
 from albert import heads
@@ -42,7 +43,7 @@ def write(folder, config, weights, **task):
       {name: value.astype(np.float32) for name, value in weights.items()},
       heads.restore({name: value.shape for name, value in weights.items()},
                     ModelFolder(config, None, **task)))
-  (folder / "config.json").write_text(json.dumps(theirs))
+  write_file(folder, "config.json", theirs)
   safetensors.save_file(state, str(folder / "model.safetensors"),
                         metadata={"format": "pt"})
 
@@ -90,8 +91,7 @@ def test_pretrained_model(name, tmp_path):
     _, found = pytorch.from_pytorch(
         *pytorch.read_pytorch_folder(str(tmp_path)))
     assert set(found) == set(weights)
-    for key, value in weights.items():
-      np.testing.assert_array_equal(found[key], value)
+    assert_equal_variables(found, weights, 0)
 
 
 @pytest.mark.parametrize("name", ["google", "bert"])
@@ -116,8 +116,8 @@ def test_head(head, shapes, suffix, outputs, name, tmp_path):
 
 def test_words_of_a_vocabulary(tmp_path):
   words = ["充电宝", "他一", "六点半，闹", "Café里", "5g网络", "chroot"]
-  ours = tokenization.create_tokenizer(write_vocab(tmp_path / "vocab.txt", [
-      *tokenization.load_vocab(VOCAB_FILE), *words]))
+  ours = tokenization.create_tokenizer(write_file(
+      tmp_path, "vocab.txt", *tokenization.load_vocab(VOCAB_FILE), *words))
   theirs = load_tokenizer(tmp_path, "Bert", {
       word: ours.vocab[word] for word in ours.words.values()})
   found = set()
@@ -139,8 +139,8 @@ def test_words_of_a_vocabulary(tmp_path):
 
 def test_sentencepiece_tokenizer(real_data, tmp_path):
   model_file = str(real_data / "sentencepiece" / "30k-clean.model")
-  (tmp_path / "tokenizer.json").write_text(json.dumps(
-      transformers_tokenizer.unigram_tokenizer(model_file, do_lower_case=True)))
+  write_file(tmp_path, "tokenizer.json",
+             transformers_tokenizer.unigram_tokenizer(model_file, True))
   theirs = load_tokenizer(tmp_path, "Albert")
   ours = tokenization.create_tokenizer(spm_model_file=model_file)
   pieces = sentencepiece.SentencePieceProcessor(model_file)
@@ -165,9 +165,9 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
 
 def load_tokenizer(folder, kind, words=None):
   transformers = pytest.importorskip("transformers")
-  (folder / "tokenizer_config.json").write_text(json.dumps(
-      transformers_tokenizer.tokenizer_settings(kind, True, 512, words)))
-  (folder / "config.json").write_text('{"model_type": "albert"}')
+  write_file(folder, "tokenizer_config.json",
+             transformers_tokenizer.tokenizer_settings(kind, True, 512, words))
+  write_file(folder, "config.json", {"model_type": "albert"})
   return transformers.AutoTokenizer.from_pretrained(str(folder))
 
 

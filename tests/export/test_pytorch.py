@@ -1,6 +1,5 @@
 """convert_to_pytorch.py: there, back, and what it refuses; without PyTorch."""
 
-import json
 import pathlib
 import re
 import sys
@@ -14,6 +13,7 @@ from refusals import refused
 from scripting import fail, succeed
 from small_models import CONFIGS, TOKENS
 from small_steps import full
+from writing import write
 
 import tokenization
 from albert.export import pytorch, transformers_tokenizer
@@ -167,7 +167,7 @@ def test_bad_input(tmp_path, monkeypatch):
       (fro, config, others, "1 .* 2"),
       (fro, config, [], "config.json"), (fro, weights, {}, "safetensors")):
     before = path.read_bytes()
-    path.write_text(json.dumps(content))
+    write(path.parent, path.name, content)
     fails(message, flag)
     path.write_bytes(before)
   weights.unlink()
@@ -181,7 +181,7 @@ def test_bad_input(tmp_path, monkeypatch):
 def test_vocabulary_of_a_tokenizer(tmp_path):
   def found(**files):
     for name, content in files.items():
-      (tmp_path / (name + ".json")).write_text(json.dumps(content))
+      write(tmp_path, name + ".json", content)
     return transformers_tokenizer.read_vocabulary(str(tmp_path))
 
   assert found() is None

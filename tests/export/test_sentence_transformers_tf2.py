@@ -1,11 +1,11 @@
 """A converted folder gives the same vectors in sentence-transformers."""
 
-import json
-
 import numpy as np
 import pytest
+from reading import read_json
 from refusals import refused
 from small_models import ONE_LAYER, TOKENS, albert_zh_config, write_folder
+from writing import write
 
 from albert import model_folder
 from albert.export import pytorch, sentence_transformers
@@ -31,20 +31,18 @@ def vectors(path):
 def test_what_a_folder_says_of_its_vectors(tmp_path):
   assert sentence_transformers.read(str(tmp_path), 9) == {}
   files = sentence_transformers.files(make(tmp_path / "cls", "cls", 1))
-  (tmp_path / "1_Pooling").mkdir()
+  config = "1_Pooling/config.json"
   for name, content in files.items():
-    (tmp_path / name).write_text(json.dumps(content))
-  config = tmp_path / "1_Pooling" / "config.json"
+    write(tmp_path, name, content)
   for pooling, longest, found in (
-      (files["1_Pooling/config.json"], 9, ("cls", 8)),
+      (files[config], 9, ("cls", 8)),
       ({"pooling_mode": "mean"}, 5, ("mean", 5)),
       ({"pooling_mode_mean_tokens": True}, 9, ("mean", 8))):
-    config.write_text(json.dumps(pooling))
+    write(tmp_path, config, pooling)
     read = sentence_transformers.read(str(tmp_path), longest)
     assert (read["pooling"], read["max_seq_length"]) == found
-  config.write_text('{"pooling_mode": "max"}')
-  refused("1_Pooling/config.json: .*max", sentence_transformers.read,
-          str(tmp_path), 9)
+  write(tmp_path, config, {"pooling_mode": "max"})
+  refused(config + ": .*max", sentence_transformers.read, str(tmp_path), 9)
   refused("layer 0", sentence_transformers.files,
           make(tmp_path / "first", "mean", 0))
 
@@ -62,5 +60,5 @@ def test_same_vectors_there_and_back(pooling, tmp_path):
   np.testing.assert_allclose(model.encode(TEXTS), vectors(ours), atol=1e-5)
   model.save(str(saved))
   pytorch.read_folder(str(saved), str(back))
-  assert json.loads((back / "task.json").read_text())["pooling"] == pooling
+  assert read_json(back / "task.json")["pooling"] == pooling
   np.testing.assert_allclose(vectors(back), vectors(ours), atol=1e-5)

@@ -7,30 +7,24 @@ import pytest
 import tensorflow.compat.v1 as tf
 from refusals import refused
 from scripting import fail, succeed
+from writing import write
 
 from benchmarks import plot_curves
 
-HISTORY = """global_step\tloss\tmasked_lm_accuracy
-10\t7.5\t0.25
-20\t7.0\t0.5
-"""
+HISTORY = ("global_step\tloss\teval_accuracy\tf1\tmatthews\n"
+           "10\t7.5\t0.25\t0.1\t0.1\n20\t7.0\t0.5\t\t\n")
 
 
-def simple(number):
-  return {"simple_value": number}
-
-
-def tensor(number):
-  """What the summaries of TensorFlow 2 write, which a TPU's host call uses."""
-  return {"tensor": tf.make_tensor_proto(number, tf.float32),
-          "metadata": {"plugin_data": {"plugin_name": "scalars"}}}
-
-
-def write_events(folder, second, events, value=simple):
+def write_events(folder, second, events, is_tpu=False):
   """Writes an event file as of some second; returns its path.
 
-  Ten steps take a minute. `events` is a dict: step -> tag -> number.
+  Ten steps take a minute. `events` is a dict: step -> tag -> number. A TPU's
+  host call writes tensors, as TensorFlow 2 does.
   """
+  def value(number):
+    return {"tensor": tf.make_tensor_proto(number, tf.float32)} if is_tpu else {
+        "simple_value": number}
+
   path = folder / ("events.out.tfevents.%d.host" % (1700000000 + second))
   folder.mkdir(exist_ok=True)
   with tf.io.TFRecordWriter(str(path)) as writer:
@@ -43,13 +37,19 @@ def write_events(folder, second, events, value=simple):
 
 
 def test_after_a_restart_the_later_file_counts(tmp_path):
-  write_events(tmp_path, 5, {20: {"loss": 5.0}, 30: {"loss": 4.0}})
-  write_events(tmp_path, 9, {30: {"loss": 3.0}, 40: {"loss": 2.0}}, tensor)
-  write_events(tmp_path, 1, {10: {"loss": 8.0, "learning_rate": 0.5},
+  """For values and for times, which have pauses between the starts."""
+  write_events(tmp_path, 90, {20: {"loss": 5.0}, 30: {"loss": 4.0}})
+  write_events(tmp_path, 180, {30: {"loss": 3.0}, 40: {"loss": 2.0}}, True)
+  write_events(tmp_path, 0, {10: {"loss": 8.0, "learning_rate": 0.5},
                              20: {"loss": 7.0, "learning_rate": 0.25}})
   assert plot_curves.read_scalars(str(tmp_path)) == {
       "loss": {10: 8.0, 20: 5.0, 30: 3.0, 40: 2.0},
       "learning_rate": {10: 0.5, 20: 0.25}}
+  times = plot_curves.read_minutes(str(tmp_path))
+  assert times == ([10, 20, 30, 40], [0.0, 2.5, 5.0, 6.0])
+  assert plot_curves.over_minutes(
+      {"loss": {10: 9.0, 20: 7.0}, "accuracy": {25: 0.5, 50: 0.75}}, *times
+  ) == {"loss": {0.0: 9.0, 2.5: 7.0}, "accuracy": {3.75: 0.5, 6.0: 0.75}}
 
 
 def test_a_killed_run_is_read_up_to_where_it_ends(tmp_path, caplog):
@@ -72,30 +72,16 @@ def test_a_killed_run_is_read_up_to_where_it_ends(tmp_path, caplog):
 
 
 def test_held_out_values(tmp_path):
+  """Not all evaluations need to have all metrics."""
   assert plot_curves.read_history(str(tmp_path)) == {}
-  history = tmp_path / "eval_history.tsv"
-  history.write_text(HISTORY)
+  write(tmp_path, "eval_history.tsv", HISTORY)
   assert plot_curves.read_history(str(tmp_path)) == {
-      "loss": {10: 7.5, 20: 7.0}, "masked_lm_accuracy": {10: 0.25, 20: 0.5}}
-  history.write_text("global_step\teval_accuracy\teval_loss\tmatthews\n"
-                     "5\t0.5\t1.5\t0.1\n9\t0.75\t1.25\t\n")
-  assert plot_curves.read_history(str(tmp_path)) == {
-      "accuracy": {5: 0.5, 9: 0.75}, "loss": {5: 1.5, 9: 1.25}}
-  for text in ("step\tloss\n1\t2\n", "global_step\tloss\n1\n",
-               "global_step\tloss\n1\tx\n"):
-    history.write_text(text)
+      "loss": {10: 7.5, 20: 7.0}, "accuracy": {10: 0.25, 20: 0.5},
+      "f1": {10: 0.1}}
+  for rows in (("step\tloss", "1\t2"), ("global_step\tloss", "1"),
+               ("global_step\tloss", "1\tx")):
+    write(tmp_path, "eval_history.tsv", *rows)
     refused("eval_history.tsv", plot_curves.read_history, str(tmp_path))
-
-
-def test_values_over_minutes(tmp_path):
-  write_events(tmp_path, 0, {10: {"loss": 9.0}, 20: {"loss": 8.0}})
-  write_events(tmp_path, 90, {20: {"loss": 7.0}, 30: {"loss": 6.0}})
-  # Step 20 was reached twice, the second time after a pause.
-  times = plot_curves.read_minutes(str(tmp_path))
-  assert times == ([10, 20, 30], [0.0, 2.5, 3.5])
-  assert plot_curves.over_minutes(
-      {"loss": {10: 9.0, 20: 7.0}, "accuracy": {25: 0.5, 40: 0.75}}, *times
-  ) == {"loss": {0.0: 9.0, 2.5: 7.0}, "accuracy": {3.0: 0.5, 3.5: 0.75}}
 
 
 def test_what_is_drawn(monkeypatch):
@@ -134,7 +120,7 @@ def test_the_script(tmp_path, monkeypatch):
   for name in "ab":
     write_events(tmp_path / name, 0, {step: {
         tag: 1 / step for tag in plot_curves.PANELS} for step in (10, 20)})
-  (tmp_path / "a" / "eval_history.tsv").write_text(HISTORY)
+  write(tmp_path / "a", "eval_history.tsv", HISTORY)
   args = ["benchmarks/plot_curves.py", "--output=curves.png", "--runs=a,b"]
   succeed(*args, "--unigram_entropy=6.33", "--smoothing=0.9",
           "--x_axis=minutes")

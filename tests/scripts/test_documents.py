@@ -57,24 +57,9 @@ def calls(path):
         yield known[call[1]], call[2]
 
 
-def parse(script, words):
-  """Parses a command line as the script does; where it has $, names alone."""
-  names = {word[2:].split("=")[0] for word in words}
-  path = re.sub("[.]py$", "", script).replace(".", "/") + ".py"
-  defined = set(re.findall(r'DEFINE_\w+\("(\w+)"', read(path)))
-  if defined:
-    assert names <= defined
-    return
-  module = module_of(path)
-  with parsed(types.SimpleNamespace(
-      __name__=script, DEFAULTS=getattr(module, "DEFAULTS", {}),
-      SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,))), *[
-          word for word in words if "$" not in word]):
-    assert names <= set(flags.FLAGS)
-
-
 @pytest.mark.parametrize("path", DOCUMENTS)
 def test_flags_of_commands(path, monkeypatch):
+  """Parsed as the script does; of those with $, names alone."""
   monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
   for script, words in calls(path):
     if "cluener" in words:
@@ -82,8 +67,19 @@ def test_flags_of_commands(path, monkeypatch):
     script = STARTED.get(script, script)
     if script == "albert.vocab":
       script += "." + words.split()[0]
-    if script:
-      parse(script, re.findall(r"(?<!\S)--\S+", re.sub("[\"']", "", words)))
+    if not script:
+      continue
+    words = re.findall(r"(?<!\S)--\S+", re.sub("[\"']", "", words))
+    file = re.sub("[.]py$", "", script).replace(".", "/") + ".py"
+    known = set(re.findall(r'DEFINE_\w+\("(\w+)"', read(file)))
+    if not known:
+      module = module_of(file)
+      with parsed(types.SimpleNamespace(
+          __name__=script, DEFAULTS=getattr(module, "DEFAULTS", {}),
+          SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,))),
+                  *[word for word in words if "$" not in word]):
+        known = set(flags.FLAGS)
+    assert {word[2:].split("=")[0] for word in words} <= known
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
@@ -96,7 +92,9 @@ def test_blocks_and_links(path):
   for name, anchor in links(path):
     target = (ROOT / path).parent / name if name else ROOT / path
     assert target.exists(), name
-    assert not anchor or anchor in anchors(target), (name, anchor)
+    assert not anchor or anchor in {  # as GitHub names headings
+        re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-")
+        for _, text in headings(target)}, (name, anchor)
 
 
 def links(path):
@@ -105,12 +103,6 @@ def links(path):
 
 def headings(path):
   return re.findall("^(#+) (.*)", prose(path), re.M)
-
-
-def anchors(path):
-  """Returns the names that GitHub gives to headings."""
-  return {re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-")
-          for _, text in headings(path)}
 
 
 def figures(text):

@@ -96,7 +96,8 @@ def test_words_for_shell_scripts(shell):
       (".ci/run no_such", "no_such: unknown"),
       ("run_pretraining.sh", "PRESET=x: "),
       ("create_pretrain_data.sh", "PRESET=x: "),
-      ("run_classifier_clue.sh", "SIZE=x: ")):
+      ("run_classifier_clue.sh", "SIZE=x: "),
+      ("run_classifier_clue.sh tnews drcd", "drcd: ")):
     status, _, log = shell.run(*command.split(), PRESET="x", SIZE="x")
     assert status == 2 and re.search("^ERROR: " + message, log, re.M), log
   assert not shell.installed()

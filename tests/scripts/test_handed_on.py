@@ -3,7 +3,6 @@
 No flag says a vocabulary, a case or a length twice.
 """
 
-import json
 import random
 
 import numpy as np
@@ -11,7 +10,8 @@ import pytest
 from reading import features, read_json
 from scripting import SIZES, parsed, succeed
 from small_models import albert_zh_config, write_folder
-from vocabularies import SPECIAL, write_vocab
+from vocabularies import SPECIAL
+from writing import write
 
 from albert.train import finetuning
 
@@ -22,34 +22,30 @@ TOKENS = SPECIAL + WORDS
 @pytest.mark.full
 def test_a_cased_model_from_text_to_predictions(tmp_path):
   """Its vocabulary tells capitals apart; only the first script is told."""
-  rng, words = random.Random(0), tmp_path / "words.txt"
-  lines = [" ".join(rng.choices(WORDS, k=8)) for _ in range(99)] + ["宇 宙"]
-  (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
-  write_vocab(words, TOKENS)
+  rng, words = random.Random(0), write(tmp_path, "words.txt", *TOKENS)
+  text = write(tmp_path, "text.txt", *(
+      " ".join(rng.choices(WORDS, k=8)) for _ in range(99)), "宇 宙")
   pretrained, tuned = tmp_path / "pretrained", tmp_path / "tuned"
   records = [str(tmp_path / "records" / name) for name in "ab"]
   _, log = succeed(
       "create_pretraining_data.py", "--max_seq_length=24",
       "--max_predictions_per_seq=4", "--dupe_factor=1", "--non_chinese",
-      "--vocab_file=%s" % words, "--nodo_lower_case",
-      "--input_file=%s" % (tmp_path / "text.txt"),
+      "--vocab_file=" + words, "--nodo_lower_case", "--input_file=" + text,
       "--output_file=" + ",".join(records))
   assert "unknown tokens  2, %.3f%%, [UNK]" % (200 / 794) in log
-  (tmp_path / "small.json").write_text(json.dumps(dict(
-      SIZES, vocab_size=len(TOKENS), num_hidden_layers=1)))
+  config = write(tmp_path, "small.json", dict(
+      SIZES, vocab_size=len(TOKENS), num_hidden_layers=1))
   succeed("run_pretraining.py", "--do_train", "--num_train_steps=2",
           "--num_warmup_steps=1", "--train_batch_size=4",
           "--input_file=" + records[0], "--eval_input_file=" + records[1],
-          "--bert_config_file=%s" % (tmp_path / "small.json"),
-          "--output_dir=%s" % pretrained)
+          "--bert_config_file=" + config, "--output_dir=%s" % pretrained)
   for folder in (pretrained, pretrained / "best"):
     assert read_json(folder / "task.json") == {
         "max_seq_length": 24, "do_lower_case": False,
         "init_checkpoint": "random weights"}
   for split, word in (("train", "天"), ("dev", "宇"), ("test", "地")):
-    (tmp_path / (split + ".tsv")).write_text(
-        "text_a\tlabel\n" + "Apple bank\t0\napple BANK %s\t1\n" % word * 4,
-        encoding="utf-8")
+    write(tmp_path, split + ".tsv", "text_a\tlabel", *[
+        "Apple bank\t0", "apple BANK %s\t1" % word] * 4)
   _, log = succeed(
       "run_classifier.py", "--task_name=tsv", "--data_dir=%s" % tmp_path,
       "--output_dir=%s" % tuned, "--train_batch_size=4",
@@ -66,12 +62,11 @@ def test_a_cased_model_from_text_to_predictions(tmp_path):
         split, 100 / 9 * unknown) in log
     assert ("of the tokens of %s are [UNK]" % split in log) == bool(unknown)
   succeed("extract_features.py", "--init_checkpoint=%s" % (tuned / "best"),
-          "--input_file=%s" % words,
-          "--output_file=%s" % (tmp_path / "vectors.npy"))
+          "--input_file=" + words, "--output_file=%s/vectors.npy" % tmp_path)
   vectors = dict(zip(TOKENS, np.load(str(tmp_path / "vectors.npy"))))
   assert np.abs(vectors["Apple"] - vectors["apple"]).max() > 1e-3
   for folder in (tmp_path / "records", pretrained / "best", tuned / "best"):
-    assert (folder / "vocab.txt").read_bytes() == words.read_bytes()
+    assert (folder / "vocab.txt").read_text("utf-8").split("\n") == TOKENS
 
 
 @pytest.mark.parametrize("given, known, length", [

@@ -54,16 +54,10 @@ from tokenization import WordPieceTokenizer
 print(json.dumps([sorted(set(flags.FLAGS) - before), lacking,
                   WordPieceTokenizer(sys.argv[2]).tokenize("Bank 天")]))
 """
-  done = subprocess.run(
-      [sys.executable, "-c", program, json.dumps(MODULES),
-       str(ROOT / "albert_config" / "vocab.txt")], cwd=str(ROOT),
-      stdout=subprocess.PIPE, check=True)
-  assert json.loads(done.stdout.decode()) == [
-      [], {"albert.data.beam_pipeline": "apache_beam"}, ["bank", "天"]]
-
-
-TOP = ["lamb_optimizer.py", "modeling.py", "modeling_google.py",
-       "optimization.py", "tokenization.py"]
+  _, out, log = start(ROOT, ROOT, "-c", program, json.dumps(MODULES),
+                      str(ROOT / "albert_config" / "vocab.txt"))
+  assert out and json.loads(out) == [
+      [], {"albert.data.beam_pipeline": "apache_beam"}, ["bank", "天"]], log
 
 
 def test_requirements_are_those_of_the_project():
@@ -73,18 +67,6 @@ def test_requirements_are_those_of_the_project():
   assert set(re.findall('"(.*?)"', required + tf1)) - {"numpy"} == set(
       re.findall(r"^[\w-]+[<=>.,\d]*", (ROOT / "requirements.txt").read_text(),
                  re.M))
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-  """A folder that the project is installed into, by itself."""
-  source = tmp_path_factory.mktemp("install") / "source"
-  shutil.copytree(str(ROOT), str(source), ignore=shutil.ignore_patterns(
-      ".*", "__pycache__", "output", "tests", "albert_*", "*.egg-info"))
-  target = source.parent / "target"
-  subprocess.run([sys.executable, "-m", "pip", "install", "-qq", "--no-deps",
-                  "--target", str(target), str(source)], check=True)
-  return target
 
 
 def start(installed, folder, *command):
@@ -98,31 +80,36 @@ def start(installed, folder, *command):
 
 @pytest.mark.full
 @pytest.mark.platform_independent("pip")
-def test_what_is_installed(installed, tmp_path):
+def test_what_is_installed(tmp_path):
+  source, installed, here = [tmp_path / name for name in (
+      "source", "installed", "here")]
+  shutil.copytree(str(ROOT), str(source), ignore=shutil.ignore_patterns(
+      ".*", "__pycache__", "output", "tests", "albert_*", "*.egg-info"))
+  subprocess.run([sys.executable, "-m", "pip", "install", "-qq", "--no-deps",
+                  "--target", str(installed), str(source)], check=True)
   names = {path.name for path in installed.iterdir()}
   assert {"albert", "bin"} < names
-  assert sorted(name for name in names if name.endswith(".py")) == TOP
+  modules = sorted(name for name in names if name.endswith(".py"))
+  assert modules == ["lamb_optimizer.py", "modeling.py", "modeling_google.py",
+                     "optimization.py", "tokenization.py"]
   assert (installed / "albert" / "serving" / "page.html").exists()
+  here.mkdir()
   for name in ("albert-serve", "albert-predict"):
     program = str(installed / "bin" / name)
-    status, out, log = start(installed, tmp_path, program, "--help")
+    status, out, log = start(installed, here, program, "--help")
     assert status == 0 and "--model_dir" in out, log
   # The model of the checkout is not there.
-  status, _, log = start(installed, tmp_path, program, "a")
+  status, _, log = start(installed, here, program, "a")
   assert status == 1 and re.match("ERROR: .*--model_dir", log), log
-
-
-@pytest.mark.full
-@pytest.mark.platform_independent("pip")
-@pytest.mark.parametrize("name", TOP)
-def test_another_module_of_that_name(name, installed, tmp_path):
   load = ["-c", "from albert.predict import load"]
-  assert start(installed, tmp_path, *load)[0] == 0
-  (tmp_path / name).write_text("")
-  status, _, log = start(installed, tmp_path, *load)
-  assert status == 1
-  assert re.match("ImportError: %s is in the way of %s: .*rename" % (
-      tmp_path / name, installed / name), log), log
+  assert start(installed, here, *load)[0] == 0
+  for name in modules:  # another module of that name
+    (here / name).write_text("")
+    status, _, log = start(installed, here, *load)
+    assert status == 1
+    assert re.match("ImportError: %s is in the way of %s: .*rename" % (
+        here / name, installed / name), log), log
+    (here / name).unlink()
 
 
 def test_without_tensorflow(tmp_path):

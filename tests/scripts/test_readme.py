@@ -1,5 +1,5 @@
-"""The commands and programs of README.md and docs/ run as printed; how every
-script ends.
+"""What is printed is so: the commands and programs of README.md and docs/, what
+starter weights know; and how every script ends.
 
 They run in order, in a copy of the tree, where models and data are small. A
 comment before a block says why it cannot run, or what it needs.
@@ -7,7 +7,6 @@ comment before a block says why it cannot run, or what it needs.
 
 import gzip
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -20,8 +19,11 @@ import tensorflow.compat.v1 as tf
 from reading import read_json, table
 from scripting import ROOT, SCRIPTS, SIZES
 from small_models import write_folder
+from trained_models import write_files
+from writing import write
 
 from albert import download
+from albert.predict import load
 
 pytestmark = pytest.mark.slow
 
@@ -80,8 +82,8 @@ def write_models(tree):
   for path in configs.glob("*.json"):
     sizes = dict(SIZES, num_hidden_layers=1)
     config = read_json(path)
-    config.update((key, sizes[key]) for key in set(config) & set(sizes))
-    path.write_text(json.dumps(config))
+    write(configs, path.name, dict(config, **{
+        key: sizes[key] for key in set(config) & set(sizes)}))
   for layout in ("", "_google"):
     config = configs / ("albert_config_tiny%s.json" % layout)
     write_folder(tree / ("model" + layout), read_json(config),
@@ -92,63 +94,40 @@ def write_models(tree):
       (tree / name).symlink_to("model_google" if is_google else "model")
 
 
-def write_rows(path, rows):
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text("".join(
-      (row if isinstance(row, str) else json.dumps(row)) + "\n"
-      for row in rows), encoding="utf-8")
-
-
 def write_data(tree):
   """Writes what the commands read: texts, pairs and a few rows of each task."""
   data, clue = tree / "data", tree / "data" / "clue"
   (tree / "more_text").mkdir()
   (tree / "more_text" / "a.gz").write_bytes(gzip.compress(
       (data / "text_heldout.txt").read_bytes()))
-  for split in ("train", "dev", "test"):
-    path = data / "topics" / (split + ".tsv")
-    write_rows(path, ["\t".join(row) for row in table(path)[::7]])
-    rows = table(data / "pairs" / (split + ".txt"))[::15]
-    lines = list(map("\t".join, rows))
-    for name in ("pairs", "lcqmc"):
-      write_rows(data / name / (split + ".txt"), lines)
-    write_rows(tree / "my_scores" / (split + ".tsv"),
-               ["text_a\ttext_b\tscore", *lines])
-    write_rows(tree / "my_tags" / (split + ".tsv"), ["text_a\tlabel", *(
-        "%s\t%s" % (row[0], ["a|b", "b", ""][i % 3])
-        for i, row in enumerate(rows))])
-    write_rows(tree / "my_reviews" / (split + ".jsonl"), [
-        dict(zip(("title", "body", "stars"), row)) for row in rows])
-
   row = {"sentence1": "甲", "sentence2": "乙", "sentence": "甲", "abst": "乙",
          "keyword": ["甲"], "text": "甲他乙", "target": {
              "span1_index": 0, "span1_text": "甲",
              "span2_index": 1, "span2_text": "他"}}
-  question = {"question": "去哪里？", "choice": ["北京", "上海"],
-              "answer": "北京"}
-  answers = [{"text": "北京", "answer_start": 4}]
-  squad = {"data": [{"title": "t", "paragraphs": [{
-      "context": "小明住在北京，小红住在上海。", "qas": [
-          {"id": str(i), "question": "小明住在哪里？", "answers": answers}
-          for i in range(20)]}]}]}
-  tags = ["#idiom%d#" % i for i in range(20)]
+  for task, kind in (("chid", "idioms"), ("c3", "choices"),
+                     ("cmrc2018", "spans")):
+    (clue / task).mkdir(parents=True)
+    write_files(clue / task, kind)
   for split in ("train", "dev", "test"):
+    texts = table(data / "topics" / (split + ".tsv"))[::7]
+    pairs = table(data / "pairs" / (split + ".txt"))[::15]
+    lines, tsv = list(map("\t".join, pairs)), split + ".tsv"
+    write(data / "topics", tsv, *map("\t".join, texts))
+    for name in ("pairs", "lcqmc"):
+      write(data / name, split + ".txt", *lines)
+    write(tree / "my_scores", tsv, "text_a\ttext_b\tscore", *lines)
+    write(tree / "my_tags", tsv, "text_a\tlabel", *(
+        "%s\t%s" % (pair[0], ["a|b", "b", ""][i % 3])
+        for i, pair in enumerate(pairs)))
+    write(tree / "my_reviews", split + ".jsonl", *(
+        dict(zip(("title", "body", "stars"), pair)) for pair in pairs))
     for task, *labels in (
         ("afqmc", "0", "1"), ("cmnli", "neutral", "entailment"),
         ("csl", "1", "0"), ("ocnli", "neutral", "entailment"),
         ("iflytek", "7", "8"), ("tnews", "100", "101"),
         ("wsc", "true", "false"), ("cluener", {"name": {"甲": [[0, 0]]}})):
-      write_rows(clue / task / (split + ".json"),
-                 [dict(row, label=label) for label in labels] * 10)
-    write_rows(clue / "chid" / (split + ".json"), [
-        {"candidates": ["北京", "上海"], "content": [tag]} for tag in tags])
-    write_rows(clue / "chid" / (split + "_answer.json"),
-               [dict.fromkeys(tags, 1)])
-    for part in ("d", "m"):
-      write_rows(clue / "c3" / ("c3-%s-%s.json" % (part, split)), [[
-          [["甲：去北京。"], [question], str(i)] for i in range(20)]])
-  for split in ("train", "dev"):
-    write_rows(clue / "cmrc2018" / (split + ".json"), [squad])
+      write(clue / task, split + ".json", *[
+          dict(row, label=label) for label in labels] * 10)
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +199,21 @@ def test_how_a_script_ends(script, tree):
   assert (status, out) == (1, "")
   assert re.match("ERROR: .*" + message, log.splitlines()[-1]), log
   assert "Traceback" not in log
+
+
+def test_the_starter_weights_know_what_their_card_says():
+  starter = ROOT / "albert_tiny_starter"
+  rows = re.findall(r"^\| (\S*\[MASK\]\S*) \| (\S) \| (.*) \|$", (
+      starter / "MODEL_CARD.md").read_text(encoding="utf-8"), re.M)
+  assert [[text, answer] for text, answer, _ in rows] == (
+      table(ROOT / "data" / "cloze.tsv")[1:])
+  filled = load(str(starter)).predict([row[0] for row in rows])
+  assert [" ".join(token for token, _ in found.masks[0])
+          for found in filled] == [likeliest for _, _, likeliest in rows]
+  # Weights alone: no optimizer, no graph, no copy of the vocabulary.
+  assert (starter / "vocab.txt").is_symlink()
+  assert sum(path.stat().st_size for path in starter.iterdir()
+             if not path.is_symlink()) <= 17e6
 
 
 @pytest.mark.full

@@ -1,7 +1,5 @@
 """run_pretraining.py: what it keeps, kills, growth, TPUs, bad input."""
 
-import functools
-import json
 import logging
 import math
 import os
@@ -14,6 +12,7 @@ import tensorflow.compat.v1 as tf
 from refusals import refused
 from scripting import fail, kill_at, results, succeed
 from small_steps import SIZES, full, write_pretraining
+from writing import write
 
 import run_pretraining
 from albert.files import checkpoints, records
@@ -22,26 +21,28 @@ from albert.train.settings import BatchSettings
 from benchmarks import plot_curves
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def work(tmp_path_factory):
+  """The current folder, with what is trained on."""
   folder = tmp_path_factory.mktemp("work")
   write_pretraining(folder, 21)
   made = list(tf.io.tf_record_iterator(str(folder / "train.tfrecord")))
   same = made[-2:-1] * 8
-  for name, rows in (("train-0", made), ("train-1", made), ("heldout", made),
-                     ("same", same), ("same_heldout", same)):
+  for name, rows, more in (
+      ("train-0", made, {}), ("train-1", made, {}), ("heldout", made, {}),
+      ("same", same, {}), ("same_heldout", same, {}),
+      ("pairs-0", made, {"sentence_pair": "sop"}),
+      ("pairs-1", made, {"sentence_pair": "nsp"}),
+      ("wwm-0", made, {"legacy_wwm_labels": False}),
+      ("wwm-1", made, {"legacy_wwm_labels": True})):
     records.write_records(str(folder / (name + ".tfrecord")), rows)
-  for name, content in (
-      ("train-0.tfrecord", {"max_seq_length": 16, "vocab_size": 50}),
-      ("deep", dict(SIZES, num_hidden_layers=2)),
-      ("other_vocab", dict(SIZES, vocab_size=51))):
-    (folder / (name + ".json")).write_text(json.dumps(content))
-  return folder
-
-
-@pytest.fixture(autouse=True)
-def in_work(work, monkeypatch):
-  monkeypatch.chdir(work)
+    write(folder, name + ".tfrecord.json", dict(
+        more, max_seq_length=16, vocab_size=50))
+  write(folder, "deep.json", dict(SIZES, num_hidden_layers=2))
+  write(folder, "other_vocab.json", dict(SIZES, vocab_size=51))
+  with pytest.MonkeyPatch.context() as patch:
+    patch.chdir(folder)
+    yield folder
 
 
 def command(output_dir, *args):
@@ -71,24 +72,17 @@ TRAINING = ["--do_train", "--bert_config_file=deep.json",
             "--input_file=same.tfrecord", "--optimizer=adamw",
             "--eval_input_file=same_heldout.tfrecord", "--learning_rate=0.01",
             "--num_train_steps=6", "--save_checkpoints_steps=3"]
-GROWTH = "--grow_layers=1:3"
 
 
 @pytest.fixture(scope="module")
 def whole(work):
-  """A function of flags: (folder, losses) of a training that nothing stops."""
-
-  @functools.lru_cache(maxsize=None)
-  def train(*args):
-    name = "whole%d" % len(args)
-    return work / name, pretrain(*command(name, *TRAINING, *args))[1]
-
-  return train
+  """(folder, losses) of a training that nothing stops."""
+  return work / "whole", pretrain(*command(work / "whole", *TRAINING))[1]
 
 
 @pytest.mark.slow
 def test_what_training_leaves(whole):
-  folder, losses = whole()
+  folder, losses = whole
   assert sorted(losses) == list(range(1, 7))
   found = results(folder)
   assert set(found) == {
@@ -97,8 +91,6 @@ def test_what_training_leaves(whole):
   assert found["global_step"] == 6
   assert found["loss"] == history_of(folder)[6] == pytest.approx(
       found["masked_lm_loss"] + found["sentence_order_loss"])
-  fail("begun with --learning_rate=.*, not 0.9; .* step 6 was .* becomes",
-       *command("whole0", *TRAINING, "--learning_rate=0.9"))
   saved = dict(tf.train.list_variables(str(folder / "best")))
   assert saved["bert/embeddings/word_embeddings/adam_v"] == [50, 8]
   assert saved["cls/seq_relationship/output_weights"] == [2, 24]
@@ -109,9 +101,26 @@ def test_what_training_leaves(whole):
           "eval/masked_lm_loss"} <= tags
 
 
+def check_resumed(folder, args, wanted, losses):
+  """Kills a training at step 4; what it goes on with is what is wanted."""
+  args = command(folder, *args)
+  kill_at(4, *args)
+  log, found = pretrain(*args)
+  assert "resuming from step 3 " in log
+  assert found == pytest.approx(
+      {step: losses[step] for step in range(4, 7)}, abs=2e-4)
+  assert history_of(folder) == pytest.approx(history_of(wanted), abs=2e-4)
+
+
+@pytest.mark.slow
+def test_training_goes_on_after_a_kill(work, whole):
+  check_resumed(work / "killed", TRAINING, *whole)
+
+
 @pytest.mark.full
-def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work, whole):
-  folder, losses = whole(GROWTH)
+def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work):
+  folder, args = work / "grown", [*TRAINING, "--grow_layers=1:3"]
+  _, losses = pretrain(*command(folder, *args))
   history = history_of(folder)
   assert sorted(history) == [3, 6]
   assert abs(losses[4] - history[3]) > 0.001
@@ -122,22 +131,7 @@ def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work, whole):
   found = results(work / "deeper")
   assert losses[4] == pytest.approx(found["loss"], abs=2e-4)
   assert found["global_step"] == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("growth", [[], full([GROWTH])])
-def test_training_goes_on_after_a_kill(growth, work, whole):
-  name = "killed%d" % len(growth)
-  args, (folder, losses) = command(name, *TRAINING, *growth), whole(*growth)
-  kill_at(4, *args)
-  log, found = pretrain(*args)
-  assert "resuming from step 3 " in log
-  assert found == pytest.approx(
-      {step: losses[step] for step in range(4, 7)}, abs=2e-4)
-  wanted, history = history_of(folder), history_of(work / name)
-  assert 6 in history
-  assert history == pytest.approx({step: wanted[step] for step in history},
-                                  abs=2e-4)
+  check_resumed(work / "grown_killed", args, folder, losses)
 
 
 @pytest.mark.full
@@ -169,21 +163,22 @@ def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
   fail("^%s: .*after 10 records" % path, *command(
       tmp_path / "out", "--bert_config_file=", "--input_file=%s" % path,
       "--num_train_steps=20", "--shuffle_buffer=1",
-      "--init_checkpoint=%s" % whole()[0], *args))
+      "--init_checkpoint=%s" % whole[0], *args))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("args, message", [
-    (["--init_checkpoint=cut"], "damaged or not whole"),
-    ([*TRAINING, "--output_dir=whole0", "--num_train_steps=10",
-      "--precision=fp16", "--resume_anyway"],
-     "lacks .*loss_scale.*--precision")])
-def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
-  (work / "cut").mkdir(exist_ok=True)
-  for path in whole()[0].glob("model.ckpt-6.*"):
+@pytest.mark.slow
+def test_what_training_cannot_begin_or_go_on_with(work, whole):
+  folder, _ = whole
+  (work / "cut").mkdir()
+  for path in folder.glob("model.ckpt-6.*"):
     (work / "cut" / path.name).write_bytes(path.read_bytes()[:500])
-  fail(message, *command(
-      "unused", "--do_train", "--bert_config_file=deep.json", *args))
+  for message, out, *args in (
+      ("damaged or not whole", "unused", "--init_checkpoint=cut"),
+      ("begun with --learning_rate=.*, not 0.9; .* step 6 was .* becomes",
+       folder, "--learning_rate=0.9"),
+      ("lacks .*loss_scale.*--precision", folder, "--num_train_steps=10",
+       "--precision=fp16", "--resume_anyway")):
+    fail(message, *command(out, *TRAINING, *args))
 
 
 @pytest.mark.parametrize("args, message", [
@@ -196,9 +191,11 @@ def test_a_checkpoint_that_cannot_be_used(args, message, work, whole):
     (["--bert_config_file=other_vocab.json"], "vocab_size 50, .* 51"),
     (["--eval_input_file=train-1.tfrecord"],
      "^--eval_input_file: .*train-1.tfrecord"),
+    (["--input_file=pairs-*.tfrecord"], "sentence_pair"),
+    (["--input_file=wwm-*.tfrecord"], "legacy_wwm_labels"),
     (["--grow_layers=deep"], "^--grow_layers=deep")])
 def test_bad_input(args, message, work):
-  fail(message, *command("none", "--do_train", *args))
+  fail(message, *command("none", "--do_train", "--num_train_steps=1", *args))
   assert not (work / "none").exists()
 
 
@@ -308,17 +305,3 @@ def test_weights_that_a_tpu_finds_not_finite(monkeypatch, tmp_path):
   monkeypatch.setattr(tf.estimator.tpu.TPUEstimator, "train", train)
   fail("not finite after step 0; .* none",
        *command(tmp_path, "--do_train", *TPU))
-
-
-@pytest.mark.parametrize("name, values", [
-    ("sentence_pair", ["sop", "nsp"]), ("legacy_wwm_labels", [False, True])])
-def test_records_of_two_sentence_tasks(name, values, work):
-  described = json.loads((work / "train-0.tfrecord.json").read_text())
-  for number, value in enumerate(values):
-    for ending, content in (
-        (".tfrecord", (work / "train-0.tfrecord").read_bytes()),
-        (".tfrecord.json", json.dumps(dict(described, **{name: value})).encode(
-            ))):
-      (work / ("%s-%d%s" % (name, number, ending))).write_bytes(content)
-  fail(name, *command("none", "--do_train", "--num_train_steps=1",
-                      "--input_file=%s-*.tfrecord" % name))

@@ -8,7 +8,8 @@ import pytest
 from reading import read_json, table
 from scripting import fail, results, succeed
 from small_models import albert_zh_config
-from trained_models import LENGTH, columns
+from trained_models import LENGTH
+from writing import write
 
 import run_sentence_vectors as vectors
 from albert.model.config import AlbertConfig
@@ -74,8 +75,7 @@ def test_in_batch(script, tmp_path):
 
 
 def test_simcse_takes_each_text_once_with_dropout(tmp_path):
-  (tmp_path / "train.tsv").write_text(
-      "text_a\ttext_b\tlabel\na\tb\t1\nb\tc\t0\n")
+  write(tmp_path, "train.tsv", "text_a\ttext_b\tlabel", "a\tb\t1", "b\tc\t0")
   own = vectors.VectorSettings(loss="simcse", data_dir=str(tmp_path))
   assert vectors.read_texts(own, vectors.get_task(own)) == ["a", "b", "c"]
   for loss, given, rate in (("simcse", None, 0.1), ("simcse", 0.3, 0.3),
@@ -92,9 +92,8 @@ def test_simcse_takes_each_text_once_with_dropout(tmp_path):
     (["--loss=in_batch"], "9 of 9 pairs are alike"),
     (["--loss=simcse"], "train: 12 examples")])
 def test_negatives_and_texts_alone(args, message, script, trained, tmp_path):
-  (tmp_path / "train.tsv").write_text(
-      columns("text_a", "text_b", "label", "negative")(
-          [(*pair, "1", "天") for pair in trained("cosines").inputs]), "utf-8")
+  write(tmp_path, "train.tsv", "text_a\ttext_b\tlabel\tnegative", *(
+      "\t".join([*pair, "1", "天"]) for pair in trained("cosines").inputs))
   _, log = succeed(*script(*args))
   assert message in log
 
@@ -113,5 +112,5 @@ def test_negatives_and_texts_alone(args, message, script, trained, tmp_path):
     ("at least 9", None, "--loss=in_batch --positive_score=9")])
 def test_bad_input(message, rows, args, script, tmp_path):
   for split in ("train", "dev") if rows else ():
-    (tmp_path / (split + ".tsv")).write_text(rows, encoding="utf-8")
+    write(tmp_path, split + ".tsv", rows)
   fail(message, *script(*args.format(tmp_path).split()))

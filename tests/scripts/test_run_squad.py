@@ -1,6 +1,5 @@
 """Reading comprehension, from files to answers, on a small model."""
 
-import json
 import shutil
 
 import pytest
@@ -8,6 +7,7 @@ from reading import read_json
 from scripting import VOCAB, fail, results, succeed
 from small_steps import full
 from trained_models import LENGTH, LIMITS, write_files
+from writing import write
 
 pytestmark = pytest.mark.slow
 
@@ -65,14 +65,14 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
       {"context": text, "qas": [{"id": "x" + text, "question": "谁",
                                  "is_impossible": True, "answers": []}]}
       for text in ("", "甲")]
-  (tmp_path / "test.json").write_text(json.dumps(content), encoding="utf-8")
+  test_file = write(tmp_path, "test.json", content)
   shutil.copytree(str(model.best), str(tmp_path / "best"))
 
   def predict(out):
     log = succeed(*squad(
         tmp_path / out, head, "--do_predict", "--eval_batch_size=1",
-        "--test_file=file://%s" % (tmp_path / "test.json"),
-        "--init_checkpoint=file://%s" % (tmp_path / "best")))[1]
+        "--test_file=" + test_file,
+        "--init_checkpoint=file://%s/best" % tmp_path))[1]
     return [log, *(read_json(tmp_path / out / name)
                    for name in ("predictions.json", "null_odds.json"))]
 
@@ -92,18 +92,17 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
 
 def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
                                                         caplog):
-  path = tmp_path / "own.json"
-  path.write_text(json.dumps([{
+  path = write(tmp_path, "own.json", [{
       "context_id": text, "context_text": text, "title": "t", "qas": [
           {"query_id": text + answer, "query_text": "住在哪里？",
            "answers": [answer]} for answer in answers]}
-      for text, *answers in (("他在北京。", "北京", "上海"), ("", "北京"))]))
+      for text, *answers in (("他在北京。", "北京", "上海"), ("", "北京"))])
   args = squad(tmp_path / "out", "spans", "--task_name=CMRC2018",
                "--init_checkpoint=%s" % trained("spans").best)
-  fail("1 training examples", *args, "--do_train", "--train_file=%s" % path)
+  fail("1 training examples", *args, "--do_train", "--train_file=" + path)
   assert "left out 2 question(s) " in caplog.text
   assert "passage: 他在北京。上海, 北京\n" in caplog.text
-  succeed(*args, "--do_eval", "--dev_file=%s" % path)
+  succeed(*args, "--do_eval", "--dev_file=" + path)
   assert results(tmp_path / "out")["eval_total"] == 3
   predictions = read_json(tmp_path / "out" / "dev_predictions.json")
   assert list(predictions) == ["他在北京。北京", "他在北京。上海", "北京"]
@@ -115,13 +114,12 @@ def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
     (None, [], "bad.json: 1 question.* without .*: a$"),
     ([{"text": "d"}], [], "0 training examples")])
 def test_bad_input(answers, args, message, trained, tmp_path):
-  (tmp_path / "bad.json").write_text(json.dumps({"data": [{"paragraphs": [
-      {"context": "c", "qas": [{"id": "a", "question": "b",
-                                "answers": answers}]}]}]}))
+  path = write(tmp_path, "bad.json", {"data": [{"paragraphs": [{
+      "context": "c", "qas": [{"id": "a", "question": "b",
+                               "answers": answers}]}]}]})
   fail(message, *squad(
-      tmp_path / "out", "spans", "--do_train", "--init_checkpoint=%s" %
-      trained("spans").best, "--train_file=%s" % (tmp_path / "bad.json"),
-      *args))
+      tmp_path / "out", "spans", "--do_train", "--train_file=" + path,
+      "--init_checkpoint=%s" % trained("spans").best, *args))
 
 
 @pytest.mark.full

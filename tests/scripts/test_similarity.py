@@ -8,6 +8,7 @@ from refusals import refused
 from scripting import fail, succeed
 from small_models import google_config, write_folder
 from vocabularies import SPECIAL
+from writing import write
 
 import similarity
 from albert.predict import load
@@ -85,13 +86,12 @@ def test_covariance_of_whitened_vectors_is_the_identity():
 @pytest.mark.slow
 def test_whitened_scores_of_the_script(model, tmp_path):
   folder, weights = model
-  path = tmp_path / "reference.txt"
-  path.write_text("\n\n".join(REFERENCE), "utf-8")
+  path = write(tmp_path, "reference.txt", "\n\n".join(REFERENCE))
   command = ["similarity.py", "--model_dir=file://%s" % folder]
   unsupervised = command + ["--unsupervised"]
   pairs = "".join("\t".join(pair) + "\n" for pair in PAIRS).encode()
-  out, _ = succeed(*unsupervised, "--reference_file=file://%s" % path,
-                   "--whitening", "--whitening_dim=4", "--layer=1", input=pairs)
+  out, _ = succeed(*unsupervised, "--reference_file=" + path, "--whitening",
+                   "--whitening_dim=4", "--layer=1", input=pairs)
   scores, *sides = zip(*(line.split("\t") for line in out.splitlines()))
   assert list(zip(*sides)) == PAIRS
   # The paper's own way: singular values of the covariance.
@@ -101,10 +101,10 @@ def test_whitened_scores_of_the_script(model, tmp_path):
   np.testing.assert_allclose(
       np.array(scores, float),
       cosines((a - x.mean(0)) @ w, (b - x.mean(0)) @ w), atol=2e-4)
-  path.write_text("\n")
+  write(tmp_path, "reference.txt", "\n")
   fail("--layer: .*--unsupervised or --search", *command, "--layer=1")
   for message, *args in (
-      ("reference.txt: ", "a", "b", "--reference_file=%s" % path),
+      ("reference.txt: ", "a", "b", "--reference_file=" + path),
       ("--whitening_dim: .*--whitening$", "--whitening_dim=3"),
       ("two sentences", "a"), ("input_file.*both", "a", "b", "--input_file=x"),
       ("standard input:2: .* 1$",)):
@@ -121,11 +121,9 @@ def test_probabilities_are_those_of_the_classifier(trained, tmp_path):
       BertSim(str(model.best), batch_size=5).predict_sentences(model.inputs),
       expected, atol=1e-6)
   command = ["similarity.py", "--model_dir=file://%s" % model.best]
-  (tmp_path / "pairs.tsv").write_text(
-      "".join("\t".join(pair) + "\n" for pair in model.inputs), "utf-8")
-  assert "p50" in succeed(
-      *command, "--benchmark", "--input_file=file://%s/pairs.tsv" % tmp_path,
-      "--output_file=file://%s/scores.tsv" % tmp_path)[1]
+  pairs = write(tmp_path, "pairs.tsv", *map("\t".join, model.inputs))
+  assert "p50" in succeed(*command, "--benchmark", "--input_file=" + pairs,
+                          "--output_file=file://%s/scores.tsv" % tmp_path)[1]
   found = table(tmp_path / "scores.tsv")
   assert [tuple(row[1:]) for row in found] == [
       ("same" if score >= 0.5 else "different", *texts)

@@ -8,6 +8,7 @@ from scripting import fail, succeed
 from small_models import albert_zh_config, google_config, write_folder
 from small_steps import full
 from vocabularies import SPECIAL
+from writing import write
 
 pytestmark = pytest.mark.slow
 
@@ -20,41 +21,33 @@ SEEN = [[("中", 0, 1), ("国", 1, 2), ("play", 3, 7), ("##ing", 7, 10)], [],
         [("中", 0, 1), ("[MASK]", 1, 7), ("国", 7, 8)]]
 
 
-@pytest.fixture
-def model(tmp_path):
-  """Returns a function that makes a model and its command, and what the
-  reference says of each text: the pooled output, and that of each layer."""
-
-  def make(config, *engine):
-    config = config(vocab_size=len(TOKENS), max_position_embeddings=9)
-    folder = tmp_path / "model"
-    weights = write_folder(folder, config, TOKENS)
-    wanted = []
-    for seen in SEEN:
-      ids = np.array([[2, *(TOKENS.index(token) for token, _, _ in seen), 3]])
-      found = reference.forward(weights, config, ids, ids > 0, 0 * ids)
-      wanted.append((found["pooled_output"][0], [layer[0] for layer in (
-          found["embedding_output"], *found["all_layers"])]))
-    if engine:
-      pytest.importorskip("onnxruntime")
-      succeed("export_model.py", "--onnx", "--signature=encode",
-              "--init_checkpoint=%s" % folder,
-              "--output_dir=%s" % (tmp_path / "onnx"))
-      folder = tmp_path / "onnx"
-    (tmp_path / "texts").write_text("\n".join(TEXTS), "utf-8")
-    return ["extract_features.py", "--init_checkpoint=file://%s" % folder,
-            "--input_file=file://%s" % (tmp_path / "texts"),
-            "--output_file=file://%s" % (tmp_path / "out"), *engine], wanted
-
-  return make
+def make(folder, config, *engine):
+  """Makes a model; returns the command and what the reference says of each
+  text: the pooled output, and that of each layer."""
+  model, wanted = folder / "model", []
+  config = config(vocab_size=len(TOKENS), max_position_embeddings=9)
+  weights = write_folder(model, config, TOKENS)
+  for seen in SEEN:
+    ids = np.array([[2, *(TOKENS.index(token) for token, _, _ in seen), 3]])
+    found = reference.forward(weights, config, ids, ids > 0, 0 * ids)
+    wanted.append((found["pooled_output"][0], [layer[0] for layer in (
+        found["embedding_output"], *found["all_layers"])]))
+  if engine:
+    pytest.importorskip("onnxruntime")
+    succeed("export_model.py", "--onnx", "--signature=encode",
+            "--init_checkpoint=%s" % model, "--output_dir=%s/onnx" % folder)
+    model = folder / "onnx"
+  return ["extract_features.py", "--init_checkpoint=file://%s" % model,
+          "--input_file=" + write(folder, "texts", *TEXTS),
+          "--output_file=file://%s/out" % folder, *engine], wanted
 
 
 @pytest.mark.parametrize("config, engine", [
     (albert_zh_config, []), full(google_config, []),
     full(google_config, ["--engine=onnx"]),
     full(albert_zh_config, ["--engine=onnx"])])
-def test_vectors_of_tokens(config, engine, model, tmp_path):
-  args, wanted = model(config, *engine)
+def test_vectors_of_tokens(config, engine, tmp_path):
+  args, wanted = make(tmp_path, config, *engine)
   succeed(*args, "--pooling=tokens", "--layers=-1,0,1")
   rows = json_lines(tmp_path / "out")
   assert [row["text"] for row in rows] == TEXTS
@@ -66,8 +59,8 @@ def test_vectors_of_tokens(config, engine, model, tmp_path):
         np.testing.assert_allclose(vector, layers[int(name)][place], atol=1e-5)
 
 
-def test_vectors_of_texts(model, tmp_path):
-  args, wanted = model(google_config)
+def test_vectors_of_texts(tmp_path):
+  args, wanted = make(tmp_path, google_config)
   for flags, vector in (
       ([], lambda pooled, layers: layers[-1].mean(0)),
       (["--pooling=cls", "--layer=0"], lambda pooled, layers: layers[0][0]),

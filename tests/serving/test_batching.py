@@ -13,7 +13,10 @@ from albert.serving.batching import Batcher, Full
 
 @pytest.fixture
 def model():
-  """Doubles its inputs; each batch waits until it may go on."""
+  """Doubles its inputs; each batch waits until it may go on.
+
+  `batcher` makes a Batcher of it, which is closed in the end.
+  """
   go, batches = threading.Semaphore(0), []
 
   def let(count):
@@ -27,17 +30,13 @@ def model():
       raise ValueError("bad")
     return [x * 2 for x in inputs]
 
-  return SimpleNamespace(predict=predict, let=let, batches=batches)
-
-
-@pytest.fixture
-def make(model):
-  """A function that makes a Batcher, which is closed in the end."""
   with contextlib.ExitStack() as stack:
-    yield lambda most=4, max_wait=0.0, queue=100, on_batch=None: (
-        stack.enter_context(contextlib.closing(Batcher(
-            model.predict, most, max_wait, queue, on_batch))))
-    model.let(10 ** 5)
+    yield SimpleNamespace(
+        let=let, batches=batches,
+        batcher=lambda most=4, max_wait=0.0, queue=100, on_batch=None: (
+            stack.enter_context(contextlib.closing(Batcher(
+                predict, most, max_wait, queue, on_batch)))))
+    let(10 ** 5)
 
 
 def hold(batcher):
@@ -50,9 +49,9 @@ def hold(batcher):
   return first
 
 
-def test_what_comes_meanwhile_is_predicted_together(model, make):
+def test_what_comes_meanwhile_is_predicted_together(model):
   sizes = []
-  batcher = make(on_batch=sizes.append)
+  batcher = model.batcher(on_batch=sizes.append)
   given = [[1], [2, 3], [4, 5], [6], list(range(9)), [7]]
   found = [hold(batcher)] + [batcher.submit(inputs, 5) for inputs in given]
   assert batcher.waiting == 16
@@ -66,8 +65,8 @@ def test_what_comes_meanwhile_is_predicted_together(model, make):
   assert sizes == [1, 3, 3, 9, 1]
 
 
-def test_requests_that_ask_for_other_things_are_apart(model, make):
-  batcher = make()
+def test_requests_that_ask_for_other_things_are_apart(model):
+  batcher = model.batcher()
   hold(batcher)
   others = [batcher.submit(["a"], top_k) for top_k in (1, 1, 2, 1, 1)]
   assert others.pop().cancel()  # its client is gone
@@ -76,9 +75,9 @@ def test_requests_that_ask_for_other_things_are_apart(model, make):
   assert model.batches[1:] == [(["a", "a"], 1), (["a"], 2), (["a"], 1)]
 
 
-def test_the_first_one_waits_for_others(model, make):
+def test_the_first_one_waits_for_others(model):
   model.let(100)
-  batcher = make(most=2, max_wait=60)
+  batcher = model.batcher(most=2, max_wait=60)
   together = [batcher.submit([x], 5) for x in range(2)]  # full: at once
   assert [x.result(30) for x in together] == [[0], [2]]
   assert model.batches == [([0, 1], 5)]
@@ -89,8 +88,8 @@ def test_the_first_one_waits_for_others(model, make):
   assert alone.result(0) == [6]
 
 
-def test_an_error_is_of_its_request_alone(model, make):
-  batcher = make()
+def test_an_error_is_of_its_request_alone(model):
+  batcher = model.batcher()
   found = [hold(batcher)] + [batcher.submit([x], 5) for x in ("a", "bad", "b")]
   model.let(100)
   assert [x.result() for x in (found[1], found[3])] == [["aa"], ["bb"]]
@@ -100,8 +99,8 @@ def test_an_error_is_of_its_request_alone(model, make):
   assert batcher.submit(["c"], 5).result() == ["cc"]
 
 
-def test_too_many_that_wait_are_refused(model, make):
-  batcher = make(queue=3)
+def test_too_many_that_wait_are_refused(model):
+  batcher = model.batcher(queue=3)
   found = [hold(batcher), batcher.submit([1, 2], 5), batcher.submit([3], 5)]
   with pytest.raises(Full):
     batcher.submit([4], 5)
@@ -114,9 +113,9 @@ def test_too_many_that_wait_are_refused(model, make):
     batcher.submit([1], 5)
 
 
-def test_many_threads_get_their_own_answers(model, make):
+def test_many_threads_get_their_own_answers(model):
   model.let(10 ** 5)
-  batcher = make(most=16, max_wait=0.001)
+  batcher = model.batcher(most=16, max_wait=0.001)
 
   def ask(number):
     for i in range(60):

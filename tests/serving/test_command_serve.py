@@ -12,6 +12,7 @@ import time
 import pytest
 from live_service import client, live
 from scripting import ROOT, command, fail, parsed, succeed
+from writing import write
 
 from albert.predict import load
 from albert.serving import command as serve
@@ -25,8 +26,7 @@ TEXTS = ["今天天气很好", "我们去公园散步", "他昨天没有来上�
 def served(*args):
   """Runs what serve.py would serve in a thread; see live_service.live."""
   with parsed(serve, *args):
-    return live(serve.create_app(
-        from_flags(serve.ServerSettings)))
+    return live(serve.create_app(from_flags(serve.ServerSettings)))
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +58,8 @@ def test_models_of_both_engines_and_keys(folder, onnx, tmp_path):
   with served("--model_dir=%s" % folder, "--model_dir=two=%s" % folder) as ask:
     for name in ("out", "two"):
       assert labels_of(ask(path % name, body)) == wanted
-  (tmp_path / "keys.txt").write_text("\nsecret\n")
-  with served(*onnx, "--host=0.0.0.0", "--api_key_file=%s" % (
-      tmp_path / "keys.txt")) as ask:
+  keys = write(tmp_path, "keys.txt", "", "secret", "")
+  with served(*onnx, "--host=0.0.0.0", "--api_key_file=" + keys) as ask:
     assert ask(path % "onnx", body).status == 401
     assert labels_of(ask(path % "onnx", body, {
         "Authorization": "Bearer secret"})) == wanted
@@ -69,8 +68,7 @@ def test_models_of_both_engines_and_keys(folder, onnx, tmp_path):
 @pytest.mark.full
 def test_a_pretrained_model_compares_sentences(tmp_path, monkeypatch):
   monkeypatch.chdir(ROOT)
-  corpus = tmp_path / "corpus.txt"
-  corpus.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+  corpus = write(tmp_path, "corpus.txt", *TEXTS, "")
   starter = "/v1/models/albert_tiny_starter"
   for flag, status in (("reference", 404), ("corpus", 200)):
     with served("--%s_file=%s" % (flag, corpus)) as ask:

@@ -1,6 +1,4 @@
-"""The page in a real browser, Debian's chromium: each view shows what the API
-answers. Not collected where there is no browser.
-"""
+"""The page in a real browser: each view shows what the API answers."""
 
 import contextlib
 import json
@@ -19,8 +17,6 @@ pytestmark = pytest.mark.full
 HTML = "<img src=x onerror=alert(1)>&amp;<b>好</b>"
 WORDS = [results.Candidate("好", 0.75), results.Candidate("坏", 0.25)]
 GOOD, BAD = ("好", "width: 75%;"), ("坏", "width: 25%;")
-
-
 CHOICES = [results.ChoiceResult(number, word.text, WORDS)
            for number, word in enumerate(WORDS)]
 
@@ -59,8 +55,7 @@ MODELS = {
                     "choices"),
     "masks": model("masks", lambda text: results.MaskResult(
         [WORDS] * text.count("[MASK]"))),
-    "pairs": model("label", pair_score, "text_a", "text_b"),
-}
+    "pairs": model("label", pair_score, "text_a", "text_b")}
 
 
 class Page:

@@ -1,17 +1,20 @@
-"""The service over HTTP: stand-ins for models, a real one, malformed requests.
-"""
+"""The service over HTTP, of stand-ins and a real model; malformed requests."""
 
 import concurrent.futures
+import contextlib
 import json
 import random
 import re
 import threading
 
 import pytest
+from live_service import live
+from small_steps import full
 
 from albert.errors import InputError
 from albert.predict import load, results
 from albert.predict.similarity import Found
+from albert.serving.service import ServiceSettings, create_app
 
 
 class Echo:
@@ -34,6 +37,15 @@ class Echo:
     first = [row if isinstance(row, str) else row[0] for row in inputs]
     return [results.LabelResult(
         text, 0.5, [results.Candidate(text, 0.5)] * top_k) for text in first]
+
+
+@pytest.fixture
+def serve():
+  """A function of what `create_app` takes, `own` a dict, that starts a service
+  until the end of the test; returns a live_service.client."""
+  with contextlib.ExitStack() as stack:
+    yield lambda models, own=None, **kwargs: stack.enter_context(live(
+        create_app(models, ServiceSettings(**own or {}), **kwargs)))
 
 
 @pytest.fixture
@@ -214,9 +226,8 @@ def broken(rng):
       b"NaN", b"", b'["a"]'])
 
 
-@pytest.mark.parametrize("count", [
-    pytest.param(200, marks=pytest.mark.slow),
-    pytest.param(2000, marks=pytest.mark.full)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [200, full(2000)])
 def test_malformed_requests(trained, serve, count):
   """Of a real model, whose good answers in between stay the same."""
   rng = random.Random(count)
@@ -225,9 +236,8 @@ def test_malformed_requests(trained, serve, count):
   wanted = ask(A, good)
   assert len(names(wanted)) == 2
   for number in range(count):
-    body = broken(rng)
-    if number % 500 == 0:
-      body = b'{"instances": ["%s"]}' % (b"a" * 10 ** 7)
+    body = broken(rng) if number % 500 else b'{"instances": ["%s"]}' % (
+        b"a" * 10 ** 7)
     status = ask(A, body).status
     assert 400 <= status < 500, (status, body[:100])
     if number % 50 == 0:
