@@ -407,5 +407,5 @@ def with_offsets(example: Example, entities: List[Entity]) -> Dict[str, Any]:
 
 def items(examples: List[Example]) -> List[Item]:
   """Returns the texts for the report on the data."""
-  return [Item((x.text,), x.entities and tuple(e.kind for e in x.entities))
-          for x in examples]
+  return [Item((x.text,), None if x.entities is None else tuple(
+      entity.kind for entity in x.entities)) for x in examples]
