@@ -40,6 +40,8 @@ class TextSettings:
   input_file: str = setting(
       None, "Text files, also .gz: globs, separated by commas.", NEEDED,
       required=True)
+  text_field: str = setting(
+      None, "Key of the text, if files have a JSON object per document.", USUAL)
   output_file: str = setting(
       None, "Record files to write, separated by commas.", NEEDED)
   output_dir: str = setting(
@@ -168,6 +170,8 @@ def describe(settings: Settings, texts: TextSettings,
   description["vocab_size"] = tokenizer.vocab_size
   for name in ("do_lower_case", "non_chinese", "shard_characters"):
     description[name] = getattr(texts, name)
+  if texts.text_field:
+    description["text_field"] = texts.text_field
   for name in ("vocab_file", "spm_model_file", "user_dict"):
     if getattr(texts, name):
       description[name + "_sha256"] = hashlib.sha256(
@@ -353,7 +357,7 @@ def main() -> None:
   outputs, described = name_outputs(texts)
   paths = records.expand_patterns(texts.input_file, "input_file")
   check_outputs(texts, outputs, paths)
-  for path in paths:
+  for path in [] if texts.text_field else paths:
     corpus.check_is_text(path)
   tokenizer = tokenization.create_tokenizer(
       texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
@@ -373,7 +377,7 @@ def main() -> None:
   folder = os.path.join(
       os.path.dirname(outputs[0]),
       "unfinished-" + hashlib.sha256(state.encode()).hexdigest()[:16])
-  reader = corpus.TextReader(paths, texts.shard_characters)
+  reader = corpus.TextReader(paths, texts.shard_characters, texts.text_field)
   maker = shards.ShardMaker(
       create_segmenter(texts, tokenizer), settings, shards.count_buckets(
           num_bytes, settings, len(outputs)), folder)

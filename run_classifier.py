@@ -463,7 +463,8 @@ class TextTask(finetuning.Task):
                     FeatureSpec("num_windows", "int", 0)]
     self.description = dict(
         more, task_name=texts.task_name.lower(), labels=labels,
-        pairs=are_pairs, positive_label=kind.positive)
+        pairs=are_pairs, positive_label=kind.positive,
+        reading=classification.reading(texts))
     if task.is_multi_label:
       self.reports = ["eval_report.txt", "thresholds.json"]
     elif labels:

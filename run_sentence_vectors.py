@@ -317,7 +317,8 @@ class VectorTask(finetuning.Task):
                         FeatureSpec("scores", "float", 0)]
     self.specs = finetuning.with_rows(count)
     self.description = {"task_name": args.task_name.lower(),
-                        "pooling": args.pooling, "layer": args.layer}
+                        "pooling": args.pooling, "layer": args.layer,
+                        "reading": classification.reading(args)}
     self.splits = {
         name: finetuning.Split(
             rows, make_features, has_labels=name == "train",

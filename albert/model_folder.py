@@ -50,7 +50,7 @@ class ModelSettings(FolderSettings):
 
 # Keys of task.json: those of a task, and all.
 _TASK = ("head", "labels", "pairs", "long_text", "max_windows",
-         "positive_label", "thresholds", "crf", "by_character",
+         "positive_label", "reading", "thresholds", "crf", "by_character",
          "has_unanswerable", "null_threshold", "pooling", "layer")
 _KEYS = ("task_name", "max_seq_length", "do_lower_case", "init_checkpoint",
          *_TASK)
@@ -75,6 +75,8 @@ class ModelFolder:
     init_checkpoint: what training started from; None if unknown.
     long_text, max_windows: how long texts are read; see tasks.windows.
     positive_label: of two labels, the one that F1 is computed for.
+    reading: how the training table was read: `columns`, and which are `text_a`
+      and `text_b`; None without such flags.
     thresholds: label -> what its probability must exceed.
     crf, by_character: of NER models; see run_ner.py.
     has_unanswerable: whether a question may have no answer.
@@ -94,6 +96,7 @@ class ModelFolder:
   long_text: Optional[str] = None
   max_windows: Optional[int] = None
   positive_label: Optional[str] = None
+  reading: Optional[Dict[str, Any]] = None
   thresholds: Optional[Dict[str, float]] = None
   crf: Optional[bool] = None
   by_character: Optional[bool] = None

@@ -15,6 +15,7 @@ from typing import (
   Iterator,
   List,
   NamedTuple,
+  Optional,
   Sequence,
   Tuple,
 )
@@ -27,7 +28,7 @@ from absl import logging
 
 from albert import characters
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, tables
 from tokenization import Tokenizer
 
 
@@ -265,12 +266,14 @@ def _inside(positions, total):
 
 # Only characters of zero width, which tokenizers drop.
 _BLANK = re.compile("^[\\s\x00\u200b-\u200f\u2060\ufeff]+$")
+_DOC_TAG = re.compile("^<doc [^>]*>$|^</doc>$")  # of WikiExtractor
+_PARAGRAPH = re.compile(r"\n\s*\n")
 _INVALID_BYTE = re.compile("[\udc80-\udcff]")  # as surrogateescape decodes it
 
 
 # JSON, markup, or the header of a table.
 _MARKUP = re.compile(
-    r'\s*[{[]\s*["{]|\s*<(!doctype|html|\?xml|mediawiki|doc )|'
+    r'\s*[{[]\s*["{]|\s*<(!doctype|html|\?xml|mediawiki)|'
     r"(\w+[,\t])*(id|text|title|url|label)([,\t]\w+)*\r?\n", re.IGNORECASE)
 
 
@@ -289,9 +292,10 @@ def check_is_text(path: str) -> None:
       return  # TextReader says it
   if _MARKUP.match(begin):
     raise InputError(
-        "%s: not plain text, it begins with %r: extract the text first, with a "
-        "sentence per line and a blank line between documents" % (
-            path, begin.strip()[:30]))
+        "%s: not plain text, it begins with %r: if it has a JSON object per "
+        "document, name the key of its text with --text_field; otherwise "
+        "extract the text first, with a sentence per line and a blank line "
+        "between documents" % (path, begin.strip()[:30]))
 
 
 class TextReader:
@@ -300,6 +304,7 @@ class TextReader:
   Args:
     paths: text files, gzipped if the name ends in `.gz`.
     shard_characters: approximate number of characters per shard.
+    text_field: key of the text, if the files have a JSON object per document.
 
   Attributes:
     counts: numbers of "documents", "text_bytes" and "invalid_bytes" (replaced
@@ -307,11 +312,13 @@ class TextReader:
     share_read: share of the files' bytes read so far.
   """
 
-  def __init__(self, paths: Sequence[str], shard_characters: int = 500000):
+  def __init__(self, paths: Sequence[str], shard_characters: int = 500000,
+               text_field: Optional[str] = None):
     self.counts: Counter[str] = collections.Counter()
     self.share_read = 0.0
     self._paths = paths
     self._shard_characters = shard_characters
+    self._text_field = text_field
 
   def shards(self) -> Iterator[List[List[str]]]:
     """Yields lists of documents of about `shard_characters` in total.
@@ -333,7 +340,8 @@ class TextReader:
   def documents(self) -> Iterator[List[str]]:
     """Yields documents, lists of non-blank sentences.
 
-    A blank line or the end of a file ends a document.
+    A blank line, a <doc> tag, the end of a JSON object or of a file ends a
+    document.
 
     Raises:
       InputError: a file cannot be read completely.
@@ -347,7 +355,8 @@ class TextReader:
         data = gzip.open(raw) if path.endswith(".gz") else raw
         lines: List[str] = []
         size, is_new = 0, True
-        for line in self._lines(path, data):
+        for line in (self._json_lines(path, data) if self._text_field else
+                     self._lines(path, data)):
           if line:
             self.counts["documents"] += is_new
             lines.append(line)
@@ -358,6 +367,22 @@ class TextReader:
                 sum(sizes[:number]) + raw.tell()) / max(1, sum(sizes))
             yield lines
             lines, size = [], 0
+
+  def _json_lines(self, path, data):
+    """Yields the lines of JSON objects' texts, and "" after each of them."""
+    reader = io.TextIOWrapper(data, encoding="utf-8-sig",
+                              errors="surrogateescape")
+    for row in tables.json_rows(reader, path):
+      if row.is_blank:
+        continue
+      text = row.values.get(self._text_field)
+      if row.error or not isinstance(text, str):
+        raise InputError("%s: %s" % (row.where, row.error or (
+            "no text %r, only %s" % (
+                self._text_field, ", ".join(row.values)))))
+      yield from self._lines(path, io.BytesIO(_PARAGRAPH.sub(
+          "\n", text).encode("utf-8", "replace")))
+    reader.detach()
 
   def _lines(self, path, data):
     """Yields the stripped lines of a binary file, and "" at its end.
@@ -381,7 +406,7 @@ class TextReader:
           num_lines % _CHECKED_LINES == 0 or not text):
         filesystem.check_encoding(path, num_lines, num_bad)
       if len(text) < LONGEST_LINE or text.endswith("\n"):
-        line = _BLANK.sub("", (rest + text).strip())
+        line = _BLANK.sub("", _DOC_TAG.sub("", (rest + text).strip()))
         if line or not rest:
           yield line
         rest = ""

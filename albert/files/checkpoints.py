@@ -25,6 +25,11 @@ def find_checkpoint(init_checkpoint: str) -> str:
     # Names of released models need not end in a step.
     path = latest_checkpoint(init_checkpoint, "*")
   if not path or not tf.io.gfile.exists(path + ".index"):
+    if any(tf.io.gfile.glob(os.path.join(init_checkpoint, "*." + ending))
+           for ending in ("bin", "safetensors")):
+      raise InputError(
+          "%s has weights of PyTorch; convert them with %s" % (
+              init_checkpoint, filesystem.FROM_PYTORCH % init_checkpoint))
     raise InputError(
         "no checkpoint at %s: give the path of one, or of a folder with some; "
         "%s comes with this project" % (init_checkpoint, filesystem.STARTER))

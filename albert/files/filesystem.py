@@ -24,6 +24,7 @@ STARTER = "albert_tiny_starter"  # the small model in this repository
 # Advice for text in a different encoding.
 CONVERT = ("convert the text to UTF-8, for instance from GBK: "
            "iconv -f gbk -t utf-8 OLD >NEW")
+FROM_PYTORCH = "python convert_to_pytorch.py --pytorch_dir=%s --output_dir=NEW"
 _BUFFER_SIZE = 1 << 20  # bytes per read from a remote file system
 
 

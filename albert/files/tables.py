@@ -187,7 +187,7 @@ def read(path: Optional[str], settings: Optional[TableSettings] = None,
     if kind != "json" and _JSON.match(first):
       raise InputError("%s: looks like JSON: let its name end in .jsonl" % name)
     if kind == "json":
-      yield from (_array if begin == "[" else _objects)(lines, name)
+      yield from json_rows(lines, name)
       return
     if kind == "txt" and as_lines:
       yield from _text_rows(lines, name)
@@ -356,6 +356,13 @@ def peek(lines):
     if line.strip():
       return line, itertools.chain(seen, lines)
   return "", iter(seen)
+
+
+def json_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
+  """Yields the Rows of JSON: an array of objects, or an object per line."""
+  first, lines = peek(lines)
+  is_array = first.lstrip().startswith("[")
+  yield from (_array if is_array else _objects)(lines, name)
 
 
 def _objects(lines, name):

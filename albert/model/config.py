@@ -1,6 +1,7 @@
 """The configuration of a model; does not import TensorFlow."""
 
 import collections
+import os
 from typing import Any, Dict, Optional
 
 from albert.errors import InputError
@@ -62,6 +63,8 @@ class AlbertConfig:
     Raises:
       InputError: a key is unknown or missing, or has an invalid value.
     """
+    if "share_type" in values:  # as in albert_pytorch
+      values["parameter_sharing"] = str(values.pop("share_type")).lower()
     unknown = sorted(
         set(values) - set(_REQUIRED_KEYS) - set(_DEFAULTS) - _LEGACY_KEYS)
     if unknown:
@@ -93,6 +96,10 @@ class AlbertConfig:
     """Reads a configuration; an InputError names the file."""
     values = filesystem.read_json(path)
     try:
+      if "model_type" in values or "architectures" in values:
+        raise InputError("a configuration of transformers; convert the model "
+                         "with " + filesystem.FROM_PYTORCH % (
+                             os.path.dirname(path) or "."))
       return cls.from_dict(values)
     except (ValueError, TypeError) as error:
       raise InputError("%s: %s" % (path, error)) from error

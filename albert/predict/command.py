@@ -21,7 +21,16 @@ import dataclasses
 import io
 import itertools
 import json
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
+from typing import (
+  Any,
+  Callable,
+  Dict,
+  Iterable,
+  Iterator,
+  List,
+  Optional,
+  Tuple,
+)
 
 from absl import logging
 
@@ -67,8 +76,10 @@ SETTINGS = (TextSettings, engines.EngineSettings, predictors.PredictSettings,
 
 
 def find_inputs(args: TextSettings, arguments: List[str],
-                fields: Tuple[str, ...]) -> Iterator[inputs.Item]:
-  """Yields the inputs of a model; see `predictors.Predictor.fields`."""
+                fields: Tuple[str, ...],
+                reading: Optional[Dict[str, Any]] = None
+                ) -> Iterator[inputs.Item]:
+  """Yields the inputs of a model; see `predictors.Predictor`."""
   if arguments and args.input_file:
     raise InputError("give texts or --input_file, not both")
   given = {name: getattr(args, name) for name in ("question", "choices")
@@ -81,7 +92,7 @@ def find_inputs(args: TextSettings, arguments: List[str],
     found = inputs.from_arguments(arguments, fields)
   else:
     yield from inputs.read(args.input_file, fields, tables.TableSettings(
-        columns=args.columns, encoding=args.encoding))
+        columns=args.columns, encoding=args.encoding), reading)
     return
   for number, values in enumerate(found, 1):
     yield inputs.Item(values, dict(zip(fields, inputs.as_tuple(values))),
@@ -179,7 +190,7 @@ def main(arguments: List[str]) -> None:
   formats: Dict[str, Callable[[inputs.Item, Any], str]] = {
       "csv": _CsvLines(), "jsonl": json_line, "table": table_line}
   to_line = formats[format_of(args)]
-  items = find_inputs(args, arguments, model.fields)
+  items = find_inputs(args, arguments, model.fields, model.reading)
   total = tables.count_lines(args.input_file) if args.input_file else 0
   shown = progress.Progress("texts")
   number = count = 0

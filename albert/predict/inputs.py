@@ -75,14 +75,26 @@ def with_given(texts: List[str], given: Dict[str, Any],
   return [tuple(given.get(field, text) for field in fields) for text in texts]
 
 
+def column_of(field: str, reading: Dict[str, Any]) -> Optional[str]:
+  """Returns what a field was called in training, None for its own name.
+
+  Args:
+    field: see predictors.Predictor.
+    reading: see ModelFolder.
+  """
+  return reading.get("text_a" if field == "text" else field)
+
+
 def read(path: Optional[str], fields: Tuple[str, ...],
-         settings: Optional[tables.TableSettings] = None) -> Iterator[Item]:
+         settings: Optional[tables.TableSettings] = None,
+         reading: Optional[Dict[str, Any]] = None) -> Iterator[Item]:
   """Reads a file.
 
   Args:
     path: None for standard input.
     fields: see predictors.Predictor.
     settings: how tables are read.
+    reading: how the model's were in training; see ModelFolder.
 
   Yields:
     an Item per row or line.
@@ -90,11 +102,23 @@ def read(path: Optional[str], fields: Tuple[str, ...],
   Raises:
     InputError: a row is not an input; the message names it.
   """
-  found = None
+  found, reading = None, reading or {}
+
+  def header(cells):
+    try:
+      _find_fields(fields, cells, reading)
+    except ValueError:
+      columns = reading.get("columns", [])
+      if len(columns) != len(cells):
+        raise
+      logging.info("%s: the columns are %s, as in training", path,
+                   ", ".join(columns))
+      return columns
+    return cells
+
   if "choices" in fields and tables.kind_of(path) in ("csv", "tsv"):
     raise InputError("%s: choices are given as JSON lines" % path)
-  for row in tables.read(path, settings, as_lines=True, header=lambda cells: (
-      _find_fields(fields, cells) and cells)):
+  for row in tables.read(path, settings, header, as_lines=True):
     try:
       if row.error:
         raise ValueError(row.error)
@@ -106,7 +130,7 @@ def read(path: Optional[str], fields: Tuple[str, ...],
         yield Item(values, dict(zip(fields, as_tuple(values))), row.where)
         continue
       if found is None:
-        found = _find_fields(fields, list(row.values))
+        found = _find_fields(fields, list(row.values), reading)
         for field, name in zip(fields, found):
           if name not in (field, _ALIASES.get(field)):
             logging.info("%s: %s is %s", path, field, name)
@@ -128,19 +152,21 @@ def as_tuple(values: Any) -> Tuple[Any, ...]:
   return values if isinstance(values, tuple) else (values,)
 
 
-def _find_fields(fields, columns):
+def _find_fields(fields, columns, reading):
   """Returns the columns that are the fields; raises a ValueError."""
   found = []
   for field in fields:
+    names = (column_of(field, reading), field, _ALIASES.get(field))
     name = tables.find_column(
-        (field, _ALIASES.get(field, field)), columns, _SYNONYMS.get(field, ()))
+        filter(None, names), columns, _SYNONYMS.get(field, ()))
     if name is None:
       raise ValueError(
           "no field %s, only %s; a .csv or .tsv without a header needs "
           "--columns" % (field, ", ".join(columns)))
     found.append(name)
   second = tables.find_column((), columns, tables.SECOND)
-  if len(fields) == 1 and found[0] not in (*fields, "text_a") and second:
+  if len(fields) == 1 and second and found[0] not in (
+      *fields, "text_a", reading.get("text_a")):
     raise ValueError("two texts, %s and %s, but the model takes one: name it "
                      "text" % (found[0], second))
   return found

@@ -8,7 +8,7 @@
 """
 
 import dataclasses
-from typing import Any, Iterable, List, Optional, Tuple, Type
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -109,6 +109,7 @@ class Predictor:
       tuple; each field is a str, except that `choices` is a list of str.
     kind: kind of result, as the HTTP API names it.
     labels: the possible labels; None if they are not fixed.
+    reading: `ModelFolder.reading`, empty if it is None.
   """
   fields: Tuple[str, ...] = ("text",)
   kind: Optional[str] = None
@@ -119,6 +120,7 @@ class Predictor:
     self._settings = settings
     self._length = model.folder.length()
     self.labels: Optional[List[str]] = model.folder.labels or None
+    self.reading: Dict[str, Any] = model.folder.reading or {}
 
   def is_cut(self, row: Any) -> bool:
     """Returns whether an input will be truncated."""

@@ -27,7 +27,7 @@ from fastapi.openapi import docs
 from starlette.exceptions import HTTPException
 
 from albert.errors import InputError
-from albert.predict import predictors, results
+from albert.predict import inputs, predictors, results
 from albert.serving.batching import Batcher, Full
 from albert.settings import USUAL, setting
 
@@ -58,7 +58,7 @@ class ServiceSettings:
 
 
 class PredictRequest(pydantic.BaseModel, extra="forbid"):
-  """Texts, or objects with a key for each field."""
+  """Texts, or objects with a key for each field and perhaps an `id`."""
   instances: List[Union[str, Dict[str, Any]]] = pydantic.Field(
       min_length=1, examples=[["这部电影真好看"]])
   top_k: int = pydantic.Field(5, ge=1, le=1000)
@@ -143,6 +143,10 @@ class Served:
       row = {fields[0]: row}
     if not isinstance(row, dict):
       raise _unfit(where, "expected an object of " + ", ".join(fields))
+    names = {inputs.column_of(field, self._model.reading): field
+             for field in fields}
+    row = {names.get(key, key): value for key, value in row.items()
+           if key != "id"}
     for key in list(row) + list(fields):
       if key not in fields or key not in row:
         raise _unfit(where + [key], "the model takes " + ", ".join(fields))
@@ -330,10 +334,14 @@ class Api:
 
   async def predict(
       self, name: str, request: PredictRequest) -> responses.Response:
-    """A prediction per instance, and whether it was truncated."""
+    """A prediction per instance, its `id`, and whether it was truncated."""
     one = self._find(name)
-    return _respond({"predictions": await self._answer(
-        one, one.predictions, one.parse(request.instances), request.top_k)})
+    found = await self._answer(
+        one, one.predictions, one.parse(request.instances), request.top_k)
+    return _respond({"predictions": [
+        dict({"id": row["id"]}, **result)
+        if isinstance(row, dict) and "id" in row else result
+        for row, result in zip(request.instances, found)]})
 
   async def similarity(
       self, name: str, request: SimilarityRequest) -> responses.Response:

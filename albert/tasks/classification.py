@@ -260,6 +260,17 @@ def get_task(name: str, text_a_field: Optional[str] = None,
   return task._replace(labels=[], metric="pearson")
 
 
+def reading(settings: Any) -> Optional[Dict[str, Any]]:
+  """Returns what a model folder keeps of how its table was read.
+
+  Args:
+    settings: TableSettings with `text_a_field` and `text_b_field`.
+  """
+  given = {"columns": settings.columns, "text_a": settings.text_a_field,
+           "text_b": settings.text_b_field}
+  return {key: value for key, value in given.items() if value} or None
+
+
 def find_file(task: Task, data_dir: str, split: str) -> str:
   """Returns the path of a split's file.
 

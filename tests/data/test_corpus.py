@@ -118,10 +118,26 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   assert all(line.endswith("，") for piece in pieces for line in piece[:-1])
 
 
+def test_documents_of_wikiextractor(tmp_path):
+  texts = ["标题\n\n第一段。\n第二段。\n", "又一篇。"]
+  expected = [["标题", "第一段。", "第二段。"], ["又一篇。"]]
+  tagged = write(tmp_path, "a.txt", *(
+      '<doc id="1" url="x" title="y">\n%s\n</doc>' % text.replace("\n\n", "\n")
+      for text in texts))
+  lines = write(tmp_path, "wiki_00", *({"text": x, "url": "x"} for x in texts))
+  array = write(tmp_path, "a.json", [{"text": x} for x in texts])
+  for path, field in ((tagged, None), (lines, "text"), (array, "text")):
+    reader = corpus.TextReader([path], text_field=field)
+    assert list(reader.documents()) == expected
+    assert reader.counts["documents"] == 2
+  refused("wiki_00:1: no text 'body', only text, url", list, corpus.TextReader(
+      [lines], text_field="body").documents())
+
+
 @pytest.mark.parametrize("content, is_text", [
     ("今天天气好。\n", True), ("\ufeff[1] 参考文献\n", True), ("{x}\n", True),
     ("<b>好</b>\n", True), ("", True), ('{"id": 1, "text": "好"}\n', False),
-    ('\n[{"a": 1}]', False), ("<doc id=1>\n好\n</doc>\n", False),
+    ('\n[{"a": 1}]', False), ("<doc id=1>\n好\n</doc>\n", True),
     ("<!DOCTYPE html>", False), ("id,text\n1,好\n", False),
     ("Title, or id, text\n", True), ("text\n", False)])
 def test_what_is_no_text(content, is_text, tmp_path):

@@ -31,12 +31,19 @@ def test_defaults(config, without, expected):
   assert {key: getattr(parsed, key) for key in expected} == expected
 
 
-def test_keys_of_others_are_accepted():
+def test_keys_of_others_are_understood(tmp_path):
   others = ["directionality", "pooler_fc_size", "pooler_num_attention_heads",
             "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
             "net_structure_type", "gap_size", "num_memory_blocks",
             "down_scale_factor", "layers_to_keep"]
   AlbertConfig.from_dict(dict(google_config(), **dict.fromkeys(others, 0)))
+  for share_type, sharing in (("ffn", "ffn"), ("all", "all"), (None, "none")):
+    config = dict(albert_zh_config(), share_type=share_type)
+    config.pop("parameter_sharing", None)
+    assert AlbertConfig.from_dict(config).parameter_sharing == sharing
+  path = write(tmp_path, "config.json", dict(google_config(), model_type=""))
+  refused("convert_to_pytorch.py --pytorch_dir=.*%s --" % tmp_path,
+          AlbertConfig.from_json_file, path)
 
 
 @pytest.mark.parametrize("make, key, value", [

@@ -68,6 +68,15 @@ def test_files(name, text, fields, found, tmp_path):
   assert read(tmp_path, name, text, fields) == found
 
 
+@pytest.mark.parametrize("text, found", [
+    ("note,content\n甲,乙\n", ["甲"]), ("text,content\n甲,乙\n", ["甲"]),
+    ("1,甲\n0,乙\n", ["甲", "乙"])])  # has no header, as in training
+def test_a_table_is_read_as_in_training(text, found, tmp_path):
+  assert [item.values for item in inputs.read(
+      write(tmp_path, "a.csv", text), TEXT, None, {
+          "columns": ["label", "note"], "text_a": "note"})] == found
+
+
 @pytest.mark.parametrize("name, text, fields, message", [
     ("a.txt", "甲\t乙\n\n甲\n", PAIR, ":3: expected text_a, text_b .*found 1"),
     ("a.txt", "甲\t乙\t丙\n", PAIR, ":1: .*found 3"),

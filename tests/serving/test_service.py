@@ -19,7 +19,7 @@ from albert.serving.service import ServiceSettings, create_app
 
 class Echo:
   """A model that finds each text itself; of a pair, the first one."""
-  kind, labels = "label", None
+  kind, labels, reading = "label", None, {"text_b": "other"}
 
   def __init__(self, *fields):
     self.fields = fields or ("text",)
@@ -64,12 +64,13 @@ A = "/v1/models/a:predict"
 
 def test_predictions(serve, models):
   ask = serve(models)
-  one, other = ask(A, {"instances": ["甲", {"text": "乙乙乙乙"}],
+  one, other = ask(A, {"instances": ["甲", {"text": "乙乙乙乙", "id": 7}],
                        "top_k": 2}).json["predictions"]
   assert one == {"label": "甲", "probability": 0.5, "candidates": [
       {"text": "甲", "probability": 0.5}] * 2, "truncated": False}
-  assert other["truncated"] is True
+  assert other["truncated"] is True and other["id"] == 7
   for name, row in (("b", {"text_b": "2", "text_a": "1"}),
+                    ("b", {"other": "2", "text_a": "1"}),  # as in training
                     ("c", {"text": "1", "choices": ["b", "c"]})):
     assert names(ask("/v1/models/%s:predict" % name, {
         "instances": [row]})) == ["1"]
