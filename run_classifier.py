@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import json
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -66,6 +67,12 @@ class TextSettings(teachers.DistillationSettings, tables.TableSettings):
       None, "--long_text=windows: maximum windows per text; default: that of "
       "the model, otherwise %d." % windows.MAX_WINDOWS, least=1,
       needs="long_text=windows")
+  dev_share: float = setting(
+      None, "Share of the training file to evaluate on instead of a dev file.",
+      USUAL, least=0.0, most=1.0)
+  test_share: float = setting(
+      None, "Share of the training file to predict instead of a test file.",
+      least=0.0, most=1.0)
   regression: bool = setting(
       False, "Whether the labels are numbers (regression).")
   multi_label: bool = setting(
@@ -137,7 +144,8 @@ def choose_long_text(texts: TextSettings, folder: ModelFolder,
 
 def read_examples(task: classification.Task, names: List[str],
                   known_labels: Optional[List[str]],
-                  texts: TextSettings) -> Tuple[Examples, List[str]]:
+                  texts: TextSettings, seed: int
+                  ) -> Tuple[Examples, List[str]]:
   """Reads splits and determines the labels.
 
   Args:
@@ -145,6 +153,7 @@ def read_examples(task: classification.Task, names: List[str],
     names: splits to read.
     known_labels: labels of the model, if it has any.
     texts: settings of the files.
+    seed: of --dev_share and --test_share.
 
   Returns:
     examples by split, and all labels.
@@ -153,16 +162,38 @@ def read_examples(task: classification.Task, names: List[str],
   if labels is None and "train" not in names:
     labels = known_labels
   task = task._replace(labels=labels)
+  shares = shares_of(texts)
+  wanted = {*names, *(["train"] if labels is None or shares else [])}
   examples = {
       name: classification.read_examples(
           task, classification.find_file(task, texts.data_dir, name),
           name in task.submissions, texts)
-      for name in {*names, *(["train"] if labels is None else [])}}
+      for name in wanted.difference(shares)}
+  if shares:
+    examples.update(classification.divide(
+        examples["train"], shares, seed, by_label=not task.is_regression))
   if labels is None:
     labels = sorted({label for example in examples["train"]
                      for label in labels_of(example)})
     warn_of_labels(labels, task.is_multi_label)
   return {name: examples[name] for name in names}, labels
+
+
+def shares_of(texts: TextSettings) -> Dict[str, float]:
+  """Returns the shares of the training file that are other splits."""
+  return {name: share for name, share in (
+      ("dev", texts.dev_share), ("test", texts.test_share)) if share}
+
+
+def write_part(output_dir: str, name: str,
+               examples: List[InputExample]) -> None:
+  """Writes a part of the training file that another task can read."""
+  filesystem.make_folder(output_dir)
+  filesystem.write_text(os.path.join(output_dir, name + ".jsonl"), "".join(
+      json.dumps({key: value for key, value in (
+          ("id", x.id), ("text_a", x.text_a), ("text_b", x.text_b),
+          ("label", x.label)) if value is not None}, ensure_ascii=False) + "\n"
+      for x in examples))
 
 
 def warn_of_labels(labels: List[str], is_multi_label: bool) -> None:
@@ -476,7 +507,9 @@ class TextTask(finetuning.Task):
         name: finetuning.Split(
             list(zip(rows, self._targets[name])), make_features,
             has_labels=name == "train", paths=[
-                classification.find_file(task, texts.data_dir, name),
+                classification.find_file(
+                    task, texts.data_dir,
+                    "train" if name in shares_of(texts) else name),
                 *teachers.unlabelled_files(texts, name)],
             items=functools.partial(classification.items, rows))
         for name, rows in examples.items()}
@@ -543,11 +576,13 @@ def main() -> None:
   if task.is_regression:
     warn_if_given("temperature", "labels")
   teachers.check(texts)
+  to_predict = ["test"] if texts.test_share else (
+      classification.splits_to_predict(task, texts.data_dir))
   examples, labels = read_examples(
-      task, finetuning.wanted_splits(
-          settings, workers,
-          classification.splits_to_predict(task, texts.data_dir)),
-      folder.labels, texts)
+      task, finetuning.wanted_splits(settings, workers, to_predict),
+      folder.labels, texts, settings.run.random_seed)
+  for name in {*shares_of(texts)}.intersection(examples):
+    write_part(settings.run.output_dir, name, examples[name])
   if trains:
     examples["train"] = finetuning.limited(examples["train"], settings)
     check_variety(examples["train"], labels)

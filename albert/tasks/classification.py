@@ -3,8 +3,10 @@
 A new task is one row of TASKS; docs/fine_tuning.md has an example.
 """
 
+import itertools
 import math
 import os
+import random
 from typing import (
   Any,
   Callable,
@@ -348,6 +350,49 @@ def read_examples(task: Task, path: str, is_test: bool = False,
   if not examples:
     raise InputError("%s: has no examples" % path)
   return _without_placeholders(task, examples, path) if is_test else examples
+
+
+def divide(examples: List[InputExample], shares: Dict[str, float], seed: int,
+           by_label: bool = True) -> Dict[str, List[InputExample]]:
+  """Divides examples at random, those of each label alike.
+
+  Examples of the same texts stay together, and all in their order.
+
+  Args:
+    examples: labelled examples.
+    shares: name of a part -> its share.
+    seed: of the choice.
+    by_label: whether to divide the examples of each label by themselves; not
+      for numbers.
+
+  Returns:
+    the parts, and the rest as "train".
+
+  Raises:
+    InputError: a part is empty.
+  """
+  places: Dict[Any, List[int]] = {}  # of each text
+  for place, example in enumerate(examples):
+    places.setdefault((example.text_a, example.text_b), []).append(place)
+  groups: Dict[Any, List[List[int]]] = {}  # of each label
+  for group in places.values():
+    label = examples[group[0]].label if by_label else None
+    groups.setdefault(label, []).append(group)
+  rng, part_of = random.Random(seed), ["train"] * len(examples)
+  for same in groups.values():
+    rng.shuffle(same)
+    end = 0.0
+    for name, share in shares.items():
+      start, end = end, end + share * len(same)
+      for place in itertools.chain.from_iterable(same[round(start):round(end)]):
+        part_of[place] = name
+  parts = {name: [example for example, part in zip(examples, part_of)
+                  if part == name] for name in ("train", *shares)}
+  for name, part in parts.items():
+    if not part:
+      raise InputError("%d examples are too few for a %s part" % (
+          len(examples), name))
+  return parts
 
 
 def items(examples: List[InputExample]) -> List[Item]:

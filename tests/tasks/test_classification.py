@@ -253,3 +253,24 @@ def test_how_own_files_are_read(tmp_path):
   examples = classification.read_examples(task, path, settings=settings)
   assert [x[:4] for x in examples] == [
       ("好、坏", "甲", None, ("好", "坏")), ("坏", "乙", None, ("坏",))]
+
+
+def test_parts_have_the_labels_of_the_whole():
+  """And no text that another part has."""
+  examples = [InputExample(i, "text %d" % (i % 90), None, "ab"[i % 10 == 0])
+              for i in range(180)]
+  shares = {"dev": 0.2, "test": 0.1}
+  parts = classification.divide(examples, shares, 1)
+  assert {name: [sum(x.label == label for x in part) for label in "ab"]
+          for name, part in parts.items()} == {
+              "train": [114, 12], "dev": [32, 4], "test": [16, 2]}
+  texts = [{x.text_a for x in part} for part in parts.values()]
+  assert len(set.union(*texts)) == sum(map(len, texts)) == 90
+  assert all(part == sorted(part) for part in parts.values())
+  assert parts == classification.divide(examples, shares, 1)
+  assert parts != classification.divide(examples, shares, 2)
+  refused("180 examples are too few for a dev part", classification.divide,
+          examples, {"dev": 0.001}, 1)
+  numbers = [x._replace(label=str(x.id)) for x in examples]
+  assert len(classification.divide(
+      numbers, {"dev": 0.1}, 1, by_label=False)["dev"]) == 18

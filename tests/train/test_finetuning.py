@@ -187,6 +187,20 @@ def test_data_is_described(name, labels, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_file_is_divided(tmp_path):
+  args = command(tmp_path, "labels", "--do_train", "--do_eval", "--do_predict",
+                 "--dev_share=0.34", "--test_share=0.34", "--check_data")
+  for name in ("dev.tsv", "test.tsv"):
+    (tmp_path / name).unlink()
+  succeed(*args)
+  report = (tmp_path / "out" / "data_report.txt").read_text(encoding="utf-8")
+  for name in ("train", "dev", "test"):
+    assert "%s: 3 examples of %s/train.tsv" % (name, tmp_path) in report
+  assert "are in the training file" not in report
+  assert len((tmp_path / "out" / "dev.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "labels", "entities", "spans", "choices", "cosines"])
 def test_every_example_is_in_every_pass(name, tmp_path, monkeypatch):
