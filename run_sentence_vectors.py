@@ -38,6 +38,7 @@ from albert.model_folder import ModelFolder, Tokenizer
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.tasks import classification, metrics, windows
 from albert.tasks.classification import InputExample
+from albert.tasks.data_report import Item
 from albert.train import finetuning
 from albert.train.distribution import Workers
 from albert.train.settings import FINE_TUNING, TrainSettings
@@ -290,6 +291,13 @@ def with_dropout(config: AlbertConfig, args: VectorSettings) -> AlbertConfig:
   return config
 
 
+def report_items(rows: List[Any]) -> List[Item]:
+  """Returns the examples, or texts, for the report on the data."""
+  if isinstance(rows[0], str):
+    return [Item((text,), None) for text in rows]
+  return classification.items(rows)
+
+
 class VectorTask(finetuning.Task):
   """Texts whose cosines should match their scores.
 
@@ -323,7 +331,7 @@ class VectorTask(finetuning.Task):
         name: finetuning.Split(
             rows, make_features, has_labels=name == "train",
             paths=[split_path(args, get_task(args), name)],
-            items=functools.partial(classification.items, rows))
+            items=functools.partial(report_items, rows))
         for name, rows in examples.items()}
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
