@@ -165,15 +165,18 @@ class ModelFolder:
 
   def contents(self) -> Dict[str, bytes]:
     """Returns the files that describe the model: name -> content."""
-    task = {key: getattr(self, key) for key in _KEYS}
-    task = {key: value for key, value in task.items() if value is not None}
-    values = {"config.json": self.config.to_dict(), "task.json": task}
+    values = {"config.json": self.config.to_dict(), "task.json": self.task()}
     files = {name: filesystem.json_text(content).encode()
              for name, content in values.items()}
     if self.tokenizer_file:
       name = "spm.model" if self.is_sentencepiece else "vocab.txt"
       files[name] = filesystem.read_bytes(self.tokenizer_file)
     return files
+
+  def task(self) -> Dict[str, Any]:
+    """Returns the content of `task.json`: the attributes that are known."""
+    values = {key: getattr(self, key) for key in _KEYS}
+    return {key: value for key, value in values.items() if value is not None}
 
   def for_task(self, **task: Any) -> "ModelFolder":
     """Returns a copy for another task.

@@ -4,6 +4,7 @@ Google's layout becomes an ALBERT of transformers. albert_zh's layout, which has
 no counterpart there, becomes a BERT.
 """
 
+import hashlib
 import io
 import os
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -40,7 +41,11 @@ _SCOPES = {family: {scope: name for head in heads.ALL
                     for scope, name in head.pytorch_scopes[family].items()}
            for family in ("albert", "bert")}
 _POOLER = "bert/pooler/dense/"
-_MULTI_LABEL = "multi_label_classification"  # value of their "problem_type"
+# Values of their "problem_type".
+_PROBLEMS = {heads.MultiLabel.name: "multi_label_classification",
+             heads.Regression.name: "regression"}
+# What transformers have no place for, so that it comes back.
+_OWN_FILE = "albert_task.json"
 _MAPPING = "albert.encoder.embedding_hidden_mapping_in."
 # Keys with the same name and meaning in both configurations.
 _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers",
@@ -163,9 +168,9 @@ def to_pytorch(
     theirs["embedding_size"] = config.embedding_width
   if WEIGHTS in weights:
     theirs["num_labels"] = len(weights[WEIGHTS])
-  if any(isinstance(head, heads.MultiLabel)
-         for head in (on_top or {}).values()):
-    theirs["problem_type"] = _MULTI_LABEL
+  for head in (on_top or {}).values():
+    if head.name in _PROBLEMS:
+      theirs["problem_type"] = _PROBLEMS[head.name]
   theirs.update(
       model_type=family,
       architectures=[("Albert" if is_albert else "Bert") + suffix],
@@ -306,6 +311,11 @@ def write_folder(folder: ModelFolder, target: str) -> None:
         checkpoint, ", ".join(unknown)))
   weights = heads.Regression.for_use(checkpoints.read_weights(checkpoint))
   weights.pop(UNITS, None)
+  own = {"task": folder.task()}
+  if crf.TRANSITIONS in weights:
+    logging.warning("transformers label each token by itself: the transitions "
+                    "of the CRF are in %s alone", _OWN_FILE)
+    own["transitions"] = weights.pop(crf.TRANSITIONS).tolist()
   theirs, state = to_pytorch(config, weights, on_top)
   if folder.labels:
     theirs["id2label"] = {str(i): label
@@ -318,23 +328,32 @@ def write_folder(folder: ModelFolder, target: str) -> None:
     words = {word: tokenizer.vocab[word] for word in tokenizer.words.values()}
   settings = transformers_tokenizer.tokenizer_settings(
       "Albert" if folder.is_sentencepiece else "Bert", tokenizer.do_lower_case,
-      config.max_position_embeddings, words)
+      folder.length(), words)
   files = {"config.json": theirs, "tokenizer_config.json": settings}
   name = "spiece.model" if folder.is_sentencepiece else "vocab.txt"
   filesystem.write_bytes(os.path.join(target, name),
                          filesystem.read_bytes(tokenizer_file))
-  if folder.is_sentencepiece:
+  if folder.by_character:
+    if not isinstance(tokenizer, tokenization.WordPieceTokenizer):
+      raise InputError("--by_character with SentencePiece cannot be converted: "
+                       "transformers have no such tokenizer")
+    files["tokenizer.json"] = transformers_tokenizer.character_tokenizer(
+        tokenizer.vocab, tokenizer.do_lower_case)
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    settings.update(transformers_tokenizer.SPECIAL_TOKENS)
+  elif folder.is_sentencepiece:
     files["tokenizer.json"] = transformers_tokenizer.unigram_tokenizer(
         tokenizer_file, tokenizer.do_lower_case)
   if folder.vector:
     files.update(sentence_transformers.files(folder))
-  for name, content in files.items():
+  content = safetensors_numpy().save(state, metadata={"format": "pt"})
+  filesystem.write_bytes(os.path.join(target, "model.safetensors"), content)
+  files[_OWN_FILE] = dict(own, weights_sha256=hashlib.sha256(
+      content).hexdigest())
+  for name, values in files.items():
     path = os.path.join(target, name)
     filesystem.make_folder(os.path.dirname(path))
-    filesystem.write_json(path, content)
-  filesystem.write_bytes(
-      os.path.join(target, "model.safetensors"),
-      safetensors_numpy().save(state, metadata={"format": "pt"}))
+    filesystem.write_json(path, values)
 
 
 def read_folder(source: str, target: str,
@@ -356,11 +375,30 @@ def read_folder(source: str, target: str,
     raise InputError("%s: %s" % (source, error)) from error
   path = os.path.join(source, "tokenizer_config.json")
   settings = filesystem.read_json(path) if filesystem.exists(path) else {}
-  ModelFolder(
-      config, _tokenizer_file(source, target),
-      do_lower_case=settings.get("do_lower_case", do_lower_case is not False),
-      **_task(source, theirs, config, weights)).write(target)
+  own = _own_description(source, theirs)
+  if "transitions" in own:
+    weights[crf.TRANSITIONS] = np.array(own["transitions"], np.float32)
+  task = own.get("task") or dict(
+      _task(source, theirs, config, weights), do_lower_case=settings.get(
+          "do_lower_case", do_lower_case is not False))
+  ModelFolder(config, _tokenizer_file(source, target), **task).write(target)
   checkpoints.write_checkpoint(target, "model.ckpt", weights)
+
+
+def _own_description(source, theirs):
+  """Returns what `write_folder` wrote, if weights and labels are the same."""
+  path, weights = [os.path.join(source, name) for name in (
+      _OWN_FILE, "model.safetensors")]
+  if not filesystem.exists(path):
+    return {}
+  own = filesystem.read_json(path)
+  labels = own["task"].get("labels") or []
+  if not filesystem.exists(weights) or own["weights_sha256"] != hashlib.sha256(
+      filesystem.read_bytes(weights)).hexdigest() or theirs.get(
+          "id2label", {}) != {str(i): x for i, x in enumerate(labels)}:
+    logging.warning("%s is not of these weights and labels, and ignored", path)
+    return {}
+  return own
 
 
 def _tokenizer_file(source, target):
@@ -390,7 +428,7 @@ def _task(source, theirs, config, weights):
     raise InputError("%s has %d labels, the classifier %d" % (
         source, len(labels), len(weights[WEIGHTS])))
   found = dict(length, labels=[labels[key] for key in sorted(labels, key=int)])
-  if theirs.get("problem_type") == _MULTI_LABEL:
+  if theirs.get("problem_type") == _PROBLEMS[heads.MultiLabel.name]:
     found["head"] = heads.MultiLabel.name
   if labels_tokens(theirs):
     found.update(head=heads.TokenLabels.name, crf=False, by_character=False)

@@ -12,6 +12,10 @@ import tokenization
 from albert.errors import InputError
 from albert.files import filesystem
 
+SPECIAL_TOKENS = {
+    "pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]",
+    "sep_token": "[SEP]", "mask_token": "[MASK]"}
+
 
 def _protobuf_field(message, number):
   """Returns the last value of a bytes field in a serialized message."""
@@ -64,6 +68,39 @@ def unigram_tokenizer(model_file: str, do_lower_case: bool) -> Dict[str, Any]:
                         base64.b64encode(charsmap).decode()})
   word_starts = {"type": "Metaspace", "replacement": "\u2581",
                  "prepend_scheme": "always", "split": True}
+  return dict(
+      _frame({piece: model.PieceToId(piece) for piece in (
+          "<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")}, word_starts),
+      normalizer={"type": "Sequence", "normalizers": normalizers},
+      decoder=word_starts,
+      model={"type": "Unigram", "unk_id": model.unk_id(), "vocab": vocab,
+             "byte_fallback": False})
+
+
+def character_tokenizer(vocab: Dict[str, int],
+                        do_lower_case: bool) -> Dict[str, Any]:
+  """Makes the content of `tokenizer.json` that cuts by character.
+
+  Args:
+    vocab: WordPiece vocabulary, token -> id.
+    do_lower_case: whether to lower-case the text.
+  """
+  return dict(
+      # The normalizer takes Hangul syllables apart.
+      _frame({token: vocab[token] for token in SPECIAL_TOKENS.values()}, {
+          "type": "Split", "behavior": "Isolated", "invert": False, "pattern": {
+              "Regex": "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|."}}),
+      normalizer={"type": "BertNormalizer", "clean_text": True,
+                  "handle_chinese_chars": True, "strip_accents": None,
+                  "lowercase": do_lower_case},
+      decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+      model={"type": "WordPiece", "unk_token": "[UNK]", "vocab": vocab,
+             "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 200})
+
+
+def _frame(special, pre_tokenizer):
+  """Returns what both kinds of tokenizers share; `special` is token -> id."""
   ends = [{"SpecialToken": {"id": token, "type_id": 0}}
           for token in ("[CLS]", "[SEP]")]
   first = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
@@ -72,21 +109,16 @@ def unigram_tokenizer(model_file: str, do_lower_case: bool) -> Dict[str, Any]:
   return {
       "version": "1.0", "truncation": None, "padding": None,
       "added_tokens": [
-          {"id": model.PieceToId(piece), "content": piece, "special": True,
+          {"id": number, "content": token, "special": True,
            "single_word": False, "lstrip": False, "rstrip": False,
-           "normalized": False}
-          for piece in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")],
-      "normalizer": {"type": "Sequence", "normalizers": normalizers},
+           "normalized": False} for token, number in special.items()],
       "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-          {"type": "WhitespaceSplit"}, word_starts]},
+          {"type": "WhitespaceSplit"}, pre_tokenizer]},
       "post_processor": {
           "type": "TemplateProcessing", "single": first, "pair": first + second,
           "special_tokens": {
-              token: {"id": token, "ids": [model.PieceToId(token)],
-                      "tokens": [token]} for token in ("[CLS]", "[SEP]")}},
-      "decoder": word_starts,
-      "model": {"type": "Unigram", "unk_id": model.unk_id(), "vocab": vocab,
-                "byte_fallback": False}}
+              token: {"id": token, "ids": [special[token]], "tokens": [token]}
+              for token in ("[CLS]", "[SEP]")}}}
 
 
 def tokenizer_settings(kind: str, do_lower_case: bool, max_length: int,

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from albert import heads
 from albert.export import pytorch, transformers_tokenizer
 from albert.model.config import AlbertConfig
 from albert.model_folder import ModelFolder
+from albert.tasks import ner
 
 pytestmark = pytest.mark.full
 LABELS = ["O", "B-a", "I-a"]
@@ -92,6 +94,25 @@ def test_pretrained_model(name, tmp_path):
         *pytorch.read_pytorch_folder(str(tmp_path)))
     assert set(found) == set(weights)
     assert_equal_variables(found, weights, 0)
+
+
+@pytest.mark.parametrize("do_lower_case", [True, False])
+def test_characters_are_tokens(do_lower_case, tmp_path):
+  transformers = pytest.importorskip("transformers")
+  tokenizer = tokenization.WordPieceTokenizer(VOCAB_FILE, do_lower_case)
+  write_file(tmp_path, "tokenizer.json",
+             transformers_tokenizer.character_tokenizer(
+                 tokenizer.vocab, do_lower_case))
+  theirs = transformers.PreTrainedTokenizerFast(
+      tokenizer_file=str(tmp_path / "tokenizer.json"),
+      **transformers_tokenizer.SPECIAL_TOKENS)
+  characters = [chr(i) for i in range(0x20000) if unicodedata.category(
+      chr(i)) not in ("Cn", "Co", "Cs", "Mn", "Mc", "Cf")]
+  different = [x for x in characters if theirs.tokenize("他 用%s3.5！" % x) != (
+      ner.tokenize(tokenizer, "他 用%s3.5！" % x, by_character=True)[0])]
+  # What has parts of its own is several [UNK] there, and one here.
+  assert len(different) == (20 if do_lower_case else 0)
+  assert all(len(unicodedata.normalize("NFD", x)) > 1 for x in different)
 
 
 @pytest.mark.parametrize("name", ["google", "bert"])

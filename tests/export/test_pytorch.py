@@ -19,6 +19,8 @@ import tokenization
 from albert.export import pytorch, transformers_tokenizer
 from albert.files import checkpoints
 from albert.model.config import AlbertConfig
+from albert.predict import load
+from albert.predict.results import to_json
 
 CONFIG = CONFIGS["google_relu"]
 TASK = {"labels": ["好", "坏"], "max_seq_length": 9, "do_lower_case": False}
@@ -50,7 +52,8 @@ def weights_of(folder):
 def test_there_and_back(name, tmp_path):
   ours, theirs, back = there_and_back(tmp_path, CONFIGS[name])
   assert {path.name for path in theirs.iterdir()} == {
-      "config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"}
+      "albert_task.json", "config.json", "model.safetensors",
+      "tokenizer_config.json", "vocab.txt"}
   assert weights_of(back) == weights_of(ours)
   assert (back / "vocab.txt").read_text().split() == TOKENS
   ours, back = [AlbertConfig.from_json_file(str(path / "config.json"))
@@ -78,9 +81,11 @@ def test_sentencepiece(spm_file, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("head, rows, kind, problem", [
     ({}, 2, "Sequence", None),
-    ({"head": "multi_label"}, 2, "Sequence", "multi_label_classification"),
-    ({"head": "token_labels", "crf": False, "by_character": False}, 2, "Token",
-     None), ({"head": "regression", "labels": []}, 1, "Sequence", None)])
+    ({"head": "multi_label", "thresholds": {"好": 0.3, "坏": 0.5}}, 2,
+     "Sequence", "multi_label_classification"),
+    ({"head": "token_labels", "crf": False, "by_character": True}, 2, "Token",
+     None),
+    ({"head": "regression", "labels": []}, 1, "Sequence", "regression")])
 def test_what_a_model_was_trained_for_comes_back(
     head, rows, kind, problem, tmp_path):
   task = dict(TASK, **head)
@@ -95,6 +100,38 @@ def test_what_a_model_was_trained_for_comes_back(
   kept = {name: x for name, x in weights_of(ours).items()
           if kind != "Token" or "pooler" not in name}
   assert kept.items() <= weights_of(back).items()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [
+    "labels", "several", "windows", "pairs", "cosines", "numbers", "entities",
+    "crf", "spans", "choices", "idioms"])
+def test_a_model_of_each_kind_comes_back(name, trained, tmp_path):
+  model = trained(name)
+  for source, flag, target in (
+      (model.best, "init_checkpoint", "theirs"),
+      (tmp_path / "theirs", "pytorch_dir", "back")):
+    convert(source, flag, tmp_path / target)
+  before, after = [load(str(folder)).predict(model.inputs)
+                   for folder in (model.best, tmp_path / "back")]
+  assert_same(list(map(to_json, before)), list(map(to_json, after)))
+  # A description that is not of these weights counts for nothing.
+  own = tmp_path / "theirs" / "albert_task.json"
+  write(own.parent, own.name, dict(read(own), weights_sha256="other"))
+  assert "not of these weights" in convert(
+      own.parent, "pytorch_dir", tmp_path / "guessed")
+
+
+def assert_same(one, other):
+  """Asserts that two JSON values are equal, numbers to 1e-5."""
+  if isinstance(one, float):
+    assert one == pytest.approx(other, rel=1e-6, abs=1e-5)
+  elif isinstance(one, (list, dict)):
+    assert type(one) is type(other) and len(one) == len(other)
+    for key in one if isinstance(one, dict) else range(len(one)):
+      assert_same(one[key], other[key])
+  else:
+    assert one == other
 
 
 @pytest.mark.slow
