@@ -14,7 +14,6 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 import modeling
-import tokenization
 from albert import heads
 from albert.errors import InputError
 from albert.export import sentence_transformers, transformers_tokenizer
@@ -298,7 +297,6 @@ def write_folder(folder: ModelFolder, target: str) -> None:
   """
   config, checkpoint = folder.config, folder.checkpoint
   tokenizer = folder.create_tokenizer()  # raises if there is no file
-  tokenizer_file = folder.tokenizer_file or ""
   saved = checkpoints.saved_shapes(checkpoint)
   on_top = heads.restore(saved, folder)
   known = dict(known_variables(config, saved.get(WEIGHTS, [0])[0]))
@@ -323,27 +321,11 @@ def write_folder(folder: ModelFolder, target: str) -> None:
     theirs["label2id"] = {label: i for i, label in enumerate(folder.labels)}
   theirs.update(pad_token_id=tokenizer.pad_id, bos_token_id=tokenizer.cls_id,
                 eos_token_id=tokenizer.sep_id)
-  words = {}
-  if isinstance(tokenizer, tokenization.WordPieceTokenizer):
-    words = {word: tokenizer.vocab[word] for word in tokenizer.words.values()}
-  settings = transformers_tokenizer.tokenizer_settings(
-      "Albert" if folder.is_sentencepiece else "Bert", tokenizer.do_lower_case,
-      folder.length(), words)
-  files = {"config.json": theirs, "tokenizer_config.json": settings}
+  files = {"config.json": theirs, **transformers_tokenizer.files(
+      folder, tokenizer)}
   name = "spiece.model" if folder.is_sentencepiece else "vocab.txt"
   filesystem.write_bytes(os.path.join(target, name),
-                         filesystem.read_bytes(tokenizer_file))
-  if folder.by_character:
-    if not isinstance(tokenizer, tokenization.WordPieceTokenizer):
-      raise InputError("--by_character with SentencePiece cannot be converted: "
-                       "transformers have no such tokenizer")
-    files["tokenizer.json"] = transformers_tokenizer.character_tokenizer(
-        tokenizer.vocab, tokenizer.do_lower_case)
-    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-    settings.update(transformers_tokenizer.SPECIAL_TOKENS)
-  elif folder.is_sentencepiece:
-    files["tokenizer.json"] = transformers_tokenizer.unigram_tokenizer(
-        tokenizer_file, tokenizer.do_lower_case)
+                         filesystem.read_bytes(folder.tokenizer_file or ""))
   if folder.vector:
     files.update(sentence_transformers.files(folder))
   content = safetensors_numpy().save(state, metadata={"format": "pt"})

@@ -4,17 +4,23 @@ Tests: tests/export/test_huggingface_tf2.py.
 """
 
 import base64
+import itertools
 import os
 import re
+import sys
 from typing import Any, Dict, List, Optional
 
 import tokenization
+from albert import characters
 from albert.errors import InputError
 from albert.files import filesystem
+from albert.model_folder import ModelFolder, Tokenizer
 
-SPECIAL_TOKENS = {
-    "pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]",
-    "sep_token": "[SEP]", "mask_token": "[MASK]"}
+# Separators that Python splits at, and tokenizers do not.
+_SPACES = "[\\x{b}\\x{c}\\x{1c}-\\x{1f}\\x{85}]"
+WORDPIECE = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]",
+             "sep_token": "[SEP]", "mask_token": "[MASK]"}
+SENTENCEPIECE = dict(WORDPIECE, pad_token="<pad>", unk_token="<unk>")
 
 
 def _protobuf_field(message, number):
@@ -60,21 +66,39 @@ def unigram_tokenizer(model_file: str, do_lower_case: bool) -> Dict[str, Any]:
   # Never chosen, since ALBERT separates a number from the comma after it.
   vocab = [(piece, -1e6 if re.search("[0-9],$", piece) else score)
            for piece, score in vocab]
-  normalizers = [{"type": "NFKD"}, {"type": "StripAccents"}]
+  normalizers = [_replace(_SPACES, " "), {"type": "NFKD"},
+                 _replace(_combining(), "")]
   if do_lower_case:
     normalizers.append({"type": "Lowercase"})
   if charsmap:
     normalizers.append({"type": "Precompiled", "precompiled_charsmap":
                         base64.b64encode(charsmap).decode()})
   word_starts = {"type": "Metaspace", "replacement": "\u2581",
-                 "prepend_scheme": "always", "split": True}
+                 "add_prefix_space": True}
   return dict(
-      _frame({piece: model.PieceToId(piece) for piece in (
-          "<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")}, word_starts),
+      _frame({piece: model.PieceToId(piece)
+              for piece in SENTENCEPIECE.values()}, word_starts),
       normalizer={"type": "Sequence", "normalizers": normalizers},
       decoder=word_starts,
       model={"type": "Unigram", "unk_id": model.unk_id(), "vocab": vocab,
              "byte_fallback": False})
+
+
+def _replace(pattern, content):
+  return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+def _combining():
+  """Returns a pattern of what Google's ALBERT drops after decomposition.
+
+  `StripAccents` would drop the vowel signs of Indian scripts, too.
+  """
+  codes = [code for code in range(sys.maxunicode) if characters.is_combining(
+      chr(code))]
+  runs = [[code for _, code in run] for _, run in itertools.groupby(
+      enumerate(codes), lambda pair: pair[1] - pair[0])]
+  return "[%s]" % "".join("\\x{%x}-\\x{%x}" % (run[0], run[-1])
+                          for run in runs)
 
 
 def character_tokenizer(vocab: Dict[str, int],
@@ -87,7 +111,7 @@ def character_tokenizer(vocab: Dict[str, int],
   """
   return dict(
       # The normalizer takes Hangul syllables apart.
-      _frame({token: vocab[token] for token in SPECIAL_TOKENS.values()}, {
+      _frame({token: vocab[token] for token in WORDPIECE.values()}, {
           "type": "Split", "behavior": "Isolated", "invert": False, "pattern": {
               "Regex": "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|."}}),
       normalizer={"type": "BertNormalizer", "clean_text": True,
@@ -121,21 +145,47 @@ def _frame(special, pre_tokenizer):
               for token in ("[CLS]", "[SEP]")}}}
 
 
-def tokenizer_settings(kind: str, do_lower_case: bool, max_length: int,
-                       words: Optional[Dict[str, int]] = None
+def files(folder: ModelFolder, tokenizer: Tokenizer) -> Dict[str, Any]:
+  """Returns the files of a model's tokenizer, name -> content.
+
+  Raises:
+    InputError: transformers have no such tokenizer.
+  """
+  lower, length = tokenizer.do_lower_case, folder.length()
+  if not isinstance(tokenizer, tokenization.WordPieceTokenizer):
+    if folder.by_character:
+      raise InputError("--by_character with SentencePiece cannot be converted: "
+                       "transformers have no such tokenizer")
+    return {"tokenizer.json": unigram_tokenizer(
+        folder.tokenizer_file or "", lower),
+            "tokenizer_config.json": tokenizer_settings(
+                SENTENCEPIECE, lower, length)}
+  if folder.by_character:
+    return {"tokenizer.json": character_tokenizer(tokenizer.vocab, lower),
+            "tokenizer_config.json": tokenizer_settings(
+                WORDPIECE, lower, length)}
+  return {"tokenizer_config.json": tokenizer_settings(None, lower, length, {
+      word: tokenizer.vocab[word] for word in tokenizer.words.values()})}
+
+
+def tokenizer_settings(special: Optional[Dict[str, str]], do_lower_case: bool,
+                       max_length: int, words: Optional[Dict[str, int]] = None
                        ) -> Dict[str, Any]:
   """Makes the content of `tokenizer_config.json`.
 
   Args:
-    kind: "Bert" or "Albert".
+    special: the special tokens of `tokenizer.json`, which is all that counts
+      then; None for BERT's tokenizer.
     do_lower_case: whether to lower-case the text.
     max_length: maximum number of tokens.
     words: Chinese words of the vocabulary -> id. transformers finds them by the
       same rules, except that further letters or digits may follow a word that
       ends in one.
   """
-  settings = {
-      "tokenizer_class": kind + "Tokenizer", "do_lower_case": do_lower_case,
+  settings: Dict[str, Any] = {
+      "tokenizer_class": "PreTrainedTokenizerFast" if special else
+                         "BertTokenizer",
+      **(special or {}), "do_lower_case": do_lower_case,
       "model_max_length": max_length, "model_input_names": [
           "input_ids", "token_type_ids", "attention_mask"]}
   if words:
@@ -143,7 +193,7 @@ def tokenizer_settings(kind: str, do_lower_case: bool, max_length: int,
         str(number): {"content": word, "normalized": True, "special": False,
                       "single_word": False, "lstrip": False, "rstrip": False}
         for word, number in words.items()}
-  return dict(settings, keep_accents=False) if kind == "Albert" else settings
+  return settings
 
 
 def read_vocabulary(folder: str) -> Optional[List[str]]:

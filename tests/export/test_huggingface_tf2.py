@@ -10,6 +10,7 @@ import reference_albert as reference
 import sentencepiece
 import small_models
 import tensorflow.compat.v1 as tf
+from random_texts import random_texts
 from scripting import ROOT
 from small_models import INPUT_IDS, INPUT_MASK, POSITIONS, SEGMENT_IDS
 from small_steps import assert_equal_variables
@@ -17,7 +18,7 @@ from vocabularies import VOCAB_FILE
 from writing import write as write_file
 
 import tokenization
-from albert import heads
+from albert import characters, heads
 from albert.export import pytorch, transformers_tokenizer
 from albert.model.config import AlbertConfig
 from albert.model_folder import ModelFolder
@@ -105,7 +106,7 @@ def test_characters_are_tokens(do_lower_case, tmp_path):
                  tokenizer.vocab, do_lower_case))
   theirs = transformers.PreTrainedTokenizerFast(
       tokenizer_file=str(tmp_path / "tokenizer.json"),
-      **transformers_tokenizer.SPECIAL_TOKENS)
+      **transformers_tokenizer.WORDPIECE)
   characters = [chr(i) for i in range(0x20000) if unicodedata.category(
       chr(i)) not in ("Cn", "Co", "Cs", "Mn", "Mc", "Cf")]
   different = [x for x in characters if theirs.tokenize("他 用%s3.5！" % x) != (
@@ -139,7 +140,7 @@ def test_words_of_a_vocabulary(tmp_path):
   words = ["充电宝", "他一", "六点半，闹", "Café里", "5g网络", "chroot"]
   ours = tokenization.create_tokenizer(write_file(
       tmp_path, "vocab.txt", *tokenization.load_vocab(VOCAB_FILE), *words))
-  theirs = load_tokenizer(tmp_path, "Bert", {
+  theirs = load_tokenizer(tmp_path, None, {
       word: ours.vocab[word] for word in ours.words.values()})
   found = set()
   for line in [*(ROOT / "data" / "text_train.txt").read_text(
@@ -162,14 +163,18 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
   model_file = str(real_data / "sentencepiece" / "30k-clean.model")
   write_file(tmp_path, "tokenizer.json",
              transformers_tokenizer.unigram_tokenizer(model_file, True))
-  theirs = load_tokenizer(tmp_path, "Albert")
+  theirs = load_tokenizer(
+      tmp_path, transformers_tokenizer.SENTENCEPIECE)
   ours = tokenization.create_tokenizer(spm_model_file=model_file)
+  for text in ("हिन्दी में", "a\x1cb\x0bc", "Ǻ ộ"):
+    assert theirs.tokenize(text) == ours.tokenize(text)
   pieces = sentencepiece.SentencePieceProcessor(model_file)
   corpus, pairs = [(real_data / name).read_text(encoding="utf-8").split("\n")
                    for name in ("corpus/lctt_zh.txt", "glue/MRPC/train.tsv")]
-  # There, two single quotes become a double one.
-  lines = [line for line in corpus[:200000:40] + pairs
-           if not re.search("``|''", line)]
+  # Greek's last sigma is any sigma there, and characters are those of today.
+  lines = corpus[:200000:40] + pairs + [
+      text for text in random_texts(3000, 3) if not re.search("[Σ\u03f9]", text)
+      and all(characters.category(char) != "Cn" for char in text)]
   differ = 0
   for line in lines:
     found = theirs(line, add_special_tokens=False)["input_ids"]
@@ -184,10 +189,11 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
   assert_same_pair(theirs, ours, "It rains today.", "And tomorrow?")
 
 
-def load_tokenizer(folder, kind, words=None):
+def load_tokenizer(folder, special, words=None):
   transformers = pytest.importorskip("transformers")
   write_file(folder, "tokenizer_config.json",
-             transformers_tokenizer.tokenizer_settings(kind, True, 512, words))
+             transformers_tokenizer.tokenizer_settings(
+                 special, True, 512, words))
   write_file(folder, "config.json", {"model_type": "albert"})
   return transformers.AutoTokenizer.from_pretrained(str(folder))
 
