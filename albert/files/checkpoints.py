@@ -25,8 +25,9 @@ def find_checkpoint(init_checkpoint: str) -> str:
     # Names of released models need not end in a step.
     path = latest_checkpoint(init_checkpoint, "*")
   if not path or not tf.io.gfile.exists(path + ".index"):
-    if any(tf.io.gfile.glob(os.path.join(init_checkpoint, "*." + ending))
-           for ending in ("bin", "safetensors")):
+    if tf.io.gfile.isdir(init_checkpoint) and any(
+        name.endswith((".bin", ".safetensors"))
+        for name in tf.io.gfile.listdir(init_checkpoint)):
       raise InputError(
           "%s has weights of PyTorch; convert them with %s" % (
               init_checkpoint, filesystem.FROM_PYTORCH % init_checkpoint))

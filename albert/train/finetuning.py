@@ -436,12 +436,14 @@ class Runner:
           examples=examples + examples[-1:] * padding))
     input_fn = self._input_fn(name, is_training=False, drop_remainder=use_tpu)
     predictions, started = {}, 0.0
+    progress = Progress("examples predicted")
     with checkpoints.restoring(
         checkpoint or self._settings.model.init_checkpoint):
       for prediction in self._estimator.predict(
           input_fn, checkpoint_path=checkpoint):
         started = started or time.time()  # the model is built and loaded
         predictions[int(prediction["number"])] = prediction
+        progress.log(len(predictions), len(predictions) / len(examples))
     logging.info("%d examples predicted, %.1f a second", len(examples),
                  len(examples) / (time.time() - started))
     return [predictions[number] for number in range(len(examples))]

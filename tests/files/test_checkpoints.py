@@ -119,6 +119,8 @@ def test_without_its_newest_checkpoint_a_folder_stands_for_the_one_before(
     assert checkpoints.latest_checkpoint(folder) is None
     checkpoints.name_whole_checkpoints(folder)
     refused("no checkpoint at", checkpoints.find_checkpoint, folder)
+  (tmp_path / "model.safetensors").write_bytes(b"")
+  refused("convert_to_pytorch.py", checkpoints.find_checkpoint, str(tmp_path))
   assert not (tmp_path / "checkpoint").exists()
 
 
