@@ -14,6 +14,7 @@ from albert.errors import InputError
 from albert.files import filesystem, tables
 from albert.model_folder import FolderSettings
 from albert.predict import engines, predictors
+from albert.progress import Progress
 
 # Whitened, it ranks the pairs of LCQMC better than the last layer.
 DEFAULT_LAYER = 1
@@ -325,9 +326,12 @@ class Corpus:
       logging.info("%s: %s", vectors_file, "the corpus has changed" if (
           same_model) else "of another model")
     logging.info("computing the vectors of %d texts", len(self))
-    vectors = np.concatenate([
-        self.similarity.directions(self._texts[i:i + _AT_ONCE]).astype(
-            np.float32) for i in range(0, len(self), _AT_ONCE)])
+    parts, progress = [], Progress("texts")
+    for i in range(0, len(self), _AT_ONCE):
+      progress.log(i, i / len(self))
+      parts.append(self.similarity.directions(
+          self._texts[i:i + _AT_ONCE]).astype(np.float32))
+    vectors = np.concatenate(parts)
     content = io.BytesIO()
     np.savez(content, vectors=vectors, sha256=checksum, probe=probe)
     filesystem.write_bytes(vectors_file, content.getvalue())
