@@ -33,6 +33,8 @@ from albert.files import filesystem, records, tables
 from albert.model_folder import Tokenizer
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
+_LONG_DOCUMENT = 200000  # bytes on average, above which to warn
+
 
 @dataclasses.dataclass(frozen=True)
 class TextSettings:
@@ -184,7 +186,8 @@ def report(counts: Dict[str, int], settings: Settings) -> None:
   made = counts["records"]
   usable = counts["tokens"] - 3 * made
   rows = [
-      ("documents", "%d" % counts["documents"]),
+      ("documents", "%d, %d of them like one before" % (
+          counts["documents"], counts["repeated_documents"])),
       ("records", "%d, %.1f%% with label 1" % (
           made, 100.0 * counts["label_1"] / made)),
       ("tokens per record", "%.1f of %d, %.1f%% padding" % (
@@ -215,6 +218,10 @@ def report(counts: Dict[str, int], settings: Settings) -> None:
     logging.info("%18s  %s", *row)
   tokenization.warn_of_unknown("the text", counts["unknown_tokens"],
                                counts["text_tokens"])
+  if counts["text_bytes"] > _LONG_DOCUMENT * counts["documents"]:
+    logging.warning("documents have %.0f KB on average: a blank line is "
+                    "expected between documents",
+                    counts["text_bytes"] / counts["documents"] / 1e3)
   if counts["label_1"] in (0, made):
     logging.warning("all records have the same label: the sentence task "
                     "cannot be learnt from them")

@@ -17,6 +17,7 @@ from typing import (
   NamedTuple,
   Optional,
   Sequence,
+  Set,
   Tuple,
 )
 
@@ -54,6 +55,7 @@ _CLAUSE_END = re.compile(
 
 _CACHE_SIZE = 30000  # words; memory must not grow with the text
 LONGEST_LINE = 10000  # characters; longer lines are split into sentences
+_MOST_KNOWN = 1000000  # documents that are looked for again
 _CHECKED_LINES = 1000  # lines between checks of the encoding
 _DOCUMENT_COST = 256  # characters; records of short ones are mostly padding
 
@@ -307,8 +309,9 @@ class TextReader:
     text_field: key of the text, if the files have a JSON object per document.
 
   Attributes:
-    counts: numbers of "documents", "text_bytes" and "invalid_bytes" (replaced
-      by U+FFFD, which tokenizers drop).
+    counts: numbers of "documents", of "repeated_documents" (among the first
+      million different ones), "text_bytes" and "invalid_bytes" (replaced by
+      U+FFFD, which tokenizers drop).
     share_read: share of the files' bytes read so far.
   """
 
@@ -319,6 +322,7 @@ class TextReader:
     self._paths = paths
     self._shard_characters = shard_characters
     self._text_field = text_field
+    self._known: Set[int] = set()  # hashes of documents
 
   def shards(self) -> Iterator[List[List[str]]]:
     """Yields lists of documents of about `shard_characters` in total.
@@ -363,10 +367,17 @@ class TextReader:
             size += len(line)
           is_new = not line
           if lines and (is_new or size >= self._shard_characters):
+            self._count_repeated(lines)
             self.share_read = (
                 sum(sizes[:number]) + raw.tell()) / max(1, sum(sizes))
             yield lines
             lines, size = [], 0
+
+  def _count_repeated(self, lines):
+    key = hash("\n".join(lines))
+    self.counts["repeated_documents"] += key in self._known
+    if len(self._known) < _MOST_KNOWN:
+      self._known.add(key)
 
   def _json_lines(self, path, data):
     """Yields the lines of JSON objects' texts, and "" after each of them."""

@@ -113,6 +113,10 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   list(zip(*(one.documents() for one in both)))  # at the same time
   assert [one.counts["invalid_bytes"] for one in both] == [2, 2]
   assert reader.counts["documents"] == 4
+  assert not reader.counts["repeated_documents"]
+  twice = corpus.TextReader([path, path])
+  list(twice.documents())
+  assert twice.counts["repeated_documents"] == len(documents) - 1
   pieces = documents[2:-1]
   assert "".join("".join(piece) for piece in pieces) == long_line
   assert all(line.endswith("，") for piece in pieces for line in piece[:-1])
