@@ -187,8 +187,7 @@ def shares_of(texts: TextSettings) -> Dict[str, float]:
 
 def write_part(output_dir: str, name: str,
                examples: List[InputExample]) -> None:
-  """Writes a part of the training file that another task can read."""
-  filesystem.make_folder(output_dir)
+  """Writes a part of the training file, for --task_name=jsonl."""
   filesystem.write_text(os.path.join(output_dir, name + ".jsonl"), "".join(
       json.dumps({key: value for key, value in (
           ("id", x.id), ("text_a", x.text_a), ("text_b", x.text_b),
@@ -422,10 +421,11 @@ def create_kind(texts: TextSettings, folder: ModelFolder,
                 labels: List[str]) -> label_kinds.LabelKind:
   """Returns the kind of the labels; see TextTask."""
   if task.is_multi_label:
+    most = max((len(x.label or ()) for x in examples.get("train", [])),
+               default=1)
     return label_kinds.SeveralLabels(
         labels, None if "train" in examples else folder.thresholds,
-        max(len(example.label or ()) for example in examples["train"])
-        if "train" in examples else 1)
+        max(1, most))
   positive = choose_positive(texts, folder, labels, examples)
   if not labels:
     return label_kinds.Numbers()
@@ -519,6 +519,11 @@ class TextTask(finetuning.Task):
           [(x.text_a, x.text_b) for x in examples["train"]],
           [x.label is not None for x in examples["train"]])
 
+  def begin(self, output_dir: str) -> None:
+    """See finetuning.Task."""
+    for name in {*shares_of(self._flags)}.intersection(self._examples):
+      write_part(output_dir, name, self._examples[name])
+
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
              checkpoint: Optional[str]) -> np.ndarray:
     """Returns logits, float [N, L]."""
@@ -581,8 +586,6 @@ def main() -> None:
   examples, labels = read_examples(
       task, finetuning.wanted_splits(settings, workers, to_predict),
       folder.labels, texts, settings.run.random_seed)
-  for name in {*shares_of(texts)}.intersection(examples):
-    write_part(settings.run.output_dir, name, examples[name])
   if trains:
     examples["train"] = finetuning.limited(examples["train"], settings)
     check_variety(examples["train"], labels)

@@ -199,6 +199,9 @@ class Task:
   reports: Sequence[str] = ()
   has_windows: bool = False
 
+  def begin(self, output_dir: str) -> None:
+    """Writes what else a run keeps in its folder, before it trains."""
+
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
              checkpoint: Optional[str]) -> Any:
     """Returns the predictions of a split.
@@ -285,6 +288,8 @@ class Runner:
            for name, split in all_splits.items()
            if name != "test" and split.paths},
           self._schedule(), sweep.is_wanted(settings))
+    if self._leads:
+      task.begin(settings.run.output_dir)
     self._begin(settings)
 
   def _count_steps(self):
@@ -497,7 +502,7 @@ def run(task: Task, settings: TrainSettings, workers: distribution.Workers,
 
 def report_data(splits: Dict[str, Split], has_windows: bool,
                 settings: TrainSettings, folder: ModelFolder) -> None:
-  """Logs what the splits hold, and writes it to `data_report.txt`.
+  """Logs what the splits hold; with "train", writes it to `data_report.txt`.
 
   Args:
     splits: splits by name; those without `items` are left out.
@@ -517,6 +522,7 @@ def report_data(splits: Dict[str, Split], has_windows: bool,
         [] if name == "train" else items.get("train", [])):
       logging.log(level, "%s: %s", name, text)
       lines.append("%s: %s\n" % (name, text))
-  filesystem.make_folder(settings.run.output_dir)
-  filesystem.write_text(
-      os.path.join(settings.run.output_dir, "data_report.txt"), "".join(lines))
+  if "train" in splits:
+    filesystem.make_folder(settings.run.output_dir)
+    filesystem.write_text(os.path.join(
+        settings.run.output_dir, "data_report.txt"), "".join(lines))

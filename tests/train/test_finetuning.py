@@ -189,7 +189,8 @@ def test_data_is_described(name, labels, tmp_path):
 @pytest.mark.slow
 def test_a_file_is_divided(tmp_path):
   args = command(tmp_path, "labels", "--do_train", "--do_eval", "--do_predict",
-                 "--dev_share=0.34", "--test_share=0.34", "--check_data")
+                 "--dev_share=0.34", "--test_share=0.34", "--num_train_steps=1",
+                 "--train_batch_size=2")
   for name in ("dev.tsv", "test.tsv"):
     (tmp_path / name).unlink()
   succeed(*args)
