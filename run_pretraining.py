@@ -249,8 +249,8 @@ def report_passes(args: PretrainingSettings, settings: TrainSettings,
                num_records, examples, args.num_train_steps, passes)
   if passes > _MOST_PASSES:
     logging.warning(
-        "%.0f passes are so many that the model learns the text by heart: give "
-        "more text, fewer --num_train_steps, or --eval_input_file with "
+        "%.0f passes over the text: the model will memorize it; give more "
+        "text, fewer --num_train_steps, or --eval_input_file with "
         "--early_stop_evals", passes)
   if args.num_warmup_steps >= args.num_train_steps:
     logging.warning(

@@ -355,7 +355,7 @@ def require_same_model(init_checkpoint: str, begun: str) -> None:
                  if not key.endswith("dropout_prob")]
   if differences:
     raise InputError(
-        "%s has a model that was not begun with %s: it has %s; choose a "
+        "%s has a model that did not start from %s: it has %s; choose a "
         "different --output_dir" % (os.path.dirname(begun), init_checkpoint,
                                     ", ".join(differences[:3])))
 

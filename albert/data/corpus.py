@@ -184,8 +184,8 @@ class Segmenter:
     self._cache: Dict[str, List[int]] = {}
     lost = [word for word in user_words if len(self.segment(word)[1]) != 1]
     if lost:
-      logging.warning("%d words of the user dictionary are no words of their "
-                      "own in any text: %s", len(lost), ", ".join(lost[:20]))
+      logging.warning("%d words of the user dictionary are never found as "
+                      "words: %s", len(lost), ", ".join(lost[:20]))
 
   def document(self, lines: Sequence[str]) -> Document:
     """Returns the Document of a list of sentences."""

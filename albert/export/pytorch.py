@@ -199,8 +199,8 @@ def from_pytorch(
   if (theirs["model_type"] == "albert" and mapping is not None and
       config.embedding_width == config.hidden_size and
       not np.array_equal(mapping, np.eye(config.hidden_size))):
-    raise InputError("it maps embeddings that are as wide as the layers, which "
-                     "Google's layout does not")
+    raise InputError("it projects embeddings that are as wide as the layers; "
+                     "Google's layout has no such projection")
   labels = state.get("classifier.weight")
   reads_pooler = (labels is not None and not labels_tokens(theirs)) or (
       parameter_name(modeling.SENTENCE_ORDER + "/output_weights",
@@ -236,8 +236,8 @@ def _config_of(theirs):
     raise InputError("a model of the type %s: albert and bert can be converted"
                      % theirs.get("model_type"))
   if theirs.get("layer_norm_eps", 1e-12) != 1e-12:
-    raise InputError("layer_norm_eps is %g: 1e-12 is all that is computed here"
-                     % theirs["layer_norm_eps"])
+    raise InputError("layer_norm_eps is %g: only 1e-12 is supported" %
+                     theirs["layer_norm_eps"])
   if theirs.get("hidden_act") == "gelu":
     logging.warning("their gelu is computed here by its tanh approximation, "
                     "which differs by up to 0.0005")

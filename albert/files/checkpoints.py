@@ -113,7 +113,7 @@ def reading(checkpoint: str) -> Iterator[None]:
   try:
     yield
   except (tf.errors.OpError, IndexError, RuntimeError) as error:
-    raise InputError("%s cannot be read, it is damaged or not whole: %s" % (
+    raise InputError("%s cannot be read: damaged or incomplete (%s)" % (
         checkpoint, str(error).split("\n")[0])) from error
 
 

@@ -39,8 +39,8 @@ def prepare_output_dir(output_dir: str, contents: Dict[str, bytes]) -> None:
     if has_model and tf.io.gfile.exists(path) and _contradicts(
         filesystem.read_bytes(path), content):
       raise InputError(
-          "%s says that the checkpoints there were made otherwise than asked "
-          "for now: choose a different --output_dir" % path)
+          "%s: the checkpoints there were made with other settings: choose a "
+          "different --output_dir" % path)
     filesystem.write_bytes(path, content)
   path = os.path.join(output_dir, "command.txt")
   # TF 1.15 cannot append to a new file in gs://.

@@ -291,7 +291,7 @@ def _check_record(path, record, specs):
                        "different task?" % (path, spec.name))
     if spec.name == "segment_ids" and not set(
         getattr(features[spec.name], kind).value) <= {0, 1}:
-      raise InputError("%s: segment_ids are to be 0 and 1" % path)
+      raise InputError("%s: segment_ids must be 0 or 1" % path)
     if spec.length and length != spec.length:
       raise InputError(
           "%s: %r has %d values, but the flags say %d: give the "

@@ -80,7 +80,7 @@ def blanks(row: Dict[str, Any], number: int, part: Optional[str],
   content, choices = row["content"], row["candidates"]
   if not isinstance(choices, list) or not all(
       isinstance(choice, str) for choice in choices):
-    raise ValueError("candidates is no list of texts")
+    raise ValueError("candidates is not a list of texts")
   if isinstance(content, str):
     name = row.get("id", number - 1)
     found = [(content, tag, name) for tag in _BLANK.findall(content)]

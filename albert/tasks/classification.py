@@ -328,8 +328,8 @@ def read_examples(task: Task, path: str, is_test: bool = False,
       blank = True
       continue
     if is_test and blank and examples:
-      raise InputError("%s: there is a blank line before it: remove that, "
-                       "since boards count rows" % row.where)
+      raise InputError("%s: a blank line precedes it: remove that line, since "
+                       "leaderboards count rows" % row.where)
     try:
       if row.error:
         raise ValueError(row.error)

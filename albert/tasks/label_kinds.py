@@ -177,7 +177,7 @@ def positive_label(labels: List[str], counts: Dict[str, int],
     InputError: `chosen` is not one of two labels.
   """
   if chosen is not None and (chosen not in labels or len(labels) != 2):
-    raise InputError("--positive_label=%s is to be one of two labels: there "
+    raise InputError("--positive_label=%s must be one of two labels: there "
                      "are %s" % (chosen, ", ".join(labels)))
   if chosen:
     return chosen

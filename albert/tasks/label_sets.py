@@ -31,7 +31,7 @@ def split(value: Any, separator: str = "|") -> Tuple[str, ...]:
       value = [part.strip() for part in value.split(separator) if part.strip()]
   if not isinstance(value, list) or not all(
       isinstance(label, (str, int)) for label in value):
-    raise ValueError("the labels %r are no list and no text such as a|b" %
+    raise ValueError("the labels %r are neither a list nor text such as a|b" %
                      (value,))
   names = list(map(str, value))
   if any(isinstance(label, bool) for label in value) or (

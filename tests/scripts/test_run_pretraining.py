@@ -173,7 +173,7 @@ def test_what_training_cannot_begin_or_go_on_with(work, whole):
   for path in folder.glob("model.ckpt-6.*"):
     (work / "cut" / path.name).write_bytes(path.read_bytes()[:500])
   for message, out, *args in (
-      ("damaged or not whole", "unused", "--init_checkpoint=cut"),
+      ("damaged or incomplete", "unused", "--init_checkpoint=cut"),
       ("begun with --learning_rate=.*, not 0.9; .* step 6 was .* becomes",
        folder, "--learning_rate=0.9"),
       ("lacks .*loss_scale.*--precision", folder, "--num_train_steps=10",
