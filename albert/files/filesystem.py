@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import types
+import uuid
 from typing import Any, BinaryIO, Iterator, List, Optional, Sequence
 
 from albert.errors import InputError
@@ -193,17 +194,26 @@ def read_json(path: str) -> Any:
 def whole_file(path: str) -> Iterator[str]:
   """Creates a file atomically.
 
+  A link stays one, and what is replaced keeps its mode. What is no file, such
+  as a pipe or /dev/null, is written to directly.
+
   Args:
     path: a file in an existing folder.
 
   Yields:
     a temporary path to write to; it is renamed to `path` at the end.
   """
+  path = os.path.realpath(path) if os.path.islink(path) else path
+  if os.path.exists(path) and not os.path.isfile(path):
+    yield path
+    return
   gfile = _gfile(path)
-  # Another process may be writing the same file.
-  unfinished = "%s.%d.tmp" % (path, os.getpid())
+  # Another process, or container, may be writing the same file.
+  unfinished = "%s.%s.tmp" % (path, uuid.uuid4().hex[:12])
   try:
     yield unfinished
+    if os.path.exists(path) and os.path.exists(unfinished):
+      shutil.copymode(path, unfinished)
     gfile.rename(unfinished, path, overwrite=True)
   except BaseException as error:
     if gfile.exists(unfinished):

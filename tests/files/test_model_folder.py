@@ -42,6 +42,7 @@ def test_what_is_written_is_read(tmp_path):
       task_name="lcqmc", head="classifier", labels=["no", "是"], pairs=True,
       init_checkpoint="albert_tiny", crf=True, by_character=True, pooling="cls",
       layer=2, long_text="windows", max_windows=3, positive_label="是",
+      reading={"columns": ["a", "label"]},
       thresholds={"no": 0.25}, has_unanswerable=True, null_threshold=1.5)
   for field in dataclasses.fields(ModelFolder):
     if field.default is not dataclasses.MISSING:

@@ -52,6 +52,4 @@ def test_a_model_that_goes_on_elsewhere(trained, tmp_path):
   fail("no train file: add .*train.json or .*train.bio", *args, "--do_train")
   fail("--do_train", *args, "--do_eval", "--init_checkpoint=%s" %
        trained("labels").best)
-  fail("CRF .*--crf", "convert_to_pytorch.py", none,
-       "--init_checkpoint=%s" % model.best)
   assert not (tmp_path / "none").exists()
