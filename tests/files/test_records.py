@@ -117,7 +117,7 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
       ("a", "'x'", [FeatureSpec("x", "int", 4)]), ("empty", "no rec", SPECS),
       ("text", "not a readable tfrecord", SPECS),
       ("text", "no readable record", SPECS, True),
-      ("three", "segment_ids .* 0 and 1", [segments])):
+      ("three", "segment_ids .* 0 or 1", [segments])):
     check = functools.partial(
         records.check_records, [str(tmp_path / name)], *args)
     if message:
