@@ -220,7 +220,7 @@ def _check_fits(path, folder, kind, labels, are_pairs):
   """Raises an InputError if a teacher does not fit the task."""
   found = "cosines" if folder.vector else predictors.class_for(folder).kind
   if (found, folder.pairs) != (kind, are_pairs):
-    raise InputError("--teacher=%s predicts %s of %s; the task has %s of %s" %
+    raise InputError("--teacher=%s predicts %s of %s, the task has %s of %s" %
                      (path, _KINDS.get(found, found), _texts(folder.pairs),
                       _KINDS[kind], _texts(are_pairs)))
   known = folder.labels or []
