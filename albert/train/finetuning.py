@@ -276,11 +276,9 @@ class Runner:
       self._num_train_steps = self._count_steps()
     if self._leads:
       outputs.prepare_output_dir(settings.run.output_dir, folder.contents())
-      all_splits = dict(splits)
-      if self._train_split:
-        all_splits["train"] = self._train_split
-      report_data(all_splits, task.has_windows, settings, folder)
     if self._leads and self._train_split:
+      all_splits = {"train": self._train_split, **splits}
+      report_data(all_splits, task.has_windows, settings, folder)
       run_file.begin(
           settings, checkpoints.newest_or_best(settings.run.output_dir),
           {name: dict(run_file.describe_files(split.paths),
@@ -502,27 +500,29 @@ def run(task: Task, settings: TrainSettings, workers: distribution.Workers,
 
 def report_data(splits: Dict[str, Split], has_windows: bool,
                 settings: TrainSettings, folder: ModelFolder) -> None:
-  """Logs what the splits hold; with "train", writes it to `data_report.txt`.
+  """Logs what the splits hold, and writes it to `data_report.txt`.
 
   Args:
-    splits: splits by name; those without `items` are left out.
+    splits: splits by name, "train" first; those without `items` are left out.
     has_windows: see Task.
     settings: settings of the run.
     folder: folder of the model.
   """
-  items = {name: split.items() for name, split in splits.items()}
-  lines = []
-  for name in sorted(filter(items.get, items), key=lambda x: x != "train"):
-    split = splits[name]
+  tokenizer, lines = None, []
+  train: List[data_report.Item] = []
+  for name, split in splits.items():
+    rows = split.items()
+    if not rows:
+      continue
+    tokenizer = tokenizer or folder.create_tokenizer()
     for level, text in data_report.describe(
-        items[name], split.paths,
-        list(split.make_features(split.examples[0])["input_ids"]),
-        folder.create_tokenizer(),
-        None if has_windows else settings.data.max_seq_length,
-        [] if name == "train" else items.get("train", [])):
+        rows, split.paths,
+        list(split.make_features(split.examples[0])["input_ids"]), tokenizer,
+        None if has_windows else settings.data.max_seq_length, train):
       logging.log(level, "%s: %s", name, text)
       lines.append("%s: %s\n" % (name, text))
-  if "train" in splits:
-    filesystem.make_folder(settings.run.output_dir)
-    filesystem.write_text(os.path.join(
-        settings.run.output_dir, "data_report.txt"), "".join(lines))
+    if name == "train":
+      train = rows
+  filesystem.make_folder(settings.run.output_dir)
+  filesystem.write_text(os.path.join(
+      settings.run.output_dir, "data_report.txt"), "".join(lines))
