@@ -13,12 +13,12 @@ def test_what_a_file_holds():
       Item(("\ue000，，，，", "丁"), None)]
   tokenizer = tokenization.WordPieceTokenizer(VOCAB_FILE)
   first = tokenization.encode_texts(tokenizer, "甲乙", None, 8)[0] + [0, 0]
-  found = list(describe(rows, ["a.tsv", "b.tsv"], first, tokenizer, 8, train))
+  found = list(describe(rows, ["a.tsv", "b.tsv"], first, tokenizer, 4, train))
   assert found == [
       (logging.INFO, "4 examples of a.tsv, b.tsv; labels: 1 2, 0 1"),
       (logging.INFO, "the first is read as [CLS] 甲 乙 [SEP]"),
-      (logging.WARNING, "25.0% are longer than --max_seq_length=8, which cuts "
-       "off 4.8% of all tokens"),
+      (logging.WARNING, "25.0% are longer than --max_seq_length=4, which cuts "
+       "off 23.8% of all tokens"),
       (logging.INFO, "4.76% of the tokens are [UNK], most often \ue000 (1 "
        "times)"),
       (logging.INFO, "2 repeat the text of another"),
