@@ -4,6 +4,7 @@ Google's layout becomes an ALBERT of transformers. albert_zh's layout, which has
 no counterpart there, becomes a BERT.
 """
 
+import dataclasses
 import hashlib
 import io
 import os
@@ -45,6 +46,8 @@ _PROBLEMS = {heads.MultiLabel.name: "multi_label_classification",
              heads.Regression.name: "regression"}
 # What transformers have no place for, so that it comes back.
 _OWN_FILE = "albert_task.json"
+_TASK_KEYS = {field.name for field in dataclasses.fields(ModelFolder)} - {
+    "config", "tokenizer_file", "path"}
 _MAPPING = "albert.encoder.embedding_hidden_mapping_in."
 # Keys with the same name and meaning in both configurations.
 _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers",
@@ -374,10 +377,12 @@ def _own_description(source, theirs):
   if not filesystem.exists(path):
     return {}
   own = filesystem.read_json(path)
-  labels = own["task"].get("labels") or []
-  if not filesystem.exists(weights) or own["weights_sha256"] != hashlib.sha256(
-      filesystem.read_bytes(weights)).hexdigest() or theirs.get(
-          "id2label", {}) != {str(i): x for i, x in enumerate(labels)}:
+  task = own.get("task") if isinstance(own, dict) else None
+  if not isinstance(task, dict) or not _TASK_KEYS.issuperset(task):
+    raise InputError("%s: not the description of a model" % path)
+  labels = {str(i): x for i, x in enumerate(task.get("labels") or [])}
+  digest = filesystem.exists(weights) and filesystem.sha256(weights)
+  if own.get("weights_sha256") != digest or theirs.get("id2label", {}) != labels:
     logging.warning("%s is not of these weights and labels, and ignored", path)
     return {}
   return own

@@ -104,7 +104,8 @@ def _repeats(rows):
   """Yields how many texts occur twice, and with which labels."""
   first: Dict[Tuple[str, ...], Item] = {}
   other = [(first[row.texts], row) for row in rows
-           if first.setdefault(row.texts, row).labels != row.labels]
+           if first.setdefault(row.texts, row).labels != row.labels
+           and None not in (row.labels, first[row.texts].labels)]
   if len(first) < len(rows):
     yield logging.INFO, "%d repeat the text of another" % (
         len(rows) - len(first))

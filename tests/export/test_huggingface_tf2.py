@@ -111,7 +111,7 @@ def test_characters_are_tokens(do_lower_case, tmp_path):
       chr(i)) not in ("Cn", "Co", "Cs", "Mn", "Mc", "Cf")]
   different = [x for x in characters if theirs.tokenize("他 用%s3.5！" % x) != (
       ner.tokenize(tokenizer, "他 用%s3.5！" % x, by_character=True)[0])]
-  # What has parts of its own is several [UNK] there, and one here.
+  # A character that decomposes is several [UNK] there, and one here.
   assert len(different) == (20 if do_lower_case else 0)
   assert all(len(unicodedata.normalize("NFD", x)) > 1 for x in different)
 

@@ -202,6 +202,8 @@ def test_bad_input(tmp_path, monkeypatch):
       (to, ours / "config.json", dict(CONFIG, intermediate_size=30),
        r"\[24, 40\] for .* \[24, 30\]"),
       (fro, config, others, "1 .* 2"),
+      (fro, theirs / "albert_task.json", {"task": {"path": "/"}},
+       "albert_task.json"),
       (fro, config, [], "config.json"), (fro, weights, {}, "safetensors")):
     before = path.read_bytes()
     write(path.parent, path.name, content)

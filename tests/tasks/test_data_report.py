@@ -28,6 +28,9 @@ def test_what_a_file_holds():
        "will look better than they are")]
   # Windows cut nothing; these are the training examples.
   assert len(list(describe(rows, [], first, tokenizer, None, []))) == 5
+  # A text without a label contradicts nothing.
+  assert all(level == logging.INFO for level, _ in describe(
+      train[:1] + [Item(("甲乙",), None)], ["d"], first, tokenizer, 8, []))
   many = [Item((str(i),), (str(i % 30),)) for i in range(2000)]
   (_, content), *_ = describe(many, ["c"], first, tokenizer, None, [])
   assert content.endswith(", 19 67, 10 more")
