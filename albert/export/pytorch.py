@@ -382,7 +382,8 @@ def _own_description(source, theirs):
     raise InputError("%s: not the description of a model" % path)
   labels = {str(i): x for i, x in enumerate(task.get("labels") or [])}
   digest = filesystem.exists(weights) and filesystem.sha256(weights)
-  if (own.get("weights_sha256"), theirs.get("id2label", {})) != (digest, labels):
+  if (own.get("weights_sha256"), theirs.get("id2label", {})) != (
+      digest, labels):
     logging.warning("%s is not of these weights and labels, and ignored", path)
     return {}
   return own
