@@ -349,6 +349,7 @@ def make_records(texts: TextSettings, reader: corpus.TextReader,
   except InputError:  # different text needs different shards
     tf.io.gfile.rmtree(maker.folder)
     raise
+  del counts["bytes"]
   remove(described)
   shards.write_outputs(maker, num_shards, counts["records"], outputs,
                        num_workers)
@@ -370,17 +371,15 @@ def main() -> None:
       texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
   settings = create_settings(
       from_flags(RecordSettings), tokenizer)
-  stats = [tf.io.gfile.stat(path) for path in paths]
-  num_bytes = sum(stat.length for stat in stats)
+  checksum, num_bytes = filesystem.sha256(*paths), sum(
+      map(filesystem.size, paths))
   description = dict(describe(settings, texts, tokenizer),
                      text_files=len(paths), text_bytes=num_bytes)
   copies = vocabulary_copies(texts, outputs)
   check_described(described, description)
 
   # Finished shards are kept separately for each text and way to make records.
-  state = json.dumps([description, outputs, [
-      (path, stat.length, stat.mtime_nsec)
-      for path, stat in zip(paths, stats)]])
+  state = json.dumps([description, outputs, paths, checksum])
   folder = os.path.join(
       os.path.dirname(outputs[0]),
       "unfinished-" + hashlib.sha256(state.encode()).hexdigest()[:16])
@@ -397,9 +396,16 @@ def main() -> None:
       remove(outputs)
       raise
   else:
-    for path in [os.path.dirname(path) for path in outputs] + [folder]:
-      filesystem.make_folder(path or ".")
-    counts = make_records(texts, reader, maker, outputs, described)
+    for path in {os.path.dirname(path) or "." for path in outputs}:
+      filesystem.make_folder(path)
+      filesystem.remove_unfinished(path)
+    filesystem.make_folder(folder)
+    with shards.naming_death():
+      counts = make_records(texts, reader, maker, outputs, described)
+    if checksum != filesystem.sha256(*paths):
+      remove(outputs)
+      raise InputError("--input_file %s: has changed while it was read" %
+                       texts.input_file)
     description["counts"] = counts
   for path in described:
     filesystem.write_json(path, description)

@@ -17,6 +17,7 @@ from typing import (
   Tuple,
 )
 
+import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert import cli, model_folder
@@ -75,10 +76,11 @@ class PretrainingSettings:
   shuffle_buffer: int = setting(
       10000, "Records in the shuffle buffer.", least=1, needs="do_train")
   skip_corrupt_records: bool = setting(
-      False, "Whether to skip the rest of a damaged record file.")
+      False, "Whether to leave out unreadable record files, the rest of "
+      "damaged ones, and records that do not fit; reads all records first.")
   check_records: bool = setting(
-      False, "Whether to read all records before training to find damaged "
-      "files, instead of during training.")
+      False, "Whether to read all records before training to find what is "
+      "damaged or does not fit, instead of during training.")
 
 
 SETTINGS = (PretrainingSettings, *train_settings.PRETRAINING)
@@ -134,12 +136,12 @@ class Records(NamedTuple):
   Attributes:
     folder: folder of the model.
     specs: features of the records.
-    train, heldout: files to train on and to evaluate on.
+    train, heldout: files to train on and to evaluate on; None for none.
   """
   folder: model_folder.ModelFolder
   specs: List[records.FeatureSpec]
-  train: List[records.RecordFile]
-  heldout: List[records.RecordFile]
+  train: Optional[records.Reader]
+  heldout: Optional[records.Reader]
 
 
 def find_records(args: PretrainingSettings,
@@ -186,15 +188,16 @@ def find_records(args: PretrainingSettings,
   max_seq_length = made_with.get("max_seq_length", 512)
   folder.check_length(max_seq_length)
   specs = records.pretraining_specs(
-      max_seq_length, made_with.get("max_predictions_per_seq", 51))
-  files = {flag: records.check_records(
+      max_seq_length, made_with.get("max_predictions_per_seq", 51),
+      folder.config.vocab_size)
+  files = {flag: records.Reader(
       paths[flag], specs, args.skip_corrupt_records, args.check_records)
            for flag in paths}
   return Records(
       model_folder.for_records(folder, settings.model, made_with, all_paths,
                                max_seq_length),
-      specs, files["input_file"] if run.do_train else [],
-      files[eval_flag] if evaluates else [])
+      specs, files["input_file"] if run.do_train else None,
+      files[eval_flag] if evaluates else None)
 
 
 def count_eval_steps(args: PretrainingSettings, settings: TrainSettings,
@@ -221,21 +224,26 @@ def evaluator_of(
     stages: estimators and their last steps.
     made: the records.
   """
-  input_fn = records.input_fn_builder(
-      made.heldout, made.specs, is_training=False,
-      drop_remainder=settings.device.use_tpu,
-      skip_corrupt=args.skip_corrupt_records)
-  steps = made.heldout and count_eval_steps(args, settings, made.heldout)
+  steps = made.heldout and count_eval_steps(
+      args, settings, made.heldout.files())
 
-  @records.naming_damage()
   def evaluate(checkpoint):
     # With the depth it was trained with.
     depths = [stage for stage in stages if settings.run.do_train and
               checkpoints.step_of(checkpoint) <= stage[1]]
     estimator, _ = (depths or stages[-1:])[0]
-    with checkpoints.restoring(checkpoint or settings.model.init_checkpoint):
-      return step.whole_loss(estimator.evaluate(
-          input_fn, steps=steps, checkpoint_path=checkpoint))
+    error = None
+    while True:
+      input_fn = records.input_fn_builder(
+          made.heldout.files(error), made.specs, is_training=False,
+          drop_remainder=settings.device.use_tpu)
+      try:
+        with checkpoints.restoring(
+            checkpoint or settings.model.init_checkpoint):
+          return step.whole_loss(estimator.evaluate(
+              input_fn, steps=steps, checkpoint_path=checkpoint))
+      except tf.errors.OpError as failed:
+        error = failed
 
   return evaluate
 
@@ -272,12 +280,13 @@ def main() -> None:
   schedule = train_settings.Schedule(
       args.num_train_steps, args.num_warmup_steps)
   if not workers.rank:
-    outputs.prepare_output_dir(run.output_dir, contents)
+    outputs.prepare_output_dir(run.output_dir, contents, run.do_train)
     if run.do_train:
       run_file.begin(
           settings, checkpoints.newest_or_best(run.output_dir),
-          {name: run_file.describe_records(files) for name, files in (
-              ("train", made.train), ("dev", made.heldout)) if files}, schedule)
+          {name: run_file.describe_records(reader.files()) for name, reader in (
+              ("train", made.train), ("dev", made.heldout)) if reader},
+          schedule)
 
   head = Pretraining(args.sentence_loss_weight)
   stages = [
@@ -286,16 +295,16 @@ def main() -> None:
       for config, end in depths]
   evaluate = evaluator_of(args, settings, stages, made)
   if run.do_train:
-    report_passes(args, settings, sum(file.count for file in made.train),
-                  workers.size)
+    report_passes(args, settings, sum(
+        file.count for file in made.train.files()), workers.size)
     loop.warn_of_slow_training(made.folder.config, settings.device)
 
-    def train_input_fn_at(start):
+    def train_input_fn_at(start, error=None):
       return records.input_fn_builder(
-          made.train, made.specs, is_training=True, drop_remainder=True,
-          seed=run.random_seed, start=start, shuffle_buffer=args.shuffle_buffer,
-          shard=(workers.size, workers.rank),
-          skip_corrupt=args.skip_corrupt_records)
+          made.train.files(error), made.specs, is_training=True,
+          drop_remainder=True, seed=run.random_seed, start=start,
+          shuffle_buffer=args.shuffle_buffer,
+          shard=(workers.size, workers.rank))
 
     rule = evaluation.BestRule(
         "masked_lm_loss", higher_is_better=False,

@@ -62,16 +62,16 @@ def benchmark(similarity: Union[BertSim, VectorSim],
   """Logs the latency of single pairs, and the throughput of all together."""
   times = []
   for pair in pairs[:20] + pairs:
-    start = time.time()
+    start = time.monotonic()
     similarity.predict_sentences([pair])
-    times.append(time.time() - start)
+    times.append(time.monotonic() - start)
   seconds = np.array(times[min(20, len(pairs)):])  # without the warm-up
-  start = time.time()
+  start = time.monotonic()
   similarity.predict_sentences(pairs)
   logging.info(
       "one by one: p50 %.1f ms, p99 %.1f ms; all at once: %.0f pairs/s",
       1e3 * np.percentile(seconds, 50), 1e3 * np.percentile(seconds, 99),
-      len(pairs) / (time.time() - start))
+      len(pairs) / (time.monotonic() - start))
 
 
 @dataclasses.dataclass(frozen=True)

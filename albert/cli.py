@@ -1,7 +1,10 @@
 """Starts every script and reports bad input."""
 
+import errno
 import logging as standard_logging
+import os
 import re
+import signal
 import sys
 import textwrap
 from typing import Any, Callable, List, Optional, Sequence
@@ -10,6 +13,7 @@ from absl import app, flags, logging
 
 from albert import settings
 from albert.errors import InputError
+from albert.files import filesystem
 
 
 def _without_tensorflow(kind, error, trace):
@@ -57,10 +61,16 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
         main(argv[1:])
       else:
         main()
-    except (InputError, OSError) as error:
-      if isinstance(error, OSError) and not error.filename:
+    except BrokenPipeError:  # of `... | head`
+      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+      sys.exit(128 + signal.SIGPIPE)
+    except Exception as error:  # TensorFlow's classes are not imported here
+      if not _is_readable(error):
         raise
-      sys.exit("ERROR: %s" % error)
+      sys.exit("ERROR: %s" % str(getattr(error, "message", error)).split(
+          "\n")[0])
+    finally:
+      filesystem.unlock()
 
   settings.define_flags(*classes, **changes)
   if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
@@ -68,6 +78,20 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
     sys.exit(0)
   app.run(guarded_main, flags_parser=lambda argv: _parse(
       without_older_flags(argv, older_flags)))
+
+
+# Errors of files; TensorFlow's, of other classes, have the text of one.
+_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO,
+           errno.EISDIR, errno.ENOTDIR)
+
+
+def _is_readable(error):
+  """Returns whether an error says to a user what to do."""
+  if isinstance(error, InputError) or getattr(error, "filename", None):
+    return True
+  return getattr(error, "errno", None) in _ERRNOS or (
+      hasattr(error, "error_code") and
+      any(os.strerror(number) in str(error) for number in _ERRNOS))
 
 
 def _parse(argv):

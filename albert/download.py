@@ -6,6 +6,7 @@ What is there already is left as it is. Without a network, the message says
 which files to put where.
 """
 
+import base64
 import contextlib
 import dataclasses
 import fnmatch
@@ -13,6 +14,7 @@ import functools
 import hashlib
 import http.client
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -153,7 +155,7 @@ def _missing(patterns, folder):
 
 
 def download(url: str, folder: str) -> str:
-  """Downloads a file, resuming an interrupted download.
+  """Downloads a file, resuming an interrupted download of the same version.
 
   Returns:
     path of the complete file, with a name that is unique to the address.
@@ -164,14 +166,18 @@ def download(url: str, folder: str) -> str:
   """
   path = os.path.join(folder, ".download-" +
                       hashlib.sha256(url.encode()).hexdigest()[:16])
-  have = os.path.getsize(path) if os.path.exists(path) else 0
-  request = urllib.request.Request(url)
-  if have:
+  version_file = path + ".version"
+  request, have = urllib.request.Request(url), 0
+  if os.path.exists(path) and os.path.exists(version_file):
+    have = os.path.getsize(path)
+    with open(version_file, encoding="utf-8") as reader:
+      # Another version is sent from its beginning.
+      request.add_header("If-Range", reader.read())
     request.add_header("Range", "bytes=%d-" % have)
   try:
     response = urllib.request.urlopen(request, timeout=60)
   except urllib.error.HTTPError as error:
-    if error.code != 416:
+    if error.code != 416 or not have:
       raise
     os.remove(path)  # already complete, or of a different file
     return download(url, folder)
@@ -179,6 +185,7 @@ def download(url: str, folder: str) -> str:
     # A file:// response has no status in Python 3.7.
     if getattr(response, "status", None) != 206:  # not resumed
       have = 0
+      _write_version(version_file, response.headers)
     left = response.headers.get("Content-Length")
     total = have + int(left) if left else None
     with open(path, "ab" if have else "wb") as writer, tqdm.tqdm(
@@ -190,16 +197,42 @@ def download(url: str, folder: str) -> str:
   size = os.path.getsize(path)
   if total and size != total:
     raise OSError("ended after %d of %d bytes" % (size, total))
+  _remove(version_file)
+  md5 = re.search(r"md5=([\w+/]+=*)", ",".join(
+      response.headers.get_all("x-goog-hash") or []))
+  if md5 and base64.b64decode(md5.group(1)) != _digest(path, "md5"):
+    os.remove(path)
+    raise OSError("what has arrived does not have the server's checksum")
   return path
 
 
-def _check_sha256(path, expected):
-  digest = hashlib.sha256()
+def _write_version(path, headers):
+  """Keeps what tells this version of a file from others, if the server does."""
+  tag = headers.get("ETag", "W/")
+  version = headers.get("Last-Modified") if tag.startswith("W/") else tag
+  _remove(path)
+  if version:
+    with open(path, "w", encoding="utf-8") as writer:
+      writer.write(version)
+
+
+def _remove(path):
+  if os.path.exists(path):
+    os.remove(path)
+
+
+def _digest(path, name):
+  digest = hashlib.new(name)
   with open(path, "rb") as reader:
     for chunk in iter(lambda: reader.read(2**20), b""):
       digest.update(chunk)
-  if expected and digest.hexdigest() != expected:
-    raise ValueError("sha256 is %s, not %s" % (digest.hexdigest(), expected))
+  return digest.digest()
+
+
+def _check_sha256(path, expected):
+  found = _digest(path, "sha256").hex()
+  if expected and found != expected:
+    raise ValueError("sha256 is %s, not %s" % (found, expected))
 
 
 @contextlib.contextmanager
@@ -243,7 +276,9 @@ def unpack(archive: str, target: str, files: Sequence[str]) -> None:
         with open_member() as source, open(
             os.path.join(folder, name), "wb") as writer:
           shutil.copyfileobj(source, writer)
-      for name in names:
+      # Those that make it count as complete come last.
+      for name in sorted(names, key=lambda name: any(
+          fnmatch.fnmatch(name, pattern) for pattern in files)):
         if not os.path.exists(os.path.join(target, name)):
           os.replace(os.path.join(folder, name), os.path.join(target, name))
 

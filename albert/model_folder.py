@@ -9,9 +9,19 @@ function here needs TensorFlow.
 """
 
 import dataclasses
+import json
 import os
 import re
-from typing import Any, Dict, List, Optional, Tuple, Union, cast
+from typing import (
+  Any,
+  Dict,
+  List,
+  Optional,
+  Tuple,
+  Union,
+  cast,
+  get_type_hints,
+)
 
 from absl import logging
 
@@ -293,11 +303,34 @@ def read_task(path: Optional[str]) -> Dict[str, Any]:
   """
   task_file = filesystem.find_beside(path, ["task.json"])
   task = filesystem.read_json(task_file) if task_file else {}
+  if not isinstance(task, dict):
+    raise InputError("%s: not a JSON object" % task_file)
+  hints = get_type_hints(ModelFolder)
+  for key in set(_KEYS) & set(task):
+    if not _is_of_type(task[key], hints[key]):
+      raise InputError("%s: %r cannot be %.60s" % (
+          task_file, key, json.dumps(task[key], ensure_ascii=False)))
   if task.pop("label_tokens", False):
     task["head"] = "token_labels"
   elif "head" not in task and task.get("task_name") in ("race", "c3", "chid"):
     task["head"] = "choices"
   return task
+
+
+def _is_of_type(value, hint):
+  """Returns whether a JSON value is of a type, such as Dict[str, float]."""
+  origin = getattr(hint, "__origin__", None)
+  if origin is Union:
+    return any(_is_of_type(value, part) for part in hint.__args__)
+  if origin is dict:
+    return isinstance(value, dict) and all(
+        _is_of_type(part, hint.__args__[1]) for part in value.values())
+  if origin is list:
+    return isinstance(value, list) and all(
+        _is_of_type(part, hint.__args__[0]) for part in value)
+  if hint in (int, float):
+    return isinstance(value, (int, hint)) and not isinstance(value, bool)
+  return hint is Any or isinstance(value, hint)
 
 
 def _thresholds(path):
@@ -315,6 +348,8 @@ def _thresholds(path):
     chosen["null_threshold"] = float(found.group(1))
   if labels:
     chosen["thresholds"] = filesystem.read_json(labels)
+    if not _is_of_type(chosen["thresholds"], Dict[str, float]):
+      raise InputError("%s: not numbers by label" % labels)
   return chosen
 
 

@@ -21,7 +21,7 @@ class Progress:
 
   def __init__(self, things: str):
     self._things = things
-    self._start = self._last = time.time()
+    self._start = self._last = time.monotonic()
 
   def log(self, count: int, share: float) -> None:
     """Logs a line if the last one was ten seconds ago.
@@ -30,7 +30,7 @@ class Progress:
       count: number of finished items.
       share: finished share of the work; 0 if that is not known.
     """
-    now = time.time()
+    now = time.monotonic()
     if now > self._last + _SECONDS:
       self._last = now
       seconds = now - self._start

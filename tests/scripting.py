@@ -23,6 +23,7 @@ from absl import flags, logging
 
 from albert import cli, settings
 from albert.errors import InputError
+from albert.files import filesystem
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPTS = sorted(
@@ -63,11 +64,14 @@ def parsed(script, *args):
 def call_main(script, *args):
   with parsed(script, *args) as (module, words):
     settings.check_flags()
-    if inspect.signature(module.main).parameters:
-      module.main(words)
-    else:
-      assert not words, words
-      module.main()
+    try:
+      if inspect.signature(module.main).parameters:
+        module.main(words)
+      else:
+        assert not words, words
+        module.main()
+    finally:
+      filesystem.unlock()
 
 
 @contextlib.contextmanager

@@ -30,6 +30,10 @@ cli.run(main, [Settings], takes_arguments=%%r,
 ''' % str(ROOT)
 TWO = "--number=2"
 FULL = "--code=raise OSError(28, 'No space')"
+UNKNOWN = "--code=raise OSError('what?')"
+OF_TENSORFLOW = """--code=class OpError(Exception):
+  error_code, message = 8, 'a.data: No space left on device, [[node x]]'
+raise OpError(OpError.message)"""
 
 
 @pytest.mark.parametrize("args, status, out, last", [
@@ -40,7 +44,10 @@ FULL = "--code=raise OSError(28, 'No space')"
      "ERROR: a.txt:3: bad"),
     (["--code=open('no_such_file')", TWO], 1, "2 None\n",
      "ERROR: .*no_such_file'"),
-    ([FULL, TWO], 1, "2 None\n", r"OSError: \[Errno 28\] No space"),
+    ([FULL, TWO], 1, "2 None\n", r"ERROR: \[Errno 28\] No space"),
+    ([OF_TENSORFLOW, TWO], 1, "2 None\n", "ERROR: a.data: No space .*"),
+    (["--code=raise BrokenPipeError(32, 'x')", TWO], 141, "2 None\n", ".*"),
+    ([UNKNOWN, TWO], 1, "2 None\n", r"OSError: what\?"),
     (["--nmber=2"], 1, "", "ERROR: .*'nmber'.*: number .*; see --help"),
     (["--number=0"], 1, "", "ERROR: flag --number=0: .*; see --help"),
     (["a", TWO, "b"], 0, "2 ['a', 'b']\n", None),
@@ -58,4 +65,4 @@ def test_how_it_ends(args, status, out, last, tmp_path):
   if last is not None:
     assert re.fullmatch(last, log[-1] if log else ""), log
   # What a user can mend is said in one line.
-  assert ("Traceback" in done.stderr) == (FULL in args)
+  assert ("Traceback" in done.stderr) == (UNKNOWN in args)

@@ -1,5 +1,6 @@
 """Downloads, from a server on this machine."""
 
+import base64
 import hashlib
 import http.server
 import io
@@ -50,9 +51,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     if self.path not in server.files:
       return self.send_error(404)
     content = server.files[self.path]
-    start = int(asked[len("bytes="):-1]) if asked and server.ranges else 0
+    tag = '"%s"' % hashlib.sha256(content).hexdigest()
+    start = int(asked[len("bytes="):-1]) if (
+        server.ranges and self.headers.get("If-Range") == tag) else 0
     self.send_response(206 if start else 200)
     self.send_header("Content-Length", str(len(content) - start))
+    self.send_header("ETag", tag)
+    self.send_header("x-goog-hash", server.checksum)
     self.end_headers()
     self.wfile.write(content[start:][:server.limit])
     server.limit = None  # next time it goes well
@@ -63,7 +68,7 @@ def server(monkeypatch):
   monkeypatch.setenv("no_proxy", "*")
   with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
     server.files, server.asked = {"/model.zip": MODEL}, []
-    server.limit, server.ranges = None, True
+    server.limit, server.ranges, server.checksum = None, True, "crc32c=AA=="
     server.url = "http://127.0.0.1:%d" % server.server_port
     threading.Thread(target=server.serve_forever, args=[0.01]).start()
     yield server
@@ -96,9 +101,20 @@ def test_a_model_is_unpacked_flat_and_downloaded_once(
 def test_it_goes_on_where_it_broke_off(server, fetch, tmp_path, ranges):
   server.limit, server.ranges = 1000, ranges
   refused("ended after 1000 of", fetch, "/model.zip")
-  assert len(list(tmp_path.iterdir())) == 1
+  assert len(list(tmp_path.iterdir())) == 2
   assert fetch("/model.zip") == ["model.ckpt.index", "vocab.txt"]
   assert server.asked[1] == ("/model.zip", "bytes=1000-")
+
+
+def test_two_versions_are_not_mixed(server, fetch, tmp_path):
+  server.limit = 1000
+  refused("ended after 1000 of", fetch, "/model.zip")
+  server.files["/model.zip"] = zip_of({"a.ckpt.index": "i", "vocab.txt": "b"})
+  assert fetch("/model.zip") == ["a.ckpt.index", "vocab.txt"]
+  (tmp_path / "vocab.txt").unlink()
+  server.checksum = "md5=" + base64.b64encode(b"0" * 16).decode()
+  refused("checksum", fetch, "/model.zip")
+  assert os.listdir(str(tmp_path)) == ["a.ckpt.index"]
 
 
 def test_other_addresses_are_tried(server, fetch, monkeypatch, tmp_path):

@@ -7,12 +7,22 @@ is shuffled with one bucket in memory at a time.
 """
 
 import collections
-import concurrent.futures
+import concurrent.futures.process
 import contextlib
 import gc
 import multiprocessing
 import os
-from typing import Any, Counter, Dict, List, Optional, Sequence, Set, Tuple
+from typing import (
+  Any,
+  Counter,
+  Dict,
+  Iterator,
+  List,
+  Optional,
+  Sequence,
+  Set,
+  Tuple,
+)
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -20,6 +30,7 @@ from absl import logging
 
 from albert.data import masking
 from albert.data.corpus import Segmenter, TextReader
+from albert.errors import InputError
 from albert.files import filesystem, records
 from albert.progress import Progress
 
@@ -67,8 +78,14 @@ class ShardMaker:
 
   def read_counts(self, shard_index: int) -> Optional[Dict[str, int]]:
     """Returns the counts of a shard, None if it is not finished."""
-    path = self._path(shard_index, ".json")
-    return filesystem.read_json(path) if tf.io.gfile.exists(path) else None
+    path, *others = [self._path(shard_index, suffix)
+                     for suffix in (".json", ".index", "")]
+    try:
+      counts = filesystem.read_json(path)
+      return counts if list(map(filesystem.size, others)) == [
+          16 * (self._num_buckets + 1), counts["bytes"]] else None
+    except (OSError, InputError):  # removed by halves, for instance
+      return None
 
   def serialized_records(
       self, texts: Sequence[Sequence[str]], shard_index: int,
@@ -110,6 +127,7 @@ class ShardMaker:
             for weights in (None, [len(record) + 16 for record in made])]
     filesystem.write_bytes(self._path(shard_index, ".index"), np.array(
         [np.append(0, row) for row in ends], np.uint64).tobytes())
+    counts["bytes"] = int(ends[1][-1])
     filesystem.write_json(self._path(shard_index, ".json"), counts)
     return counts
 
@@ -177,6 +195,17 @@ def _pool(maker, num_workers):
   # libraries' objects may wait for a thread that only the parent process has.
   return concurrent.futures.ProcessPoolExecutor(
       num_workers, multiprocessing.get_context("fork"), initializer=gc.freeze)
+
+
+@contextlib.contextmanager
+def naming_death() -> Iterator[None]:
+  """Turns the error for a worker that was killed into an InputError."""
+  try:
+    yield
+  except concurrent.futures.process.BrokenProcessPool as error:
+    raise InputError(
+        "a worker process was killed, perhaps because memory ran out: the same "
+        "command goes on; give fewer --num_workers") from error
 
 
 def loses_much(counts: Counter[str], dupe_factor: int) -> bool:

@@ -25,9 +25,12 @@ def find_checkpoint(init_checkpoint: str) -> str:
     # Names of released models need not end in a step.
     path = latest_checkpoint(init_checkpoint, "*")
   if not path or not tf.io.gfile.exists(path + ".index"):
-    if tf.io.gfile.isdir(init_checkpoint) and any(
-        name.endswith((".bin", ".safetensors"))
-        for name in tf.io.gfile.listdir(init_checkpoint)):
+    names = tf.io.gfile.listdir(init_checkpoint) if tf.io.gfile.isdir(
+        init_checkpoint) else []
+    if any(name.endswith(".index") for name in names):
+      raise InputError("%s has no checkpoint that is not damaged or incomplete"
+                       % init_checkpoint)
+    if any(name.endswith((".bin", ".safetensors")) for name in names):
       raise InputError(
           "%s has weights of PyTorch; convert them with %s" % (
               init_checkpoint, filesystem.FROM_PYTORCH % init_checkpoint))
@@ -123,6 +126,8 @@ def restoring(checkpoint: str) -> Iterator[None]:
   try:
     yield
   except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
+    if "IteratorGetNext" in error.message:  # of a record file
+      raise
     with reading(checkpoint):
       raise error
 
@@ -253,8 +258,16 @@ def whole_checkpoints(folder: str, pattern: str = "*-[0-9]*") -> List[str]:
       for number in range(int(match.group(2))))}
   return sorted(
       (name for name in fnmatch.filter(names, pattern)
-       if name + ".index" in files),
+       if name + ".index" in files and (
+           _is_whole_index(os.path.join(folder, name + ".index")))),
       key=lambda name: (int(re.findall("[0-9]*$", name)[0] or -1), name))
+
+
+def _is_whole_index(path):
+  """Returns whether an index was written to its end, LevelDB's magic number."""
+  with filesystem.open_binary(path) as reader:
+    reader.seek(max(0, reader.seek(0, os.SEEK_END) - 8))
+    return reader.read() == 0xdb4775248b80fb57.to_bytes(8, "little")
 
 
 def latest_checkpoint(folder: str,
@@ -319,9 +332,11 @@ def newest_finite_checkpoint(folder: str) -> str:
 
 
 def remove_unfinished_checkpoints(folder: str) -> None:
-  """Removes temporary files of interrupted checkpoint writes."""
-  for name in fnmatch.filter(tf.io.gfile.listdir(folder),
-                             "model.ckpt-*temp*"):
+  """Removes what interrupted checkpoint writes have left."""
+  whole = whole_checkpoints(folder)
+  for name in fnmatch.filter(tf.io.gfile.listdir(folder), "model.ckpt-*"):
+    if name.split(".index")[0].split(".data-")[0].split(".meta")[0] in whole:
+      continue
     path = os.path.join(folder, name)
     if tf.io.gfile.isdir(path):
       tf.io.gfile.rmtree(path)

@@ -12,12 +12,15 @@ import hashlib
 import io
 import json
 import os
+import platform
 import shutil
 import sys
 import tempfile
 import types
 import uuid
-from typing import Any, BinaryIO, Iterator, List, Optional, Sequence
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence
+
+from absl import logging
 
 from albert.errors import InputError
 
@@ -128,6 +131,12 @@ def open_binary(path: str) -> BinaryIO:
                   path) from error
 
 
+def size(path: str) -> int:
+  """Returns the bytes of a file; raises OSError."""
+  with open_binary(path) as reader:
+    return reader.seek(0, os.SEEK_END)
+
+
 def read_bytes(path: str) -> bytes:
   """Returns the content of a file; raises OSError."""
   with open_binary(path) as reader:
@@ -147,9 +156,14 @@ def local_copy(path: str) -> str:
   return copy.name
 
 
-def sha256(path: str) -> str:
-  """Returns the hexadecimal checksum of a file; raises OSError."""
-  return hashlib.sha256(read_bytes(path)).hexdigest()
+def sha256(*paths: str) -> str:
+  """Returns the hexadecimal checksum of files, in sequence; raises OSError."""
+  digest = hashlib.sha256()
+  for path in paths:
+    with open_binary(path) as reader:
+      for block in iter(lambda: reader.read(_BUFFER_SIZE), b""):
+        digest.update(block)
+  return digest.hexdigest()
 
 
 def read_text(path: str) -> str:
@@ -186,7 +200,7 @@ def read_json(path: str) -> Any:
   """Returns the content of a JSON file; raises OSError or InputError."""
   try:
     return json.loads(read_text(path))
-  except json.JSONDecodeError as error:
+  except (json.JSONDecodeError, RecursionError) as error:
     raise InputError("%s: not JSON (%s)" % (path, error)) from error
 
 
@@ -208,8 +222,7 @@ def whole_file(path: str) -> Iterator[str]:
     yield path
     return
   gfile = _gfile(path)
-  # Another process, or container, may be writing the same file.
-  unfinished = "%s.%s.tmp" % (path, uuid.uuid4().hex[:12])
+  unfinished = _unfinished(path)
   try:
     yield unfinished
     if os.path.exists(path) and os.path.exists(unfinished):
@@ -223,11 +236,85 @@ def whole_file(path: str) -> Iterator[str]:
     raise
 
 
+def _unfinished(path):
+  """Returns a temporary name, which another process or container has not."""
+  return "%s.%s-%d-%s.tmp" % (path.rstrip("/"), platform.node(), os.getpid(),
+                              uuid.uuid4().hex[:8])
+
+
+def remove_unfinished(folder: str) -> None:
+  """Removes the temporary files and folders of killed processes of this host.
+  """
+  for path in find_files(folder, "*.%s-*-????????.tmp" % platform.node()):
+    process = path.rsplit("-", 2)[1]
+    if "://" in path or not process.isdigit() or _is_alive(int(process)):
+      continue
+    logging.info("%s, of a killed process, is removed", path)
+    if os.path.isdir(path):
+      shutil.rmtree(path)
+    else:
+      os.remove(path)
+
+
+def _is_alive(process):
+  try:
+    os.kill(process, 0)
+  except ProcessLookupError:
+    return False
+  except PermissionError:
+    pass
+  return True
+
+
+_locks: Dict[str, Any] = {}  # path -> the open file that holds the lock
+
+
+def lock(folder: str) -> None:
+  """Locks a folder, in which only one process can train, until `unlock`.
+
+  The kernel unlocks the folders of a process that ends. Locking a folder again
+  has no effect. Logs a warning where there are no locks.
+
+  Raises:
+    InputError: another process has locked it.
+  """
+  path = os.path.join(resolve(folder), "run.lock")
+  if path in _locks:
+    return
+  try:
+    import fcntl  # not on every system
+    if "://" in path:
+      raise OSError("not a local folder")
+    _locks[path] = open(path, "w")
+    fcntl.flock(_locks[path], fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError as error:
+    _locks.pop(path).close()
+    raise InputError("--output_dir=%s: another run trains there: wait for its "
+                     "end, or choose a different folder" % folder) from error
+  except (ImportError, OSError) as error:
+    logging.warning("%s cannot be locked (%s): see to it that no other run "
+                    "trains there", folder, error)
+
+
+def unlock() -> None:
+  """Unlocks all folders that this process has locked."""
+  while _locks:
+    _locks.popitem()[1].close()
+
+
 def write_bytes(path: str, content: bytes) -> None:
   """Writes a file atomically."""
   with whole_file(path) as unfinished:
     with _gfile(path).GFile(unfinished, "wb") as writer:
       writer.write(content)
+
+
+def copy(source: str, target: str) -> None:
+  """Copies a file atomically; raises OSError."""
+  with whole_file(target) as unfinished, open_binary(source) as reader:
+    with _gfile(target).GFile(unfinished, "wb") as writer:
+      for block in iter(lambda: reader.read(_BUFFER_SIZE), b""):
+        writer.write(block)
 
 
 def write_text(path: str, text: str) -> None:
@@ -287,7 +374,9 @@ def whole_folder(path: str) -> Iterator[str]:
   if gfile.exists(path):
     raise InputError("%s exists already: remove it, or choose a different "
                      "--output_dir" % path)
-  unfinished = "%s.%d.tmp" % (path.rstrip("/"), os.getpid())
+  if "://" not in path:
+    remove_unfinished(os.path.dirname(os.path.abspath(path)))
+  unfinished = _unfinished(path)
   make_folder(unfinished)
   try:
     yield unfinished

@@ -16,22 +16,28 @@ from albert.errors import InputError
 from albert.files import checkpoints, filesystem
 
 
-def prepare_output_dir(output_dir: str, contents: Dict[str, bytes]) -> None:
+def prepare_output_dir(output_dir: str, contents: Dict[str, bytes],
+                       trains: bool = False) -> None:
   """Creates the output folder and writes the files that describe the model.
 
   Args:
     output_dir: may already have checkpoints.
     contents: bytes by file name. Next to existing checkpoints, files of these
       names must have the same content; those of earlier versions may lack keys.
+    trains: whether to lock the folder.
 
   Raises:
-    InputError: the folder has checkpoints of a different model, or its name is
-      a glob pattern to TensorFlow.
+    InputError: the folder has checkpoints of a different model, another process
+      trains there, or its name is a glob pattern to TensorFlow.
   """
   if re.search(r"[][*?]", output_dir):
     raise InputError("--output_dir: TensorFlow finds no checkpoint in a folder "
                      "with one of [ ] * ? in its name: %s" % output_dir)
   filesystem.make_folder(output_dir)
+  if trains:
+    filesystem.lock(output_dir)
+  for folder in (output_dir, os.path.join(output_dir, "best")):
+    filesystem.remove_unfinished(folder)
   checkpoints.name_whole_checkpoints(output_dir)
   has_model = checkpoints.newest_or_best(output_dir)
   for name, content in contents.items():
@@ -134,8 +140,7 @@ def keep_best(best: str, checkpoint: str, results: Dict[str, Any],
   # The index is copied last because it makes a checkpoint count as complete.
   parts.sort(key=lambda part: part.endswith(".index"))
   for part in [*files, *parts]:
-    tf.io.gfile.copy(os.path.join(folder, part), os.path.join(best, part),
-                     overwrite=True)
+    filesystem.copy(os.path.join(folder, part), os.path.join(best, part))
   if for_use:
     checkpoints.write_checkpoint(
         best, name, for_use(checkpoints.read_all(checkpoint)))
@@ -184,7 +189,10 @@ def read_results(path: str) -> Dict[str, float]:
   """Reads the numbers of `write_results`; empty if there is no file."""
   if not tf.io.gfile.exists(path):
     return {}
-  pairs = [line.split(" = ", 1)
-           for line in filesystem.read_text(path).splitlines()]
-  return {name: int(value) if value.isdigit() else float(value)
-          for name, value in pairs if name not in _TEXTS}
+  try:
+    pairs = [line.split(" = ", 1)
+             for line in filesystem.read_text(path).splitlines()]
+    return {name: int(value) if value.isdigit() else float(value)
+            for name, value in pairs if name not in _TEXTS}
+  except ValueError as error:
+    raise InputError("%s: damaged (%s): remove it" % (path, error)) from error

@@ -1,19 +1,16 @@
 """Record files: found and checked, written, parsed and read in batches."""
 
 import array
-import contextlib
 import functools
 import itertools
 import multiprocessing.pool
 import os
-import re
-import sys
+import time
 from typing import (
   Any,
   Callable,
   Dict,
   Iterable,
-  Iterator,
   List,
   NamedTuple,
   Optional,
@@ -40,11 +37,13 @@ class FeatureSpec(NamedTuple):
     length: number of values; None if it varies (batches are padded with 0), 0
       for a scalar.
     rows: number of equal-length rows to split the values into, or None.
+    limit: integers must be at least 0 and lower than this; None for any.
   """
   name: str
   dtype: str
   length: Optional[int]
   rows: Optional[int] = None
+  limit: Optional[int] = None
 
 
 class RecordFile(NamedTuple):
@@ -52,30 +51,35 @@ class RecordFile(NamedTuple):
 
   Attributes:
     path: path or URL.
-    size: bytes.
-    count: approximate number of records.
+    size: bytes, up to where it is damaged.
+    count: approximate number of records to read.
+    whole: number of records up to where it is damaged; None if it is not.
+    bad: indices of records to leave out.
   """
   path: str
   size: int
   count: int = 0  # type: ignore[assignment]  # tuple has a `count`
+  whole: Optional[int] = None
+  bad: Tuple[int, ...] = ()
 
 
 _READ_RECORDS = 64  # records per read of a file
+_MOST_RECORDS = 1 << 60  # in a file
 _OPEN_FILES = 16  # files read at the same time
 
 
-def pretraining_specs(max_seq_length: int,
-                      max_predictions_per_seq: int) -> List[FeatureSpec]:
+def pretraining_specs(max_seq_length: int, max_predictions_per_seq: int,
+                      vocab_size: Optional[int] = None) -> List[FeatureSpec]:
   """Returns the features of pretraining records, as in released tfrecords."""
-  return [
-      FeatureSpec("input_ids", "int", max_seq_length),
-      FeatureSpec("input_mask", "int", max_seq_length),
-      FeatureSpec("segment_ids", "int", max_seq_length),
-      FeatureSpec("masked_lm_positions", "int", max_predictions_per_seq),
-      FeatureSpec("masked_lm_ids", "int", max_predictions_per_seq),
-      FeatureSpec("masked_lm_weights", "float", max_predictions_per_seq),
-      FeatureSpec("next_sentence_labels", "int", 1),
-  ]
+  length, count = max_seq_length, max_predictions_per_seq
+  return [FeatureSpec(name, "float" if name.endswith("weights") else "int",
+                      size, limit=limit) for name, size, limit in (
+                          ("input_ids", length, vocab_size),
+                          ("input_mask", length, 2), ("segment_ids", length, 2),
+                          ("masked_lm_positions", count, length),
+                          ("masked_lm_ids", count, vocab_size),
+                          ("masked_lm_weights", count, None),
+                          ("next_sentence_labels", 1, 2))]
 
 
 def serialize(values: Dict[str, Any], specs: Sequence[FeatureSpec]) -> bytes:
@@ -136,15 +140,15 @@ class _Scan(NamedTuple):
   """The result of reading a file.
 
   Attributes:
-    first: the first record, or None.
     records, good: number and bytes of readable records.
     size: bytes of the file.
+    bad: index of a record that does not fit the model -> why.
     error: why the file is unreadable, or None.
   """
-  first: Optional[bytes]
   records: int
   good: int
   size: int
+  bad: Dict[int, str]
   error: Optional[str]
 
 
@@ -190,36 +194,120 @@ def check_records(paths: Sequence[str], specs: "Sequence[FeatureSpec]",
   Args:
     paths: record files.
     specs: expected features.
-    skip_corrupt: skip the rest of a damaged file instead of raising.
+    skip_corrupt: leave out unreadable and empty files, the rest of a damaged
+      file, and records that do not fit, instead of raising; reads all records.
     read_all: read all records instead of the first of each file.
 
   Raises:
-    InputError: a file is empty or damaged, or a feature of its first record is
-      missing or has a different length.
+    InputError: a file is unreadable, empty or damaged; or a feature of its
+      first record, or of any with `read_all`, is missing or has a different
+      length or a value out of range.
   """
   files = []
-  scans = _in_threads(_scan if read_all else _look, paths)
+  scan_one = functools.partial(
+      _scan if read_all or skip_corrupt else _look, specs)
   for path, scan in zip(paths, tqdm.tqdm(
-      scans, "checking records", len(paths), disable=None, leave=False)):
-    if scan.error and not skip_corrupt:
-      raise InputError(
-          "%s: not a readable tfrecord file after %d records (%s): make it "
-          "again, or leave out its rest with --skip_corrupt_records" % (
-              path, scan.records, scan.error))
-    if scan.error:
-      logging.warning(
-          "%s: damaged after %d records, the rest is left out: %d of %d "
-          "bytes (%s)", path, scan.records, scan.size - scan.good, scan.size,
-          scan.error)
-    elif not scan.records:
-      raise InputError("%s: has no records" % path)
-    if scan.records:
-      _check_record(path, scan.first, specs)
+      _in_threads(scan_one, paths), "checking records", len(paths),
+      disable=None, leave=False)):
+    problems = _problems(path, scan)
+    if problems and not skip_corrupt:
+      raise InputError("%s: make it again, or leave that out with "
+                       "--skip_corrupt_records" % problems[0])
+    for problem in problems:
+      logging.warning("%s: left out", problem)
+    count = scan.records - len(scan.bad)
+    if count and problems:
       files.append(RecordFile(
-          path, scan.size, scan.records * scan.size // max(1, scan.good)))
+          path, scan.good, count, scan.records, tuple(scan.bad)))
+    elif count:
+      files.append(RecordFile(
+          path, scan.size, count * scan.size // max(1, scan.good)))
   if not files:
     raise InputError("%s: no readable record in any file" % ", ".join(paths))
   return files
+
+
+def _problems(path, scan):
+  """Returns what is wrong with a file, in one line each."""
+  found = []
+  if scan.bad:
+    number, what = min(scan.bad.items())
+    more = len(scan.bad) - 1
+    found.append("%s: record %d %s%s" % (
+        path, number + 1, what, ", and %d more" % more if more else ""))
+  if scan.error and scan.size and scan.records:
+    found.append("%s: damaged after %d records, %d of %d bytes (%s)" % (
+        path, scan.records, scan.size - scan.good, scan.size, scan.error))
+  elif scan.error:
+    found.append("%s: not a readable tfrecord file (%s)" % (path, scan.error))
+  elif not scan.records:
+    found.append("%s: has no records" % path)
+  return found
+
+
+class Reader:
+  """Record files that are checked again where reading them fails.
+
+  Args: see `check_records`.
+  """
+
+  def __init__(self, paths: Sequence[str], specs: Sequence[FeatureSpec],
+               skip_corrupt: bool = False, read_all: bool = False):
+    self.specs = specs
+    self._skip_corrupt = skip_corrupt
+    self._files = check_records(paths, specs, skip_corrupt, read_all)
+    self._failures = 0
+
+  def files(self, error: Optional[tf.errors.OpError] = None
+            ) -> List[RecordFile]:
+    """Returns the files that can be read.
+
+    Args:
+      error: that the last use of the files ended with; None at the first.
+
+    Raises:
+      InputError: a file is unreadable, also after some seconds, or damaged.
+      error: the files are not its cause, or it occurs again and again.
+    """
+    if error:
+      before, self._files = self._files, self._check_again(error)
+      self._failures += 1
+      changed = [file.path for file, old in zip(self._files, before)
+                 if file.path == old.path and file.size != old.size]
+      if changed and not self._skip_corrupt:
+        raise InputError("%s: has changed while it was read" % changed[0])
+      if before == self._files and (
+          self._failures > len(_WAITS) or _INPUT not in error.message):
+        raise error
+    return self._files
+
+  def _check_again(self, error):
+    paths = [file.path for file in self._files]
+    for seconds in _WAITS:
+      closed = [path for path in paths if _open_error(path)]
+      if not closed:
+        break
+      logging.warning("%s cannot be read (%s): tried again in %d s", closed[0],
+                      _open_error(closed[0]), seconds)
+      time.sleep(seconds)
+    try:
+      return check_records(paths, self.specs, self._skip_corrupt, True)
+    except InputError as found:
+      raise found from error
+
+
+_WAITS = (2, 5, 15)  # seconds, between tries to read a file
+_INPUT = "IteratorGetNext"  # is in the messages of errors of reading
+
+
+def _open_error(path):
+  """Returns why a file cannot be read, None if it can."""
+  try:
+    with filesystem.open_binary(path) as reader:
+      reader.read(1)
+  except (OSError, tf.errors.OpError) as error:
+    return getattr(error, "strerror", None) or str(error).split("\n")[0]
+  return None
 
 
 def count_batches(files: Sequence[RecordFile], batch_size: int) -> int:
@@ -228,44 +316,54 @@ def count_batches(files: Sequence[RecordFile], batch_size: int) -> int:
   Raises:
     InputError: there is no full batch.
   """
-  count = sum(scan.records for scan in _in_threads(
-      _scan, [file.path for file in files]))
+  count = sum(_in_threads(_count, files))
   if count < batch_size:
     raise InputError("%s: %d records are less than one batch of %d" % (
         ", ".join(file.path for file in files), count, batch_size))
   return count // batch_size
 
 
-def _in_threads(function, paths):
+def _count(file):
+  if file.whole is not None:
+    return file.count
+  return _scan([], file.path).records
+
+
+def _in_threads(function, items):
   """Yields the results of an I/O-bound function, in order."""
-  with multiprocessing.pool.ThreadPool(min(len(paths), _THREADS)) as pool:
-    yield from pool.imap(function, paths)
+  with multiprocessing.pool.ThreadPool(min(len(items), _THREADS)) as pool:
+    yield from pool.imap(function, items)
 
 
-def _look(path):
+def _look(specs, path):
   """Returns the _Scan of a file's first record.
 
   TensorFlow's reader would read 16 MB to return it, and checks more.
   """
-  size = record_file(path).size
-  with filesystem.open_binary(path) as reader:
-    length = int.from_bytes(reader.read(12)[:8], "little")
-    first = reader.read(min(length, size))
   try:
+    size = record_file(path).size
+    with filesystem.open_binary(path) as reader:
+      length = int.from_bytes(reader.read(12)[:8], "little")
+      first = reader.read(min(length, size))
     if 16 + length <= size and tf.train.Example.FromString(first).features:
-      return _Scan(first, 1, 16 + length, size, None)
+      what = _misfit(first, specs)
+      return _Scan(1, 16 + length, size, {0: what} if what else {}, None)
   except Exception:  # the type depends on the release of protobuf
     pass
-  return _scan(path, limit=1)
+  return _scan(specs, path, limit=1)
 
 
-def _scan(path, limit=None):
+def _scan(specs, path, limit=None):
   """Returns the _Scan of a file, or of its first `limit` records."""
-  first, count, good, error = None, 0, 0, None
+  count, good, size, bad, error = 0, 0, 0, {}, _open_error(path)
+  if error:
+    return _Scan(0, 0, 0, {}, error)
   size = record_file(path).size
   try:
     for record in itertools.islice(tf.io.tf_record_iterator(path), limit):
-      first = first or record
+      what = _misfit(record, specs)
+      if what:
+        bad[count] = what
       count += 1
       good += 16 + len(record)  # length and two checksums
   except Exception as exception:  # the type depends on the TensorFlow release
@@ -273,30 +371,30 @@ def _scan(path, limit=None):
   # TensorFlow does not report a file that ends inside a record's header.
   if not error and count != limit and good < size:
     error = "cut off inside a record"
-  return _Scan(first, count, good, size, error)
+  return _Scan(count, good, size, bad, error)
 
 
-def _check_record(path, record, specs):
-  """Raises an InputError if a record does not match `specs`."""
+def _misfit(record, specs):
+  """Returns why a record does not fit `specs`, None if it does."""
+  if not specs:
+    return None
   try:
     features = tf.train.Example.FromString(record).features.feature
-  except Exception as error:
-    raise InputError("%s: its records are not of type tf.train.Example (%s)" % (
-        path, error)) from error
+  except Exception as error:  # the type depends on the release of protobuf
+    return "is not of type tf.train.Example (%s)" % error
   for spec in specs:
     kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
-    length = len(getattr(features[spec.name], kind).value)
-    if not length and spec.length != 0:
-      raise InputError("%s: records have no feature %r: are they of a "
-                       "different task?" % (path, spec.name))
-    if spec.name == "segment_ids" and not set(
-        getattr(features[spec.name], kind).value) <= {0, 1}:
-      raise InputError("%s: segment_ids must be 0 or 1" % path)
-    if spec.length and length != spec.length:
-      raise InputError(
-          "%s: %r has %d values, but the flags say %d: give the "
-          "--max_seq_length and --max_predictions_per_seq that the records "
-          "were made with" % (path, spec.name, length, spec.length))
+    values = getattr(features[spec.name], kind).value
+    if not values and spec.length != 0:
+      return "has no feature %r: is it of a different task?" % spec.name
+    if spec.length and len(values) != spec.length:
+      return ("has %d values of %r, but the flags say %d: give the "
+              "--max_seq_length and --max_predictions_per_seq that the records "
+              "were made with" % (len(values), spec.name, spec.length))
+    if spec.limit and not (0 <= min(values) and max(values) < spec.limit):
+      return "has a value of %r that is not between 0 and %d" % (
+          spec.name, spec.limit - 1)
+  return None
 
 
 def read_description(path: str) -> Optional[Dict[str, Any]]:
@@ -375,7 +473,7 @@ def input_fn_builder(
     is_training: bool, max_length: Optional[int] = None,
     pad_to_max: bool = False, seed: int = 0, start: int = 0,
     shuffle_buffer: int = 10000, drop_remainder: bool = False,
-    shard: Tuple[int, int] = (1, 0), skip_corrupt: bool = False
+    shard: Tuple[int, int] = (1, 0)
 ) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
   """Makes an `input_fn` for TPUEstimator that streams record files.
 
@@ -401,9 +499,6 @@ def input_fn_builder(
     shard: (number of readers, index of this one). Readers get disjoint, equally
       large shares: parts of files if there are at least as many files as
       readers, otherwise every n-th record. Hosts of a TPU pod override it.
-    skip_corrupt: skip the rest of a damaged file and log that to the standard
-      error of the process that reads it; otherwise damage raises an error, see
-      `naming_damage`.
 
   Returns:
     function of `params` (which has "batch_size") that returns a dataset of
@@ -418,10 +513,10 @@ def input_fn_builder(
       _, reader, readers, cores = (
           params["context"].current_input_fn_deployment())
     if is_training:
-      dataset = _passes(Parts.of(files, readers, reader, skip_corrupt), seed,
+      dataset = _passes(Parts.of(files, readers, reader), seed,
                         start * batch_size * cores, shuffle_buffer)
     else:
-      dataset = Parts.of(files, 1, 0, skip_corrupt).read()
+      dataset = Parts.of(files, 1, 0).read()
     return _batched(dataset, specs, batch_size, max_length,
                     pad_to_max or is_training, drop_remainder).prefetch(4)
 
@@ -456,27 +551,30 @@ class Parts(NamedTuple):
 
   Attributes:
     paths: the file of each part, P of them.
-    sizes: int64 [P, 3], bytes: size of the file, start and end of the part.
+    sizes: int64 [P, ...]: bytes of the file, start and end of the part; maximum
+      number of records; indices of bad ones, padded with -1.
     every: (number of readers, index of this one) if each reads every n-th
       record, else (1, 0).
-    skip_corrupt: see `input_fn_builder`.
   """
   paths: List[str]
   sizes: np.ndarray
   every: Tuple[int, int]
-  skip_corrupt: bool
 
   @classmethod
-  def of(cls, files: Sequence[RecordFile], readers: int, reader: int,
-         skip_corrupt: bool) -> "Parts":
+  def of(cls, files: Sequence[RecordFile], readers: int,
+         reader: int) -> "Parts":
     """Returns the Parts of a reader; see `input_fn_builder`."""
     if len(files) < readers:
       own, every = [(file, 0, file.size) for file in files], (readers, reader)
     else:
       own, every = file_parts(files, readers, reader), (1, 0)
-    sizes = [(file.size, start, end) for file, start, end in own]
+    most = max(1, *(len(file.bad) for file, _, _ in own))
+    sizes = [(file.size, start, end,
+              _MOST_RECORDS if file.whole is None else file.whole,
+              *file.bad, *[-1] * (most - len(file.bad)))
+             for file, start, end in own]
     return cls([file.path for file, _, _ in own], np.array(sizes, np.int64),
-               every, skip_corrupt)
+               every)
 
   @property
   def cycle(self) -> int:
@@ -485,7 +583,7 @@ class Parts(NamedTuple):
 
   def read_one(self, path: tf.Tensor, sizes: tf.Tensor) -> tf.data.Dataset:
     """Returns a dataset of the records of a part."""
-    dataset = _read_file(path, sizes, self.skip_corrupt)
+    dataset = _read_file(path, sizes)
     return dataset if self.every == (1, 0) else dataset.shard(*self.every)
 
   def read(self, order: Any = None, skips: Any = None) -> tf.data.Dataset:
@@ -663,60 +761,35 @@ def file_parts(files: Sequence[RecordFile], readers: int,
   return parts
 
 
-def _read_file(path, sizes, skip_corrupt):
-  """Returns a dataset of the records of a part, and checks for damage.
+def _read_file(path, sizes):
+  """Returns a dataset of the records of a part.
+
+  TensorFlow itself does not report a file that ends inside a record's header.
 
   Args:
     path: string scalar.
-    sizes: int64 [3], bytes: size of the file, start and end of the part.
-    skip_corrupt: see `input_fn_builder`.
+    sizes: a row of `Parts.sizes`.
   """
-  size, start, end = tf.unstack(sizes)
+  (size, start, end, whole), bad = tf.unstack(sizes[:4]), sizes[4:]
 
-  def check(so_far, batch):
-    count, good = so_far
-    count += tf.size(batch, out_type=tf.int64)
+  def check(good, read):
+    numbers, batch = read
     lengths = 16 + tf.cast(tf.strings.length(batch), tf.int64)
     starts = good + tf.cumsum(lengths, exclusive=True)
     good += tf.reduce_sum(lengths)
-    is_whole = tf.logical_or(tf.size(batch) > 0, good >= size)
-    damage = tf.strings.join([
-        path, ": damaged after ", tf.as_string(count), " records, ",
-        tf.as_string(size - good), " of ", tf.as_string(size),
-        " bytes cannot be read"])
-    if skip_corrupt:
-      report = tf.cond(is_whole, tf.no_op, lambda: tf.print(
-          tf.strings.join([damage, " and are left out"]),
-          output_stream=sys.stderr))
-    else:
-      report = tf.Assert(is_whole, [damage])
-    with tf.control_dependencies([report]):
-      return (count, good), tf.boolean_mask(
-          batch, tf.logical_and(starts >= start, starts < end))
+    is_whole = tf.Assert(
+        tf.logical_or(tf.size(batch) > 0, good >= size), [path, " is damaged"])
+    kept = tf.reduce_all(tf.not_equal(numbers[:, None], bad), 1)
+    with tf.control_dependencies([is_whole]):
+      return good, tf.boolean_mask(
+          batch, kept & (starts >= start) & (starts < end))
 
-  # `ignore_errors` ends a damaged file silently; the empty batch marks the end.
-  return tf.data.TFRecordDataset(path).apply(
-      tf.data.experimental.ignore_errors()).batch(_READ_RECORDS).concatenate(
-          tf.data.Dataset.from_tensors(tf.constant([], tf.string))).apply(
-              tf.data.experimental.scan(
-                  (np.int64(0), np.int64(0)), check)).unbatch()
-
-
-@contextlib.contextmanager
-def naming_damage() -> Iterator[None]:
-  """Turns the error for a damaged record file into an InputError."""
-  try:
-    yield
-  except tf.errors.InvalidArgumentError as error:
-    match = re.search(r"assertion failed: \[(.*: damaged after .*)\]",
-                      error.message)
-    if not match:
-      raise
-    # TensorFlow escapes assertion data; TF 1.15 escapes all but ASCII.
-    damage = match.group(1).encode().decode("unicode_escape")
-    raise InputError(
-        "%s: make it again, or leave out its rest with --skip_corrupt_records"
-        % damage.encode("latin-1").decode()) from error
+  # The empty batch marks the end.
+  return tf.data.Dataset.zip((
+      tf.data.Dataset.range(whole), tf.data.TFRecordDataset(path))).batch(
+          _READ_RECORDS).concatenate(tf.data.Dataset.from_tensors(
+              (tf.constant([], tf.int64), tf.constant([], tf.string)))).apply(
+                  tf.data.experimental.scan(np.int64(0), check)).unbatch()
 
 
 def _padded_shapes(specs, max_length):

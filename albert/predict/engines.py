@@ -1,8 +1,18 @@
 """Inference backends: TensorFlow, or ONNX Runtime without TensorFlow."""
 
 import dataclasses
+import hashlib
 import os
-from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
+from typing import (
+  Any,
+  Callable,
+  Iterator,
+  List,
+  Optional,
+  Sequence,
+  Tuple,
+  Union,
+)
 
 import numpy as np
 
@@ -138,6 +148,16 @@ class Engine:
     """
     raise NotImplementedError
 
+  def digest(self) -> str:
+    """Returns a checksum of the weights, the vocabulary and the settings."""
+    weights = filesystem.sha256(*self.weight_files())
+    parts = [content for _, content in sorted(self.folder.contents().items())]
+    return hashlib.sha256(b"\0".join([weights.encode(), *parts])).hexdigest()
+
+  def weight_files(self) -> List[str]:
+    """Returns the paths of the files of the weights."""
+    raise NotImplementedError
+
 
 def load(engine: Union[EngineSettings, str], path: str,
          given: Optional[model_folder.FolderSettings] = None) -> Engine:
@@ -237,6 +257,10 @@ class OnnxEngine(Engine):
     inputs = {tensor.name: np.ones([1, 2], np.int32)
               for tensor in session.get_inputs()}
     return session.run([output], inputs)[0]
+
+  def weight_files(self) -> List[str]:
+    """See Engine."""
+    return filesystem.find_files(self._path, "*.onnx")
 
   def _session(self, signature):
     path = os.path.join(self._path, signature + ".onnx")

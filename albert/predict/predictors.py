@@ -216,6 +216,9 @@ class Labels(_Rated):
     found: List[Any] = []
     for row in map(self._probabilities, self.logits(inputs)):
       labels = self._folder.labels or list(map(str, range(len(row))))
+      if len(labels) != len(row):
+        raise InputError("%s has %d labels, the model %d outputs" % (
+            self._folder.where, len(labels), len(row)))
       order = np.argsort(-row, kind="stable")[:top_k]
       found.append(self._result(row, labels, [
           results.Candidate(labels[i], float(row[i])) for i in order]))

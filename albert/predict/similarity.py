@@ -3,8 +3,13 @@
 Tests: tests/scripts/test_similarity.py.
 """
 
+import contextlib
+import hashlib
 import io
+import json
+import os
 import zipfile
+import zlib
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Union, cast
 
 import numpy as np
@@ -18,7 +23,6 @@ from albert.progress import Progress
 
 # Whitened, it ranks the pairs of LCQMC better than the last layer.
 DEFAULT_LAYER = 1
-_PROBE = "今天天气很好。"  # its vector identifies the model
 _BLOCK = 1 << 16  # vectors of the corpus compared at once
 _QUERIES = 64  # compared at once
 _AT_ONCE = 4096  # texts encoded at once
@@ -106,6 +110,9 @@ class VectorSim:
     untrained_reference: the default of `reference` for models that were not
       trained to give vectors.
 
+  Attributes:
+    key: identifies all that the vectors of a text depend on.
+
   Raises:
     InputError: the folder has no such model, or the reference is unsuitable.
   """
@@ -130,6 +137,8 @@ class VectorSim:
     self._matrix = np.identity(model.folder.config.hidden_size)
     if not is_trained:
       reference = reference or untrained_reference
+    self.key = json.dumps([model.digest(), layer, whiten, whitening_dim,
+                           reference])
     if reference:
       vectors = self._vectors(reference)
       self._mean = vectors.mean(0)
@@ -138,6 +147,11 @@ class VectorSim:
     elif whiten:
       raise InputError("whitening needs sentences to learn from: give "
                        "--reference_file")
+
+  @property
+  def dim(self) -> int:
+    """K, the number of dimensions of the vectors."""
+    return self._matrix.shape[1]
 
   def predict_sentences(self, pairs: Iterable[Tuple[str, str]]) -> np.ndarray:
     """Scores pairs.
@@ -261,7 +275,9 @@ class Corpus:
     step = -(-len(self._texts) // _REFERENCE)
     self.similarity = VectorSim(
         reference=reference, untrained_reference=self._texts[::step], **kwargs)
-    self._vectors = self._read_or_make(path)
+    # What is read is what is hashed, even if the file changes meanwhile.
+    self._vectors = self._read_or_make(path, hashlib.sha256("\n".join(
+        [self.similarity.key, *lines]).encode()).hexdigest())
     self._index = None  # faiss index; False if faiss is not installed
 
   def __len__(self):
@@ -312,37 +328,73 @@ class Corpus:
                         for x in (scores, places)]
     return scores, places
 
-  def _read_or_make(self, path):
-    """Returns the vectors of all texts, float32 [N, K]."""
+  def _read_or_make(self, path, key):
+    """Returns the vectors of all texts, float32 [N, K].
+
+    Args:
+      path: the corpus; the vectors are kept next to it.
+      key: identifies the corpus, and all that makes its vectors.
+    """
     vectors_file = path + ".vectors.npz"
-    probe = self.similarity.directions([_PROBE])[0]
-    checksum = filesystem.sha256(path)
     if filesystem.exists(vectors_file):
       kept = _read_arrays(vectors_file)
-      same_model = len(kept["probe"]) == len(probe) and np.allclose(
-          kept["probe"], probe, atol=1e-4)
-      if kept["sha256"] == checksum and same_model:
+      if kept.get("key") == key and len(kept["vectors"]) == len(self):
         return kept["vectors"]
-      logging.info("%s: %s", vectors_file, "the corpus has changed" if (
-          same_model) else "of another model")
-    logging.info("computing the vectors of %d texts", len(self))
-    parts, progress = [], Progress("texts")
-    for i in range(0, len(self), _AT_ONCE):
-      progress.log(i, i / len(self))
-      parts.append(self.similarity.directions(
-          self._texts[i:i + _AT_ONCE]).astype(np.float32))
-    vectors = np.concatenate(parts)
+      logging.info("%s: of another model or corpus", vectors_file)
+    vectors = self._make(path + ".vectors.unfinished", key)
     content = io.BytesIO()
-    np.savez(content, vectors=vectors, sha256=checksum, probe=probe)
-    filesystem.write_bytes(vectors_file, content.getvalue())
+    np.savez(content, vectors=vectors, key=key)
+    try:
+      filesystem.write_bytes(vectors_file, content.getvalue())
+      os.remove(path + ".vectors.unfinished")
+    except OSError as error:
+      logging.warning("the vectors are not kept: %s", error)
     return vectors
+
+  def _make(self, unfinished, key):
+    """Computes the vectors; keeps what is finished in a file.
+
+    Args:
+      unfinished: path of the file: a line with the key, then float32 [n, K].
+      key: see `_read_or_make`.
+    """
+    header, dim = key.encode() + b"\n", self.similarity.dim
+    done = np.zeros([0, dim], np.float32)
+    if os.path.exists(unfinished):
+      content = filesystem.read_bytes(unfinished)
+      if content.startswith(header):
+        count = (len(content) - len(header)) // (4 * dim)
+        done = np.frombuffer(content, np.float32, count * dim, len(header))
+        done = done.reshape([count, dim])[:count - count % _AT_ONCE]
+    parts = [done]
+    logging.info("computing the vectors of %d texts%s", len(self), ", after %d "
+                 "of an interrupted run" % len(done) if len(done) else "")
+    progress = Progress("texts")
+    with contextlib.ExitStack() as stack:
+      try:
+        writer = stack.enter_context(open(unfinished, "wb"))
+        writer.write(header + done.tobytes())
+      except OSError:  # not a writable folder
+        writer = None
+      for i in range(len(done), len(self), _AT_ONCE):
+        progress.log(i, i / len(self))
+        parts.append(self.similarity.directions(
+            self._texts[i:i + _AT_ONCE]).astype(np.float32))
+        if writer:
+          writer.write(parts[-1].tobytes())
+          writer.flush()
+    return np.concatenate(parts)
 
 
 def _read_arrays(path):
   """Returns the arrays of a .npz file by name."""
   try:
-    return dict(np.load(io.BytesIO(filesystem.read_bytes(path))))
-  except (EOFError, ValueError, zipfile.BadZipFile) as error:
+    arrays = dict(np.load(io.BytesIO(filesystem.read_bytes(path))))
+    if arrays["vectors"].ndim != 2:
+      raise ValueError("vectors are not a matrix")
+    return arrays
+  except (EOFError, KeyError, NotImplementedError, ValueError,
+          zipfile.BadZipFile, zlib.error) as error:
     raise InputError("%s: damaged (%s): delete it" % (path, error)) from error
 
 

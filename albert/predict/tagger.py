@@ -7,6 +7,7 @@ from typing import Iterable, List, Tuple, cast
 
 import numpy as np
 
+from albert.errors import InputError
 from albert.predict.engines import Engine, missing
 from albert.tasks import bio, entity_files, ner
 
@@ -32,6 +33,9 @@ class Tagger:
     self._folder = model.folder
     self.labels = cast(List[str], model.folder.labels)
     self._transitions = model.constant("label_tokens", "transitions")
+    if len(self._transitions) != len(self.labels):
+      raise InputError("%s has %d labels, the model %d outputs" % (
+          model.folder.where, len(self.labels), len(self._transitions)))
     self._predictor = model.predictor("label_tokens", "scores",
                                       batch_size=batch_size)
 

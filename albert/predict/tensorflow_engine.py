@@ -3,14 +3,15 @@
 Tests: tests/scripts/test_similarity.py.
 """
 
-from typing import Optional
+import os
+from typing import List, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from albert import heads, model_folder
 from albert.errors import InputError
-from albert.files import checkpoints
+from albert.files import checkpoints, filesystem
 from albert.heads.signatures import build_signature
 from albert.predict.engines import Engine, TextPredictor, missing
 
@@ -38,6 +39,13 @@ class TensorFlowEngine(Engine):
     """See Engine."""
     call = self._call(signature, [output])
     return call(*[np.ones([1, 2], np.int32)] * 3)[0]
+
+  def weight_files(self) -> List[str]:
+    """See Engine."""
+    folder, name = os.path.split(self._checkpoint)
+    return [path for path in filesystem.find_files(folder or ".", "*")
+            if os.path.basename(path).startswith(
+                (name + ".index", name + ".data-"))]
 
   def _call(self, signature, outputs):
     if signature not in self._heads:

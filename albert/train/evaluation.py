@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
 import tensorflow.compat.v1 as tf
 from absl import logging
 
+from albert.errors import InputError
 from albert.files import checkpoints, filesystem, outputs
 
 
@@ -141,7 +142,10 @@ class Evaluator:
     if not tf.io.gfile.exists(self._history_path):
       return []
     text = filesystem.read_text(self._history_path)
-    return list(csv.DictReader(io.StringIO(text), delimiter="\t"))
+    rows = list(csv.DictReader(io.StringIO(text), delimiter="\t"))
+    if not all((row.get("global_step") or "").isdigit() for row in rows):
+      raise InputError("%s: damaged: remove it" % self._history_path)
+    return rows
 
   def _write_history(self, rows):
     names = ["global_step"] + sorted(set().union(*rows) - {"global_step"})

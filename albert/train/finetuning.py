@@ -275,7 +275,8 @@ class Runner:
     if self._train_split:
       self._num_train_steps = self._count_steps()
     if self._leads:
-      outputs.prepare_output_dir(settings.run.output_dir, folder.contents())
+      outputs.prepare_output_dir(settings.run.output_dir, folder.contents(),
+                                 settings.run.do_train)
     if self._leads and self._train_split:
       all_splits = {"train": self._train_split, **splits}
       report_data(all_splits, task.has_windows, settings, folder)
@@ -385,7 +386,9 @@ class Runner:
         self.output_dir, name, task.targets(name),
         lambda rows: task.score(name, predictions, rows), checkpoint)
 
-  def _train_input_fn_at(self, start):
+  def _train_input_fn_at(self, start, error=None):
+    if error:
+      raise error
     if "train" not in self._written:
       self._write("train", self._in_training_order(self._train_split))
       if not sweep.is_wanted(self._settings):
@@ -444,11 +447,11 @@ class Runner:
         checkpoint or self._settings.model.init_checkpoint):
       for prediction in self._estimator.predict(
           input_fn, checkpoint_path=checkpoint):
-        started = started or time.time()  # the model is built and loaded
+        started = started or time.monotonic()  # the model is built and loaded
         predictions[int(prediction["number"])] = prediction
         progress.log(len(predictions), len(predictions) / len(examples))
     logging.info("%d examples predicted, %.1f a second", len(examples),
-                 len(examples) / (time.time() - started))
+                 len(examples) / (time.monotonic() - started))
     return [predictions[number] for number in range(len(examples))]
 
   def _write(self, name, split):

@@ -2,7 +2,10 @@
 
 import collections
 import math
+import sys
+import threading
 import time
+import traceback
 from typing import Callable, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
@@ -70,9 +73,9 @@ class ProgressHook(tf.train.SessionRunHook):
   """Logs step, means since the last line, rate and time left.
 
   Logs after the first step, then every `every` steps, and at least every half
-  minute. Raises an InputError before a loss that is not finite can reach a
-  checkpoint, or if half precision keeps overflowing. Stops after the step in
-  which a signal requested it.
+  minute. Raises an InputError before the weights of a step can reach a
+  checkpoint whose loss or gradient is not finite, or if half precision keeps
+  overflowing. Stops after the step in which a signal requested it.
 
   Args:
     num_train_steps: of the whole training.
@@ -113,14 +116,17 @@ class ProgressHook(tf.train.SessionRunHook):
     # disable=None: on a terminal only.
     self._bar = tqdm.tqdm(total=self._num_train_steps, initial=self._step,
                           desc="steps", disable=None, leave=False)
+    self._watch = _Watch()
+    self._watch.start()
     self._start_interval()
 
   def exclude(self, seconds: float) -> None:
     """Excludes time not spent on training from the rate."""
     self._since += seconds
+    self._watch.ended()
 
   def _start_interval(self):
-    self._since = time.time()
+    self._since = time.monotonic()
     self._first_step = self._step
     self._count = 0
     self._sums = collections.Counter()
@@ -133,6 +139,7 @@ class ProgressHook(tf.train.SessionRunHook):
                 run_values: tf.train.SessionRunValues) -> None:
     values = run_values.results
     step = values.pop("global_step")
+    self._watch.ended()
     if self._of_host:
       values = dict(self._host_values(run_context.session, step), **values)
     if interrupts.requested():
@@ -140,6 +147,9 @@ class ProgressHook(tf.train.SessionRunHook):
     if not math.isfinite(values["loss"]):
       raise not_finite("the loss is %s at step %d" % (
           values["loss"], self._step + 1), self._output_dir)
+    if step > self._step and not math.isfinite(values.get("gradient_norm", 0)):
+      raise not_finite("the norm of the gradient is %s at step %d" % (
+          values["gradient_norm"], step), self._output_dir)
     if step == self._step:
       self._num_skipped += 1
       if self._num_skipped == _MOST_SKIPPED:
@@ -158,25 +168,28 @@ class ProgressHook(tf.train.SessionRunHook):
     # A TPU runs many steps at once, so `step` can pass a multiple of `every`.
     if (not self._num_lines or step == self._num_train_steps or
         step // self._every != self._first_step // self._every or
-        time.time() > self._since + _SECONDS):
+        time.monotonic() > self._since + _SECONDS):
       self._log()
 
   def _host_values(self, session, step):
     """Returns the values a TPU sent in a step, or after a while the last ones.
     """
-    late = time.time() + _HOST_SECONDS
+    late = time.monotonic() + _HOST_SECONDS
     while True:
       values = session.run(self._of_host)
-      if values.pop("host_step") >= step or time.time() > late:
+      if values.pop("host_step") >= step or time.monotonic() > late:
         return values
       time.sleep(0.01)
 
   def end(self, session: tf.Session) -> None:
     self._bar.close()
+    self._watch.stop.set()
 
   def _log(self):
-    seconds = (time.time() - self._since) / (self._step - self._first_step)
+    seconds = (time.monotonic() - self._since) / (
+        self._step - self._first_step)
     interrupts.tell_step(seconds)
+    self._watch.usual = seconds
     means = {name: total / self._count for name, total in self._sums.items()}
     if math.isclose(means.get("example_loss", math.nan), means["loss"],
                     rel_tol=1e-6):
@@ -201,15 +214,65 @@ class ProgressHook(tf.train.SessionRunHook):
     self._start_interval()
 
 
+class _Watch(threading.Thread):
+  """Tells where training waits if no step has ended for ten times the usual.
+
+  Attributes:
+    usual: seconds between the ends of steps, once they are known.
+    stop: set to end the thread.
+  """
+
+  def __init__(self):
+    super().__init__(daemon=True)
+    self._trainer = threading.get_ident()
+    self.usual: Optional[float] = None
+    self.stop = threading.Event()
+    self.ended()
+
+  def ended(self):
+    """Tells that a step has ended."""
+    self._last = time.monotonic()
+
+  def run(self):
+    told = None
+    while not self.stop.wait(1):
+      last, usual = self._last, self.usual
+      waited = time.monotonic() - last
+      if usual and told != last and interrupts.is_training() and (
+          waited > max(_SECONDS, 10 * usual)):
+        told = last
+        frames = traceback.extract_stack(sys._current_frames()[self._trainer])
+        logging.warning(
+            "no step has ended for %d s, %.1f s are usual: waiting in %s (%s), "
+            "for records, other processes or the device", waited, usual,
+            frames[-1].name, " < ".join(
+                frame.name for frame in frames[-2:-5:-1]))
+
+
+class _Timer(tf.train.SecondOrStepTimer):
+  """By a clock that nobody sets."""
+
+  def __init__(self, seconds):
+    super().__init__(every_secs=seconds)
+    self._seconds = seconds
+
+  def should_trigger_for_step(self, step):
+    return time.monotonic() >= self._last + self._seconds
+
+  def update_last_triggered_step(self, step):
+    self._last = time.monotonic()
+    return None, None
+
+
 class _TimedSaver(tf.train.CheckpointSaverHook):
   """Saves by time; the first and the last step are saved by another hook."""
 
   def __init__(self, output_dir, seconds):
     super().__init__(output_dir, save_secs=seconds)
+    self._timer = _Timer(seconds)
 
   def after_create_session(self, session, coord):
-    self._timer.update_last_triggered_step(
-        session.run(tf.train.get_global_step()))
+    self._timer.update_last_triggered_step(0)
 
   def end(self, session):
     pass
@@ -225,8 +288,8 @@ class _EvaluationListener(tf.train.CheckpointSaverListener):
   def after_save(self, session, global_step_value):
     if not global_step_value:
       return False
-    start = time.time()
+    start = time.monotonic()
     with interrupts.pausing():
       self._evaluator.evaluate(int(global_step_value))
-    self._progress.exclude(time.time() - start)
+    self._progress.exclude(time.monotonic() - start)
     return self._evaluator.should_stop()

@@ -23,6 +23,11 @@ def requested() -> Optional[int]:
   return _state["signal"]
 
 
+def is_training() -> bool:
+  """Returns whether training runs; see `training`."""
+  return _state["training"]
+
+
 def tell_step(seconds: float) -> None:
   """Stores the duration of a step for the message at a signal."""
   _state["step_seconds"] = seconds

@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert.errors import InputError
-from albert.files import checkpoints, records
+from albert.files import checkpoints
 from albert.model.config import AlbertConfig
 from albert.train import distribution, hooks, interrupts, step
 from albert.train.dry_run import DryRun
@@ -190,11 +190,10 @@ def create_estimator(settings: TrainSettings, workers: distribution.Workers,
       predict_batch_size=settings.batch.eval_batch_size)
 
 
-@records.naming_damage()
 def train_and_evaluate(
     settings: TrainSettings, workers: distribution.Workers,
     stages: List[Tuple[Any, int]],
-    train_input_fn_at: Callable[[int], Callable[..., Any]],
+    train_input_fn_at: Callable[..., Callable[..., Any]],
     evaluator: Optional[Evaluator] = None) -> None:
   """Trains to the end of the last stage; evaluates every saved checkpoint.
 
@@ -205,12 +204,13 @@ def train_and_evaluate(
     workers: the processes.
     stages: (TPUEstimator, last step of training with it); usually one.
     train_input_fn_at: maps the step that reading starts at to an `input_fn`;
-      different steps give different orders.
+      different steps give different orders. If reading failed, it is called
+      again with the error as second argument, which it raises if it is final.
     evaluator: None to train without evaluation.
 
   Raises:
-    InputError: the loss is not finite, a record file is damaged, or the flags
-      require variables that the model to resume lacks.
+    InputError: the loss or the gradient is not finite, a record file is
+      damaged, or the flags require variables that the model to resume lacks.
   """
   run, device = settings.run, settings.device
   last_step = stages[-1][1]
@@ -237,12 +237,24 @@ def train_and_evaluate(
       end = stage_end
       if between_calls:
         end = min(start + run.save_checkpoints_steps, stage_end)
-      used = hooks.create(settings, workers, last_step, evaluator, should_stop)
-      with interrupts.watching(), interrupts.training(), (
-          checkpoints.restoring(
-              checkpoints.latest_checkpoint(run.output_dir) or
-              settings.model.init_checkpoint)), _naming_errors(run.output_dir):
-        estimator.train(train_input_fn_at(start), max_steps=end, hooks=used)
+      error = None
+      while True:
+        input_fn = train_input_fn_at(start, *filter(None, [error]))
+        used = hooks.create(
+            settings, workers, last_step, evaluator, should_stop)
+        try:
+          with interrupts.watching(), interrupts.training(), (
+              checkpoints.restoring(
+                  checkpoints.latest_checkpoint(run.output_dir) or
+                  settings.model.init_checkpoint)), (
+                      _naming_errors(run.output_dir)):
+            estimator.train(input_fn, max_steps=end, hooks=used)
+          break
+        except tf.errors.OpError as failed:
+          if device.use_horovod:  # the other ranks wait
+            raise
+          error = failed
+          start = checkpoints.start_step(run.output_dir)
       if interrupts.requested():
         logging.info("ended at step %d with a checkpoint; the same command "
                      "resumes", checkpoints.start_step(run.output_dir))

@@ -5,7 +5,6 @@ The file repeats the run: `python SCRIPT.py --flagfile=run.flags
 """
 
 import datetime
-import functools
 import hashlib
 import json
 import os
@@ -45,14 +44,9 @@ _OF_SEVERAL = {"num_train_epochs", "num_train_steps", "random_seed",
 def describe_files(paths: Sequence[str]) -> Dict[str, Any]:
   """Returns a description that identifies the contents of files; see `begin`.
   """
-  digest, size = hashlib.sha256(), 0
-  for path in paths:
-    with filesystem.open_binary(path) as reader:
-      for block in iter(functools.partial(reader.read, 1 << 20), b""):
-        digest.update(block)
-        size += len(block)
   return {"files": len(paths), "first": os.path.basename(paths[0]),
-          "bytes": size, "sha256": digest.hexdigest()}
+          "bytes": sum(map(filesystem.size, paths)),
+          "sha256": filesystem.sha256(*paths)}
 
 
 def describe_records(files: List[RecordFile]) -> Dict[str, Any]:
@@ -91,9 +85,12 @@ def begin(settings: TrainSettings, begun: Optional[str],
   notes = ["%s: begun; repeated in a different folder by --flagfile" %
            datetime.datetime.now().strftime("%Y-%m-%d %H:%M")]
   if (begun or several) and filesystem.exists(path):
-    *notes, described = [line[2:] for line in tables.read_lines(path)
-                         if line.startswith("# ")]
-    before, step = json.loads(described), checkpoints.step_of(begun)
+    try:
+      *notes, described = [line[2:] for line in tables.read_lines(path)
+                           if line.startswith("# ")]
+      before, step = json.loads(described), checkpoints.step_of(begun)
+    except ValueError as error:
+      raise InputError("%s: damaged (%s): remove it" % (path, error)) from error
     changes = _changes(before, now, step, several)
     _accept(path, changes, settings, before["flags"]["optimizer"])
     if changes:

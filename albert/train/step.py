@@ -160,14 +160,14 @@ def _train_spec(config, head, settings, schedule, workers, features):
     gradients = _with_adversarial(
         gradients, lambda: batch_sums(_trained(sums))["gradients"],
         schedule.adversarial_epsilon)
-  clipped, _ = tf.clip_by_global_norm(list(gradients.values()), _CLIP_NORM)
+  clipped, norm = tf.clip_by_global_norm(list(gradients.values()), _CLIP_NORM)
   train_op = optimizer.apply_gradients(
       zip(clipped, _trained(sums)), tf.train.get_or_create_global_step())
 
   scalars = {"loss": sums["loss"]}
   for name, metric in sums["metrics"].items():
     scalars[name] = tf.div_no_nan(metric["value"], metric["weight"])
-  scalars["learning_rate"] = rate
+  scalars.update(gradient_norm=norm, learning_rate=rate)
   scaffold_fn = None if workers.rank else _initialize(
       settings, checkpoints.latest_checkpoint, True)
   with tf.control_dependencies([train_op]):

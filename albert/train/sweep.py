@@ -85,7 +85,7 @@ def run(settings: TrainSettings, leads: bool, metric: str,
     folder = one.run.output_dir
     logging.info("run %d of %d: %s", number, len(runs), folder)
     if leads:
-      outputs.prepare_output_dir(folder, contents)
+      outputs.prepare_output_dir(folder, contents, settings.run.do_train)
     run_once(one)
     if leads:
       results[rate, seed] = outputs.read_results(

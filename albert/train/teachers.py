@@ -120,7 +120,7 @@ def teach_texts(split: Split, args: DistillationSettings, kind: str,
   inputs: List[Any] = list(texts) if are_pairs else [text for text, _ in texts]
   found = []
   for teacher in _load(args.teacher, kind, labels, are_pairs):
-    started = time.time()
+    started = time.monotonic()
     logits = teacher.logits(inputs).reshape([len(texts), -1])
     found.append(_in_order(logits, teacher.labels, labels))
     _log_rate(texts, started)
@@ -152,7 +152,7 @@ def teach_tokens(split: Split, args: DistillationSettings,
   """
   labels, found = texts.labels, []
   for teacher in _load(args.teacher, "entities", labels, False):
-    started = time.time()
+    started = time.monotonic()
     theirs, scores = teacher.scores([x.text for x in texts.examples])
     found.append([
         _in_order(match(*row), teacher.labels, labels)
@@ -259,4 +259,4 @@ def _keys(spans):
 
 def _log_rate(texts, started):
   logging.info("the teacher has seen %d texts, %.1f a second", len(texts),
-               len(texts) / (time.time() - started))
+               len(texts) / (time.monotonic() - started))

@@ -1,6 +1,7 @@
 """Records come out as if all of them had been shuffled once."""
 
 import gc
+import json
 import os
 import pathlib
 import resource
@@ -143,12 +144,21 @@ def test_the_vocabulary_is_next_to_the_records(tmp_path, spm_file):
   assert not (tmp_path / "vocab.txt").exists()
 
 
-def test_a_shard_is_finished_where_its_own_counts_are(tmp_path):
+def test_a_shard_is_finished_where_all_its_files_are_whole(tmp_path):
   maker = shards.ShardMaker(None, types.SimpleNamespace(
       max_seq_length=8, max_predictions_per_seq=2, dupe_factor=1), 1,
                             str(tmp_path))
-  (tmp_path / "shard-0000001.json").write_text('{"records": 3}')
-  assert list(map(maker.read_counts, range(3))) == [None, {"records": 3}, None]
+  counts = {"records": 3, "bytes": 9}
+  for suffix, content in ((".json", json.dumps(counts)), (".index", "i" * 32),
+                          ("", "r" * 9)):
+    assert maker.read_counts(1) is None
+    (tmp_path / ("shard-0000001" + suffix)).write_text(content)
+  assert list(map(maker.read_counts, range(3))) == [None, counts, None]
+  for name in ("shard-0000001.json", "shard-0000001.index", "shard-0000001"):
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[:-1])
+    assert maker.read_counts(1) is None
+    (tmp_path / name).write_bytes(content)
 
 
 @pytest.mark.parametrize("dropped, warned", [(9, False), (11, True)])

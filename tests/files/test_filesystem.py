@@ -3,8 +3,12 @@
 import os
 import pathlib
 import stat
+import subprocess
+import sys
 
 import pytest
+from refusals import refused
+from scripting import ROOT
 
 from albert.files import filesystem
 
@@ -38,6 +42,67 @@ def test_links_and_modes_stay_and_pipes_are_written_to(tmp_path):
   assert pipe.is_fifo()
   filesystem.write_text("/dev/null", "text")
   assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+WRITE_AND_DIE = """
+import os, sys
+from albert.files import filesystem
+with filesystem.whole_file(sys.argv[1]) as unfinished:
+  open(unfinished, "w").close()
+  if sys.argv[2:]:
+    print(flush=True)
+    input()
+  os._exit(1)
+"""
+
+
+def test_what_killed_processes_leave_is_removed(tmp_path):
+  def write(*words):
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITE_AND_DIE, str(tmp_path / "file"), *words],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=str(ROOT))
+
+  def left():
+    filesystem.remove_unfinished(str(tmp_path))
+    return sorted(map(str, tmp_path.iterdir()))
+
+  (tmp_path / "file.other-host-1-12345678.tmp").mkdir()
+  before = left()
+  write().wait()
+  assert len(list(tmp_path.iterdir())) == 2 and left() == before
+  with write("waits") as alive:
+    alive.stdout.readline()
+    assert len(left()) == 2
+    alive.communicate(b"\n")
+  assert left() == before
+
+
+LOCK = """
+import sys
+from albert.files import filesystem
+filesystem.lock(sys.argv[1])
+print("locked", flush=True)
+input()
+"""
+
+
+def test_a_folder_is_locked_by_one_process_while_it_lives(tmp_path):
+  def lock():
+    return subprocess.Popen(
+        [sys.executable, "-c", LOCK, str(tmp_path)], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=str(ROOT))
+
+  with lock() as first:
+    assert first.stdout.readline() == b"locked\n"
+    refused("another run trains there", filesystem.lock, str(tmp_path))
+    first.kill()
+  for _ in range(2):
+    filesystem.lock(str(tmp_path))
+  with lock() as second:
+    assert b"another run trains there" in second.communicate()[1]
+  filesystem.unlock()
+  with lock() as third:
+    assert third.communicate(b"\n")[0] == b"locked\n"
 
 
 def test_an_interrupted_writer_leaves_what_was_there(tmp_path):

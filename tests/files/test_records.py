@@ -37,7 +37,7 @@ def read(files, batch_size=4, count=None, specs=SPECS, is_training=False,
   batch = tf.data.make_one_shot_iterator(
       input_fn(dict(params, batch_size=batch_size))).get_next()
   batches = []
-  with tf.Session() as session, records.naming_damage():
+  with tf.Session() as session:
     try:
       while len(batches) != count:
         batches.append(session.run(batch))
@@ -107,17 +107,17 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
   write(tmp_path / "a", [3])
   write_file(tmp_path, "empty")
   write_file(tmp_path, "text", "not a record file at all")
-  segments = FeatureSpec("segment_ids", "int", None)
+  segments = FeatureSpec("segment_ids", "int", None, limit=2)
   for name, ids in (("two", [0, 1, 1]), ("three", [0, 1, 2])):
     records.write_records(str(tmp_path / name), [
         records.serialize({"segment_ids": ids}, [segments])])
   for name, message, *args in (
       ("a", None, SPECS), ("two", None, [segments]),
-      ("a", "'pair' .* 2 .* 3", [FeatureSpec("pair", "float", 3)]),
+      ("a", "2 .*'pair'.* 3", [FeatureSpec("pair", "float", 3)]),
       ("a", "'x'", [FeatureSpec("x", "int", 4)]), ("empty", "no rec", SPECS),
       ("text", "not a readable tfrecord", SPECS),
       ("text", "no readable record", SPECS, True),
-      ("three", "segment_ids .* 0 or 1", [segments])):
+      ("three", "record 1 .*'segment_ids' .* 0 and 1", [segments])):
     check = functools.partial(
         records.check_records, [str(tmp_path / name)], *args)
     if message:
@@ -131,7 +131,7 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
     # A byte of the fourth record's content, and of the third's length.
     (3, 30, False, 3), pytest.param(2, 1, False, 2, marks=pytest.mark.slow)])
 def test_a_damaged_file_is_named_or_its_rest_left_out(
-    tmp_path, whole, byte, is_cut, good, caplog, capfd):
+    tmp_path, whole, byte, is_cut, good, caplog):
   write(tmp_path / "whole", [15] * 4)
   bad = tmp_path / "\u574f [1]"
   write(bad, [5] * 8)
@@ -146,21 +146,87 @@ def test_a_damaged_file_is_named_or_its_rest_left_out(
   # All is read before training.
   refused("\u574f .1.: .* after %d rec" % good, records.check_records,
           paths, SPECS, read_all=True)
-  records.check_records(paths, SPECS, skip_corrupt=True, read_all=True)
-  assert "%s: damaged after %d records, the rest is left out: %s" % (
-      bad, good, lost) in caplog.text
-  # First records are, and damage is met in training.
-  caplog.clear()
-  files = records.check_records(paths, SPECS)
-  message = "%s: damaged after %d records, %s cannot be read" % (
-      bad, good, lost)
-  refused("^%s: " % re.escape(message), read, files)
-  assert sorted(sum(numbers(read(files, skip_corrupt=True)), ())) == (
-      [5] * good + [15] * 4)
-  assert "damaged" not in caplog.text
-  assert capfd.readouterr().err.count(message + " and are left out\n") == 1
+  files = records.check_records(paths, SPECS, skip_corrupt=True)
+  message = "%s: damaged after %d records, %s" % (bad, good, lost)
+  assert message in caplog.text
+  assert sorted(sum(numbers(read(files)), ())) == [5] * good + [15] * 4
   assert records.count_batches(files, 2) == (good + 4) // 2
   refused("less than .* 13", records.count_batches, files, 13)
+  # First records are, and damage is met in training.
+  reader = records.Reader(paths, SPECS)
+  with pytest.raises(tf.errors.OpError) as raised:
+    read(reader.files())
+  refused("^" + re.escape(message), reader.files, raised.value)
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_records_that_do_not_fit_are_named_or_left_out(tmp_path, readers):
+  specs = [FeatureSpec("x", "int", 2, limit=9), FeatureSpec("number", "int", 0)]
+
+  def record(number, *x):
+    return records.serialize({"x": x, "number": number}, [
+        specs[0]._replace(length=len(x)), specs[1]])
+
+  for name, x in (("a", (9, 1)), ("b", (-1, 1)), ("c", (1, 1, 1))):
+    records.write_records(str(tmp_path / name), [
+        record(1, 1, 1), record(2, *x), *[record(3, 8, 0)] * 98])
+  paths = sorted(map(str, tmp_path.iterdir()))
+  for path, what in zip(paths, ("'x' .* 0 and 8", "'x' .* 0 and 8", "3 val")):
+    refused("%s: record 2 has .*%s" % (path, what), records.check_records,
+            [path], specs, read_all=True)
+  files = records.check_records(paths, specs, skip_corrupt=True)
+  assert [file.count for file in files] == [99] * 3
+  shares = [numbers(read(files, 33, 9 // readers, specs, True, params={},
+                         shard=(readers, i))) for i in range(readers)]
+  assert not any(2 in batch for share in shares for batch in share)
+  found = sum(numbers(read(files, specs=specs)), ())
+  assert sorted(found) == [1] * 3 + [3] * 294
+
+
+@pytest.mark.parametrize("state", "gone folder back empty cut whole".split())
+@pytest.mark.parametrize("skip_corrupt", [False, True])
+def test_files_that_cannot_be_read_any_more(
+    tmp_path, state, skip_corrupt, monkeypatch, caplog):
+  for name in "ab":
+    write(tmp_path / name, [5] * 4)
+  path, slept = tmp_path / "a", []
+  content = path.read_bytes()
+  reader = records.Reader([str(path), str(tmp_path / "b")], SPECS, skip_corrupt)
+  path.unlink()
+  if state == "folder":
+    path.mkdir()
+  elif state in ("empty", "cut"):
+    path.write_bytes(content[:len(content) // 2 if state == "cut" else 0])
+  with pytest.raises(tf.errors.OpError) as raised:
+    read(reader.files())
+  if state == "whole":
+    path.write_bytes(content)
+
+  def sleep(seconds):
+    slept.append(seconds)
+    if state == "back" and len(slept) == 2:
+      path.write_bytes(content)
+
+  monkeypatch.setattr(records, "time", types.SimpleNamespace(sleep=sleep))
+  kept = {"back": 8, "whole": 8}.get(state, 4 + 2 * (state == "cut"))
+  if kept < 8 and not skip_corrupt:
+    message = {"empty": "no records", "cut": "has changed"}.get(
+        state, "not a readable tfrecord file .*director")
+    refused("^%s: .*%s" % (path, message), reader.files, raised.value)
+  else:
+    assert len(sum(numbers(read(reader.files(raised.value))), ())) == kept
+  assert len(slept) == {"gone": 3, "folder": 3, "back": 2}.get(state, 0)
+
+
+def test_an_error_that_stays_or_is_not_of_reading_is_raised(tmp_path):
+  write(tmp_path / "a", [5] * 4)
+  reader = records.Reader([str(tmp_path / "a")], SPECS)
+  for message, tries in (("in IteratorGetNext", 3), ("in MatMul", 0)):
+    error = tf.errors.UnknownError(None, None, message)
+    for _ in range(tries):
+      reader.files(error)
+    with pytest.raises(tf.errors.UnknownError):
+      reader.files(error)
 
 
 def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):

@@ -25,6 +25,9 @@ class Engine:
   def __init__(self, seed=0):
     self._seed = seed
 
+  def digest(self):
+    return str(self._seed)
+
   def predictor(self, signature, output, **_):
     assert signature == "sentence_vector"
     seed = self._seed + int(output[len("mean_"):])
@@ -89,7 +92,9 @@ def test_vectors_are_kept_until_something_changes(corpus_file):
                   {"reference": TEXTS, "whiten": True},
                   {"model_dir": Engine(9)}):
     assert is_made_again(**changes) and is_made_again()
-  # The reference is not of the corpus: the model says the same as before.
+  marked = dict(np.load(str(kept)))
+  np.savez(str(kept), **dict(marked, vectors=marked["vectors"][:-1]))
+  assert is_made_again(**changes) and not is_made_again(**changes)
   for text in ("天地\n", "玄黄\n"):
     corpus_file.write_text(text, encoding="utf-8")
     found = Corpus(str(corpus_file), TEXTS[:20], model_dir=Engine()).search(
@@ -100,6 +105,44 @@ def test_vectors_are_kept_until_something_changes(corpus_file):
   for damaged in (b"", b"no archive", whole[:-9]):
     kept.write_bytes(damaged)
     refused("npz: damaged", Corpus, str(corpus_file), model_dir=Engine())
+
+
+def test_an_interrupted_computation_goes_on(corpus_file, monkeypatch, caplog):
+  caplog.set_level("INFO", "absl")
+  monkeypatch.setattr(search, "_AT_ONCE", 64)
+  directions, encoded = VectorSim.directions, []
+
+  def interrupted(self, texts):
+    encoded.append(len(texts))
+    if len(encoded) == 3:
+      raise KeyboardInterrupt
+    return directions(self, texts)
+
+  monkeypatch.setattr(VectorSim, "directions", interrupted)
+  with pytest.raises(KeyboardInterrupt):
+    Corpus(str(corpus_file), model_dir=Engine())
+  unfinished = corpus_file.with_name("corpus.txt.vectors.unfinished")
+  with open(str(unfinished), "ab") as writer:
+    writer.write(b"half of a row")
+  Corpus(str(corpus_file), model_dir=Engine())
+  assert encoded == [64, 64, 64, 64, 64, 44]
+  assert "after 128 of an interrupted run" in caplog.text
+  assert not unfinished.exists()
+  kept = corpus_file.with_name("corpus.txt.vectors.npz")
+  vectors = np.load(str(kept))["vectors"]
+  kept.unlink()
+  Corpus(str(corpus_file), model_dir=Engine())
+  np.testing.assert_array_equal(vectors, np.load(str(kept))["vectors"])
+
+
+def test_vectors_that_cannot_be_kept(corpus_file, monkeypatch, caplog):
+  """On a read-only volume, say."""
+  def write(path, content):
+    raise OSError(30, "Read-only file system", path)
+
+  monkeypatch.setattr(search.filesystem, "write_bytes", write)
+  assert Corpus(str(corpus_file), model_dir=Engine()).search(QUERIES)
+  assert "are not kept: [Errno 30] Read-only" in caplog.text
 
 
 @pytest.mark.slow

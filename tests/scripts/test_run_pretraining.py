@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from writing import write
 import run_pretraining
 from albert.files import checkpoints, records
 from albert.model.config import AlbertConfig
+from albert.train import hooks
 from albert.train.settings import BatchSettings
 from benchmarks import plot_curves
 
@@ -164,6 +166,35 @@ def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
       tmp_path / "out", "--bert_config_file=", "--input_file=%s" % path,
       "--num_train_steps=20", "--shuffle_buffer=1",
       "--init_checkpoint=%s" % whole[0], *args))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", ["input_file", full("eval_input_file")])
+@pytest.mark.parametrize("state", ["gone", full("bad")])
+def test_a_file_that_changes_while_it_is_used(flag, state, work, tmp_path,
+                                              monkeypatch):
+  """After it was checked; training would wait for ever, or say no name."""
+  path = tmp_path / "file.tfrecord"
+  rows = list(tf.io.tf_record_iterator("same.tfrecord"))
+  records.write_records(str(path), rows)
+  create, slept = hooks.create, []
+
+  def create_and_change(*args):
+    path.unlink()
+    if state == "bad":
+      bad = tf.train.Example.FromString(rows[0])
+      bad.features.feature["input_ids"].int64_list.value[0] = 50
+      records.write_records(str(path), rows[:4] + [bad.SerializeToString()] +
+                            rows[5:])
+    return create(*args)
+
+  monkeypatch.setattr(hooks, "create", create_and_change)
+  monkeypatch.setattr(records, "time", SimpleNamespace(sleep=slept.append))
+  fail("^%s: %s" % (path, {
+      "gone": "not a readable .*No such file",
+      "bad": "record 5 has .*'input_ids' .* 0 and 49"}[state]), *command(
+          tmp_path / "out", *TRAINING, "--%s=%s" % (flag, path)))
+  assert slept == [2, 5, 15] * (state == "gone")
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ CHOICES = [results.ChoiceResult(number, word.text, WORDS)
 def model(kind, make, *fields):
   """A stand-in: what it says of each input is made by a function."""
   return SimpleNamespace(
-      kind=kind, fields=fields or ("text",), labels=["0", "1"],
+      kind=kind, fields=fields or ("text",), labels=["0", "1"], reading={},
       is_cut=lambda row: len(row[0]) > 100,
       predict=lambda inputs, top_k: [make(row) for row in inputs])
 

@@ -17,7 +17,7 @@ from albert.train import distribution, hooks, interrupts
 def clock(monkeypatch):
   """A list of one float, what the time is."""
   clock = [1000.0]
-  monkeypatch.setattr(time, "time", lambda: clock[0])
+  monkeypatch.setattr(time, "monotonic", lambda: clock[0])
   return clock
 
 
@@ -79,12 +79,38 @@ def test_slow_steps(start, caplog):
 @pytest.mark.parametrize("losses, message", [
     # The step stays where it is; one that advances starts the count anew.
     ([(0, 1.0)] * 29 + [(1, 1.0)] * 31, "step 2 .* 30 .*--learning_rate"),
-    ([(1, 1.0), (2, float("nan"))], "nan at step 2; .*--learning_rate")])
+    ([(1, 1.0), (2, float("nan"))], "nan at step 2; .*--learning_rate"),
+    ([(1, 1.0), (2, 1.0)], "gradient is inf at step 2; .*--learning_rate")])
 def test_what_ends_training(start, losses, message):
   _, make_step, _ = start(100, 10)
   for loss in losses[:-1]:
-    make_step(*loss)
-  refused(message, make_step, *losses[-1])
+    make_step(*loss, gradient_norm=1.0)
+  # Before the hook that saves is called.
+  refused(message, make_step, *losses[-1], gradient_norm=float("inf"))
+
+
+def test_where_a_training_waits_is_told(clock, caplog, monkeypatch):
+  """Once, after ten times the usual; not while something else is done."""
+  monkeypatch.setitem(interrupts._state, "training", True)
+  watch, told = hooks._Watch(), []
+
+  def told_after(seconds, usual=4.0):
+    caplog.clear()
+    clock[0] += seconds
+    watch.usual = usual
+    stops = [False, False, True]
+    watch.stop = SimpleNamespace(wait=lambda _: stops.pop(0))
+    watch.run()
+    return len(caplog.records)
+
+  told = [told_after(39), told_after(2), told_after(500, None)]
+  assert told == [0, 1, 0] and told_after(0) == 1
+  watch.ended()
+  assert told_after(29, 0.1) == 0 and told_after(2, 0.1) == 1
+  assert "no step has ended for 31 s, 0.1 s are usual: waiting in run (" in (
+      caplog.text)
+  monkeypatch.setitem(interrupts._state, "training", False)
+  assert told_after(99) == 0
 
 
 def test_a_signal_stops_training(start, monkeypatch):
