@@ -398,7 +398,6 @@ def main() -> None:
   else:
     for path in {os.path.dirname(path) or "." for path in outputs}:
       filesystem.make_folder(path)
-      filesystem.remove_unfinished(path)
     filesystem.make_folder(folder)
     with shards.naming_death():
       counts = make_records(texts, reader, maker, outputs, described)

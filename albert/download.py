@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -29,6 +28,7 @@ from absl import logging
 
 from albert import cli
 from albert.errors import InputError
+from albert.files import filesystem
 from albert.files.filesystem import STARTER
 from albert.settings import NEEDED, from_flags, setting
 
@@ -113,13 +113,18 @@ def fetch(item: Item, target: str) -> None:
   Raises:
     InputError: no address has the files; the message lists the reasons.
   """
+  others = os.environ.get(item.variable, "").replace("{item}", item.name)
+  urls = others.split() or item.urls
+  filesystem.remove_unfinished(os.path.join(target, "files"))
   missing = _missing(item.files, target)
-  if not missing:
+  if not missing:  # a killed process may have left the archive
+    for path in [_part(url, target) for url in urls]:
+      _remove(path)
+      _remove(path + _VERSION)
     return
   os.makedirs(target, exist_ok=True)
   failures = []
-  others = os.environ.get(item.variable, "").replace("{item}", item.name)
-  for url in others.split() or item.urls:
+  for url in urls:
     try:
       if "{}" in url:
         for name in missing:
@@ -164,9 +169,8 @@ def download(url: str, folder: str) -> str:
     OSError: the server cannot be reached, or refused or closed the connection;
       the part that has arrived is kept for the next try.
   """
-  path = os.path.join(folder, ".download-" +
-                      hashlib.sha256(url.encode()).hexdigest()[:16])
-  version_file = path + ".version"
+  path = _part(url, folder)
+  version_file = path + _VERSION
   request, have = urllib.request.Request(url), 0
   if os.path.exists(path) and os.path.exists(version_file):
     have = os.path.getsize(path)
@@ -204,6 +208,15 @@ def download(url: str, folder: str) -> str:
     os.remove(path)
     raise OSError("what has arrived does not have the server's checksum")
   return path
+
+
+_VERSION = ".version"
+
+
+def _part(url, folder):
+  """Returns the path of what has arrived of a file."""
+  return os.path.join(folder, ".download-" +
+                      hashlib.sha256(url.encode()).hexdigest()[:16])
 
 
 def _write_version(path, headers):
@@ -271,7 +284,8 @@ def unpack(archive: str, target: str, files: Sequence[str]) -> None:
     for pattern in files:
       if not fnmatch.filter(names, pattern):
         raise ValueError("there is no %s inside" % pattern)
-    with tempfile.TemporaryDirectory(dir=target) as folder:
+    with filesystem.temporary_folder(
+        os.path.join(target, "files")) as folder:
       for name, (_, open_member) in zip(names, members):
         with open_member() as source, open(
             os.path.join(folder, name), "wb") as writer:

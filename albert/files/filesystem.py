@@ -13,6 +13,7 @@ import io
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -238,16 +239,37 @@ def whole_file(path: str) -> Iterator[str]:
 
 def _unfinished(path):
   """Returns a temporary name, which another process or container has not."""
-  return "%s.%s-%d-%s.tmp" % (path.rstrip("/"), platform.node(), os.getpid(),
+  path = path.rstrip("/")
+  remove_unfinished(path)
+  return "%s.%s-%d-%s.tmp" % (path, platform.node(), os.getpid(),
                               uuid.uuid4().hex[:8])
 
 
-def remove_unfinished(folder: str) -> None:
-  """Removes the temporary files and folders of killed processes of this host.
+@contextlib.contextmanager
+def temporary_folder(path: str) -> Iterator[str]:
+  """Yields a local folder with a longer name, that is removed at the end."""
+  path = _unfinished(path)
+  os.mkdir(path)
+  try:
+    yield path
+  finally:
+    shutil.rmtree(path)
+
+
+def remove_unfinished(path: str) -> None:
+  """Removes what killed processes of this host have left of a file or folder.
+
+  Args:
+    path: path of the finished one.
   """
-  for path in find_files(folder, "*.%s-*-????????.tmp" % platform.node()):
-    process = path.rsplit("-", 2)[1]
-    if "://" in path or not process.isdigit() or _is_alive(int(process)):
+  folder, name = os.path.split(path)
+  if "://" in path or not os.path.isdir(folder or "."):
+    return
+  left = re.compile(re.escape("%s.%s-" % (name, platform.node())) +
+                    r"(\d+)-\w{8}\.tmp")
+  for found in filter(None, map(left.fullmatch, os.listdir(folder or "."))):
+    path = os.path.join(folder, found.group())
+    if _is_alive(int(found.group(1))):
       continue
     logging.info("%s, of a killed process, is removed", path)
     if os.path.isdir(path):
@@ -374,8 +396,6 @@ def whole_folder(path: str) -> Iterator[str]:
   if gfile.exists(path):
     raise InputError("%s exists already: remove it, or choose a different "
                      "--output_dir" % path)
-  if "://" not in path:
-    remove_unfinished(os.path.dirname(os.path.abspath(path)))
   unfinished = _unfinished(path)
   make_folder(unfinished)
   try:

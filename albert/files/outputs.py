@@ -36,8 +36,6 @@ def prepare_output_dir(output_dir: str, contents: Dict[str, bytes],
   filesystem.make_folder(output_dir)
   if trains:
     filesystem.lock(output_dir)
-  for folder in (output_dir, os.path.join(output_dir, "best")):
-    filesystem.remove_unfinished(folder)
   checkpoints.name_whole_checkpoints(output_dir)
   has_model = checkpoints.newest_or_best(output_dir)
   for name, content in contents.items():

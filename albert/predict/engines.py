@@ -19,7 +19,7 @@ import numpy as np
 import tokenization
 from albert import model_folder
 from albert.errors import InputError
-from albert.files import filesystem
+from albert.files import filesystem, protobuf
 from albert.settings import USUAL, setting
 
 NAMES = ("tensorflow", "onnx")
@@ -278,8 +278,12 @@ class OnnxEngine(Engine):
     # Spinning threads would take CPU time from those that have work.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
+      content = filesystem.read_bytes(path)
+      if protobuf.names_files(content):
+        raise ValueError("its weights are in other files, which it could "
+                         "choose anywhere")
       return onnxruntime.InferenceSession(
-          filesystem.read_bytes(path), options, providers=[self._provider])
+          content, options, providers=[self._provider])
     except Exception as error:  # ONNX Runtime's errors share no base class
       raise InputError("%s cannot be read: %s" % (path, error)) from error
 

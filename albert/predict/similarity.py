@@ -335,18 +335,22 @@ class Corpus:
       path: the corpus; the vectors are kept next to it.
       key: identifies the corpus, and all that makes its vectors.
     """
-    vectors_file = path + ".vectors.npz"
+    vectors_file, unfinished = path + ".vectors.npz", path + ".vectors.part"
+    vectors = None
     if filesystem.exists(vectors_file):
       kept = _read_arrays(vectors_file)
       if kept.get("key") == key and len(kept["vectors"]) == len(self):
-        return kept["vectors"]
-      logging.info("%s: of another model or corpus", vectors_file)
-    vectors = self._make(path + ".vectors.unfinished", key)
-    content = io.BytesIO()
-    np.savez(content, vectors=vectors, key=key)
+        vectors = kept["vectors"]
+      else:
+        logging.info("%s: of another model or corpus", vectors_file)
     try:
-      filesystem.write_bytes(vectors_file, content.getvalue())
-      os.remove(path + ".vectors.unfinished")
+      if vectors is None:
+        vectors = self._make(unfinished, key)
+        content = io.BytesIO()
+        np.savez(content, vectors=vectors, key=key)
+        filesystem.write_bytes(vectors_file, content.getvalue())
+      if os.path.exists(unfinished):
+        os.remove(unfinished)
     except OSError as error:
       logging.warning("the vectors are not kept: %s", error)
     return vectors

@@ -1,45 +1,82 @@
-"""Batches the predictions of concurrent requests."""
+"""Batches the inputs of concurrent requests, in turn from each client."""
 
 import collections
 import concurrent.futures
 import threading
 import time
-from typing import Any, Callable, Deque, List, Optional
+from typing import (
+  Any,
+  Callable,
+  Deque,
+  Dict,
+  List,
+  Optional,
+  OrderedDict,
+  Sequence,
+)
 
 
 class Full(Exception):
-  """The queue is full."""
+  """The queue is full, or the service ends."""
 
 
-_Request = collections.namedtuple("_Request", "inputs top_k future deadline")
+class _Request:
+  """A request in the queue.
+
+  Attributes:
+    inputs, sizes, top_k, client: see `Batcher.submit`.
+    future: of the results.
+    results: of the first inputs.
+    taken: number of inputs that are no longer in the queue.
+    deadline: time until which the batch may wait for others.
+  """
+
+  def __init__(self, inputs, sizes, top_k, client, deadline):
+    self.inputs, self.sizes, self.top_k = inputs, sizes, top_k
+    self.client, self.deadline = client, deadline
+    self.future: concurrent.futures.Future = concurrent.futures.Future()
+    self.results: List[Any] = []
+    self.taken = 0
+
+  def finish(self, set_result, value):
+    try:
+      set_result(value)
+    except Exception:  # cancelled meanwhile; of different classes
+      pass
 
 
 class Batcher:
-  """A thread that batches the requests of all others.
+  """A thread that predicts the inputs of all others in batches.
 
-  Requests that arrive during a prediction form the next batch. When the thread
-  was idle, the first request waits briefly for others.
+  A batch takes an input from each client in turn until it is full, so that
+  those with few do not wait for those with many; the inputs of a request may be
+  in several batches. What arrives during a prediction forms the next batch.
+  When the thread was idle, the first request waits briefly for others.
 
   Args:
     predict: maps (inputs, top_k) to one result per input; called in one thread
       only.
-    max_batch_size: maximum inputs per batch. A request is never split, so one
-      with more inputs is a batch by itself.
+    max_batch_size: maximum inputs per batch.
     max_wait: seconds that the first request waits for others.
-    max_queue_size: maximum inputs in the queue.
+    max_queue_size: maximum inputs in the queue, shared by the clients that have
+      some there. One that has none may always submit a request.
     on_batch: called with the number of inputs of each batch.
+    max_batch_tokens: maximum inputs times the longest one's size, unless it is
+      a single input.
   """
 
   def __init__(self, predict: Callable[[List[Any], Any], List[Any]],
                max_batch_size: int, max_wait: float, max_queue_size: int,
-               on_batch: Optional[Callable[[int], Any]] = None):
+               on_batch: Optional[Callable[[int], Any]] = None,
+               max_batch_tokens: int = 1 << 60):
     self._predict = predict
     self._max_batch_size = max_batch_size
+    self._max_batch_tokens = max_batch_tokens
     self._max_wait = max_wait
     self._max_queue_size = max_queue_size
     self._on_batch = on_batch or (lambda size: None)
-    self._requests: Deque[_Request] = collections.deque()
-    self._waiting = 0  # inputs, not requests
+    # Those with inputs that wait; the first one's turn is next.
+    self._clients: OrderedDict[str, Deque[_Request]] = collections.OrderedDict()
     self._changed = threading.Condition()
     self._closed = False
     self._thread = threading.Thread(target=self._run, daemon=True)
@@ -48,86 +85,142 @@ class Batcher:
   @property
   def waiting(self) -> int:
     """Inputs in the queue."""
-    return self._waiting
+    with self._changed:
+      return sum(map(_count, self._clients.values()))
 
-  def submit(self, inputs: List[Any],
-             top_k: Optional[int]) -> concurrent.futures.Future:
+  def submit(self, inputs: List[Any], top_k: Optional[int], client: str = "",
+             sizes: Optional[Sequence[int]] = None
+             ) -> concurrent.futures.Future:
     """Queues a request.
 
     Args:
       inputs: at least one.
       top_k: see predictors.Predictor.
+      client: who asks.
+      sizes: tokens of each input; 1 by default.
 
     Returns:
-      future of the list of results.
+      future of the list of results. Once it is cancelled, what is left of the
+      request is not predicted.
 
     Raises:
-      Full: too many inputs are waiting.
+      Full: too many inputs of the client are waiting.
     """
-    future: concurrent.futures.Future = concurrent.futures.Future()
+    request = _Request(inputs, sizes or [1] * len(inputs), top_k, client,
+                       time.monotonic() + self._max_wait)
     with self._changed:
-      if self._closed or (
-          self._waiting and self._waiting + len(inputs) > self._max_queue_size):
+      queue = self._clients.get(client, ())
+      count = len(self._clients) + (client not in self._clients)
+      if self._closed or (queue and _count(queue) + len(inputs) > (
+          self._max_queue_size // count)):
         raise Full()
-      self._requests.append(_Request(inputs, top_k, future,
-                                     time.monotonic() + self._max_wait))
-      self._waiting += len(inputs)
+      self._clients.setdefault(client, collections.deque()).append(request)
       self._changed.notify()
-    return future
+    return request.future
 
-  def close(self) -> None:
-    """Finishes the queued requests and ends the thread."""
+  def close(self, seconds: float = 60.0) -> None:
+    """Ends the thread; finishes the queued requests, or refuses them.
+
+    Args:
+      seconds: after which what is still in the queue is refused.
+    """
     with self._changed:
       self._closed = True
       self._changed.notify()
-    self._thread.join()
+    self._thread.join(seconds)
+    with self._changed:
+      for queue in self._clients.values():
+        for request in queue:
+          request.finish(request.future.set_exception, Full())
+      self._clients.clear()
 
   def _run(self):
     while True:
       batch = self._next_batch()
       if not batch:
         return
-      # Drops requests whose client has disconnected.
-      batch = [request for request in batch
-               if request.future.set_running_or_notify_cancel()]
-      if batch:
-        self._on_batch(sum(len(request.inputs) for request in batch))
-        self._answer(batch)
+      self._on_batch(sum(count for _, count in batch))
+      self._answer(batch)
 
   def _next_batch(self):
-    """Returns the next requests, at least one; none once closed."""
-    with self._changed:
-      self._changed.wait_for(lambda: self._requests or self._closed)
-      if self._requests:
-        self._changed.wait_for(
-            lambda: self._waiting >= self._max_batch_size or self._closed,
-            max(0, self._requests[0].deadline - time.monotonic()))
-      batch, size = [], 0
-      while self._requests and (not batch or self._joins(batch[0], size)):
-        batch.append(self._requests.popleft())
-        size += len(batch[-1].inputs)
-      self._waiting -= size
-      return batch
+    """Returns the next inputs as pairs of a request and their number.
 
-  def _joins(self, first, size):
-    """Returns whether the next request fits a batch of `size` inputs."""
-    following = self._requests[0]
-    return following.top_k == first.top_k and (
-        size + len(following.inputs) <= self._max_batch_size)
+    There is at least one; none once closed.
+    """
+    with self._changed:
+      while True:
+        self._changed.wait_for(lambda: self._clients or self._closed)
+        if self._clients:
+          first = next(iter(self._clients.values()))[0]
+          self._changed.wait_for(
+              lambda: self._closed or sum(map(_count, self._clients.values())
+                                          ) >= self._max_batch_size,
+              max(0, first.deadline - time.monotonic()))
+        taken = self._take()
+        if taken or self._closed:
+          return list(taken.items())
+
+  def _take(self):
+    """Takes a batch from the queue: request -> number of its inputs."""
+    taken: Dict[_Request, int] = collections.OrderedDict()
+    count, longest, top_k, skipped = 0, 0, None, []
+    while self._clients and count < self._max_batch_size:
+      client, queue = next(iter(self._clients.items()))
+      request = queue[0]
+      if request.future.cancelled():
+        self._drop(request)
+        continue
+      size = max(longest, request.sizes[request.taken])
+      if count and (request.top_k != top_k or
+                    size * (count + 1) > self._max_batch_tokens):
+        # Others may fit; this client keeps its turn.
+        skipped.append((client, self._clients.pop(client)))
+        continue
+      taken[request] = taken.get(request, 0) + 1
+      request.taken += 1
+      count, longest, top_k = count + 1, size, request.top_k
+      if request.taken == len(request.inputs):
+        self._drop(request)
+      if client in self._clients:
+        self._clients.move_to_end(client)
+    for client, queue in reversed(skipped):
+      self._clients[client] = queue
+      self._clients.move_to_end(client, last=False)
+    return taken
+
+  def _drop(self, request):
+    """Removes the first request of its client from the queue."""
+    queue = self._clients[request.client]
+    queue.popleft()
+    if not queue:
+      del self._clients[request.client]
 
   def _answer(self, batch):
-    """Sets the results of each request, or its error."""
+    """Adds results to each request, or sets its error."""
+    inputs = [row for request, count in batch for row in request.inputs[
+        len(request.results):len(request.results) + count]]
     try:
-      results = self._predict(
-          [row for request in batch for row in request.inputs], batch[0].top_k)
-    except Exception as error:  # retried alone: others may still succeed
-      if len(batch) == 1:
-        batch[0].future.set_exception(error)
-      else:
-        for request in batch:
-          self._answer([request])
+      results = self._predict(inputs, batch[0][0].top_k)
+    except Exception as error:
+      if len(batch) > 1:  # retried alone: others may still succeed
+        for one in batch:
+          self._answer([one])
+        return
+      request, _ = batch[0]
+      if hasattr(error, "number"):  # of an input, see predictors.BadInput
+        error = type(error)(error.number + len(request.results), error.problem)
+      request.finish(request.future.set_exception, error)
+      with self._changed:
+        if request in self._clients.get(request.client, ()):
+          self._drop(request)
       return
-    first = 0
-    for request in batch:
-      request.future.set_result(results[first:first + len(request.inputs)])
-      first += len(request.inputs)
+    for request, count in batch:
+      request.results += results[:count]
+      results = results[count:]
+      if len(request.results) == len(request.inputs):
+        request.finish(request.future.set_result, request.results)
+
+
+def _count(queue):
+  """Returns how many inputs of a client wait."""
+  return sum(len(request.inputs) - request.taken for request in queue)

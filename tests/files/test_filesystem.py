@@ -63,7 +63,7 @@ def test_what_killed_processes_leave_is_removed(tmp_path):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=str(ROOT))
 
   def left():
-    filesystem.remove_unfinished(str(tmp_path))
+    filesystem.remove_unfinished(str(tmp_path / "file"))
     return sorted(map(str, tmp_path.iterdir()))
 
   (tmp_path / "file.other-host-1-12345678.tmp").mkdir()

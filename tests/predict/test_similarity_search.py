@@ -121,7 +121,7 @@ def test_an_interrupted_computation_goes_on(corpus_file, monkeypatch, caplog):
   monkeypatch.setattr(VectorSim, "directions", interrupted)
   with pytest.raises(KeyboardInterrupt):
     Corpus(str(corpus_file), model_dir=Engine())
-  unfinished = corpus_file.with_name("corpus.txt.vectors.unfinished")
+  unfinished = corpus_file.with_name("corpus.txt.vectors.part")
   with open(str(unfinished), "ab") as writer:
     writer.write(b"half of a row")
   Corpus(str(corpus_file), model_dir=Engine())

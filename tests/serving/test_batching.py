@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from albert.predict.predictors import BadInput
 from albert.serving.batching import Batcher, Full
 
 
@@ -28,14 +29,16 @@ def model():
     batches.append((list(inputs), top_k))
     if "bad" in inputs:
       raise ValueError("bad")
+    if "number" in inputs:
+      raise BadInput(inputs.index("number") + 1, "empty")
     return [x * 2 for x in inputs]
 
   with contextlib.ExitStack() as stack:
     yield SimpleNamespace(
         let=let, batches=batches,
-        batcher=lambda most=4, max_wait=0.0, queue=100, on_batch=None: (
+        batcher=lambda most=4, max_wait=0.0, queue=100, **kwargs: (
             stack.enter_context(contextlib.closing(Batcher(
-                predict, most, max_wait, queue, on_batch)))))
+                predict, most, max_wait, queue, **kwargs)))))
     let(10 ** 5)
 
 
@@ -52,17 +55,77 @@ def hold(batcher):
 def test_what_comes_meanwhile_is_predicted_together(model):
   sizes = []
   batcher = model.batcher(on_batch=sizes.append)
-  given = [[1], [2, 3], [4, 5], [6], list(range(9)), [7]]
+  given = [[1], [2, 3], [4, 5], list(range(9)), [7]]
   found = [hold(batcher)] + [batcher.submit(inputs, 5) for inputs in given]
-  assert batcher.waiting == 16
+  assert batcher.waiting == 15
   model.let(5)
   assert [x.result() for x in found] == [[0]] + [
       [2 * x for x in inputs] for inputs in given]
-  # Four at most, and a request is not divided.
   assert model.batches == [(inputs, 5) for inputs in (
-      [0], [1, 2, 3], [4, 5, 6], list(range(9)), [7])]
+      [0], [1, 2, 3, 4], [5, 0, 1, 2], [3, 4, 5, 6], [7, 8, 7])]
   batcher.close()
-  assert sizes == [1, 3, 3, 9, 1]
+  assert sizes == [1, 4, 4, 4, 3]
+
+
+def test_clients_take_turns(model):
+  batcher = model.batcher(queue=24)
+  hold(batcher)
+  many = batcher.submit(list(range(10)), 5, "a")
+  few = [batcher.submit([x], 5, x) for x in "bcd"]
+  with pytest.raises(Full):
+    batcher.submit([7], 5, "a")  # 6 each
+  assert batcher.submit([7], 5, "b") and batcher.submit([8] * 30, 5, "e")
+  gone = batcher.submit([9], 5, "f")
+  assert gone.cancel()
+  model.let(2)
+  assert [x.result() for x in few] == [["bb"], ["cc"], ["dd"]]
+  model.let(100)
+  assert many.result() == [2 * x for x in range(10)]
+  batcher.close()
+  assert [inputs for inputs, _ in model.batches[1:8]] == [
+      [0, "b", "c", "d"], [8, 8, 1, 7], [2, 3, 8, 8], [4, 5, 8, 8],
+      [6, 7, 8, 8], [8, 9, 8, 8], [8] * 4]
+
+
+def test_what_is_left_of_a_cancelled_request_is_not_predicted(model):
+  batcher = model.batcher()
+  hold(batcher)
+  long = batcher.submit(list(range(100)), 5)
+  model.let(1)
+  while batcher.waiting == 100:
+    time.sleep(0.001)
+  long.cancel()
+  model.let(100)
+  assert batcher.submit(["a"], 5).result() == ["aa"]
+  assert [len(inputs) for inputs, _ in model.batches] == [1, 4, 1]
+
+
+def test_batches_of_at_most_so_many_tokens(model):
+  batcher = model.batcher(max_batch_tokens=100)
+  hold(batcher)
+  long = batcher.submit(["l", "m"], 5, "a", [500, 30])
+  short = [batcher.submit([x], 5, x, [25]) for x in "bcde"]
+  model.let(100)
+  assert long.result() == ["ll", "mm"] and [x.result() for x in short]
+  assert [inputs for inputs, _ in model.batches[1:]] == [
+      ["l"], ["b", "c", "d", "e"], ["m"]]
+
+
+def test_what_is_left_at_the_end_is_refused(model):
+  batcher = model.batcher()
+  hold(batcher)
+  left = batcher.submit([1], 5)
+  batcher.close(0.05)
+  with pytest.raises(Full):
+    left.result(0)
+
+
+def test_an_error_names_the_input_of_its_request(model):
+  """Which is not the one of the batch."""
+  batcher = model.batcher(most=2)
+  model.let(100)
+  with pytest.raises(BadInput, match="input 5: empty"):
+    batcher.submit(["a", "a", "a", "a", "number"], 5).result()
 
 
 def test_requests_that_ask_for_other_things_are_apart(model):
@@ -104,7 +167,7 @@ def test_too_many_that_wait_are_refused(model):
   found = [hold(batcher), batcher.submit([1, 2], 5), batcher.submit([3], 5)]
   with pytest.raises(Full):
     batcher.submit([4], 5)
-  model.let(3)
+  model.let(4)
   assert [len(x.result()) for x in found] == [1, 2, 1]
   # One of many inputs is taken where nothing waits.
   assert len(batcher.submit(list(range(7)), 5).result()) == 7

@@ -1,0 +1,57 @@
+"""External data of ONNX models is found wherever it may be."""
+
+import pytest
+
+from albert.files import protobuf
+
+onnx = pytest.importorskip("onnx")
+
+
+def model(place, **fields):
+  """A model with a tensor of these fields in one of the places for tensors."""
+  tensor = onnx.TensorProto(name="x", dims=[1], data_type=1, **fields)
+  graph = onnx.GraphProto(name="g")
+  result = onnx.ModelProto(graph=onnx.GraphProto(
+      initializer=[onnx.TensorProto(raw_data=b"\x0a" * 50)]))
+  if place == "initializer":
+    graph.initializer.append(tensor)
+  elif place == "sparse":
+    graph.sparse_initializer.append(onnx.SparseTensorProto(values=tensor))
+  else:
+    attribute = {"t": {"t": tensor}, "tensors": {"tensors": [tensor]},
+                 "sparse_tensor": {"sparse_tensor": onnx.SparseTensorProto(
+                     indices=tensor)}}[place]
+    graph.node.append(onnx.NodeProto(attribute=[
+        onnx.AttributeProto(name="a", **attribute)]))
+  for _ in range(3):  # the branch of a branch
+    graph = onnx.GraphProto(node=[onnx.NodeProto(attribute=[
+        onnx.AttributeProto(g=graph)])])
+  result.graph.node.extend(graph.node)
+  return result
+
+
+@pytest.mark.parametrize("place", [
+    "initializer", "sparse", "t", "tensors", "sparse_tensor"])
+def test_tensors_in_other_files(place):
+  there = {"data_location": onnx.TensorProto.EXTERNAL}
+  named = {"external_data": [onnx.StringStringEntryProto(
+      key="location", value="/etc/passwd")]}
+  for fields in (there, named):
+    made = model(place, **fields)
+    assert protobuf.names_files(made.SerializeToString())
+    function = onnx.ModelProto(functions=[onnx.FunctionProto(
+        node=made.graph.node)])
+    assert protobuf.names_files(function.SerializeToString())
+    training = onnx.ModelProto(training_info=[onnx.TrainingInfoProto(
+        algorithm=made.graph)])
+    assert protobuf.names_files(training.SerializeToString())
+  for fields in ({}, {"data_location": onnx.TensorProto.DEFAULT},
+                 {"raw_data": b"\x70\x01" * 99}):
+    assert not protobuf.names_files(model(place, **fields).SerializeToString())
+
+
+@pytest.mark.parametrize("content", [
+    b"\x3a\x05a", b"\x3a", b"\xff" * 12, b"\x07", b"\x09123"])
+def test_what_is_no_message(content):
+  with pytest.raises(ValueError):
+    protobuf.names_files(content)
