@@ -334,8 +334,11 @@ def newest_finite_checkpoint(folder: str) -> str:
 def remove_unfinished_checkpoints(folder: str) -> None:
   """Removes what interrupted checkpoint writes have left."""
   whole = whole_checkpoints(folder)
-  for name in fnmatch.filter(tf.io.gfile.listdir(folder), "model.ckpt-*"):
-    if name.split(".index")[0].split(".data-")[0].split(".meta")[0] in whole:
+  part = re.compile(r"(model\.ckpt-\d+)\.(index|meta|data-\d+-of-\d+)")
+  for name in tf.io.gfile.listdir(folder):
+    is_part = part.fullmatch(name)
+    if is_part and is_part.group(1) in whole or not re.match(
+        r"model\.ckpt-\d|(checkpoint|graph\.pbtxt)\.tmp", name):
       continue
     path = os.path.join(folder, name)
     if tf.io.gfile.isdir(path):

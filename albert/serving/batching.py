@@ -116,6 +116,8 @@ class Batcher:
         raise Full()
       self._clients.setdefault(client, collections.deque()).append(request)
       self._changed.notify()
+    request.future.add_done_callback(
+        lambda future: future.cancelled() and self._drop(request))
     return request.future
 
   def close(self, seconds: float = 60.0) -> None:
@@ -167,9 +169,6 @@ class Batcher:
     while self._clients and count < self._max_batch_size:
       client, queue = next(iter(self._clients.items()))
       request = queue[0]
-      if request.future.cancelled():
-        self._drop(request)
-        continue
       size = max(longest, request.sizes[request.taken])
       if count and (request.top_k != top_k or
                     size * (count + 1) > self._max_batch_tokens):
@@ -189,11 +188,13 @@ class Batcher:
     return taken
 
   def _drop(self, request):
-    """Removes the first request of its client from the queue."""
-    queue = self._clients[request.client]
-    queue.popleft()
-    if not queue:
-      del self._clients[request.client]
+    """Removes a request from the queue, if it is there."""
+    with self._changed:
+      queue = self._clients.get(request.client, ())
+      if request in queue:
+        queue.remove(request)
+        if not queue:
+          del self._clients[request.client]
 
   def _answer(self, batch):
     """Adds results to each request, or sets its error."""
@@ -210,9 +211,7 @@ class Batcher:
       if hasattr(error, "number"):  # of an input, see predictors.BadInput
         error = type(error)(error.number + len(request.results), error.problem)
       request.finish(request.future.set_exception, error)
-      with self._changed:
-        if request in self._clients.get(request.client, ()):
-          self._drop(request)
+      self._drop(request)
       return
     for request, count in batch:
       request.results += results[:count]

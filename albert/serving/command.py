@@ -12,17 +12,21 @@ batched. On SIGTERM or Ctrl-C, the server finishes the requests it has received.
 Needs: pip install '.[serve]'.
 """
 
+import contextlib
 import dataclasses
 import os
 import re
+import signal
 import socket
+import sys
+import threading
 from typing import Any, Dict, List
 
 from absl import logging
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import tables
+from albert.files import filesystem, tables
 from albert.model_folder import FolderSettings
 from albert.predict import engines, predictors
 from albert.predict.similarity import Corpus, VectorSim, read_reference
@@ -30,11 +34,18 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 
 try:
   import uvicorn
+  from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
   from albert.serving import service
+  from albert.serving.gate import LOCAL, Keys
 except ImportError as problem:
   raise SystemExit("ERROR: serve.py needs more packages (%s): pip install "
                    "'.[serve]'" % problem) from problem
+
+
+_MOST_CONNECTIONS = 1000
+_IDLE_SECONDS = 30  # without a request
+_MEMORY = 4  # times a model's files that loading it takes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +69,12 @@ class ServerSettings:
   corpus_file: str = setting(
       None, "Texts, one per line, that pretrained models search for similar "
       "ones; their vectors are cached next to it.", USUAL)
+  allowed_hosts: list = setting(
+      None, "Names by which browsers may ask; default: localhost and its "
+      "addresses, or with another --host any.")
+  shutdown_seconds: float = setting(
+      30.0, "Maximum seconds for the requests that wait at the end; then they "
+      "get status 503.", least=0)
 
 
 SETTINGS = (ServerSettings, service.ServiceSettings, engines.EngineSettings,
@@ -106,33 +123,95 @@ def listen(host: str, port: int) -> socket.socket:
 
 def create_app(args: ServerSettings) -> Any:
   """Loads the models and returns the ASGI application that serves them."""
-  keys = read_keys(args.api_key_file) if args.api_key_file else []
-  if args.host not in ("127.0.0.1", "localhost", "::1") and not keys:
+  keys = Keys(read_keys(args.api_key_file) if args.api_key_file else ())
+  is_local = args.host in ("127.0.0.1", "localhost", "::1")
+  if not (is_local or keys.values):
     raise InputError("--host=%s: refusing to listen publicly without a key: "
                      "give --api_key_file" % args.host)
-  reference = read_reference(args.reference_file)
-  models: Dict[str, predictors.Predictor] = {}
-  compare, search = {}, {}
-  for name, path in named(args).items():
-    engine = engines.load(from_flags(engines.EngineSettings), path,
-                          from_flags(FolderSettings))
-    models[name] = predictors.of_engine(
-        engine, from_flags(predictors.PredictSettings))
+  folders, engine_settings, given, predict_settings = (
+      named(args), *map(from_flags, (engines.EngineSettings, FolderSettings,
+                                     predictors.PredictSettings)))
+
+  def load(name):
+    reference = read_reference(args.reference_file)
+    engine = engines.load(engine_settings, folders[name], given)
+    model = predictors.of_engine(engine, predict_settings)
+    version = engine.digest()[:16]
     is_trained = engine.folder.vector is not None
-    if not is_trained and models[name].kind != "masks":
-      continue
+    if not is_trained and model.kind != "masks":
+      return service.Loaded(model, version=version)
     if args.corpus_file:
       corpus = Corpus(args.corpus_file, reference, model_dir=engine)
-      compare[name], search[name] = corpus.similarity.compare, corpus.search
-    elif reference or is_trained:
-      compare[name] = VectorSim(engine, reference).compare
-  if (reference or args.corpus_file) and not compare:
+      return service.Loaded(
+          model, corpus.similarity.compare, corpus.search, version)
+    compares = reference or is_trained
+    return service.Loaded(model, VectorSim(engine, reference).compare if (
+        compares) else None, None, version)
+
+  def load_anew(name):
+    check_memory(folders[name])
+    loaded = load(name)
+    if args.api_key_file:
+      keys.values = read_keys(args.api_key_file)
+    return loaded
+
+  models = {name: load(name) for name in folders}
+  if (args.reference_file or args.corpus_file) and not any(
+      loaded.compare for loaded in models.values()):
     raise InputError("--reference_file and --corpus_file have no effect "
                      "without a pretrained model, or one of "
                      "run_sentence_vectors.py")
   return service.create_app(
-      models, from_flags(service.ServiceSettings), keys, compare,
-      search)
+      models, from_flags(service.ServiceSettings), keys, load_anew,
+      args.allowed_hosts or (LOCAL if is_local else None))
+
+
+def check_memory(folder: str) -> None:
+  """Raises an InputError if there is no memory for a model twice."""
+  with open("/proc/meminfo", encoding="ascii") as reader:
+    free = 1024 * int(re.findall(r"MemAvailable:\s+(\d+)", reader.read())[0])
+  size = sum(map(filesystem.size, filesystem.find_files(folder, "*.*")))
+  if free < _MEMORY * size:
+    raise InputError("%s: %d MB free, %d MB would be needed" % (
+        folder, free >> 20, _MEMORY * size >> 20))
+
+
+class Protocol(AutoHTTPProtocol):  # type: ignore[valid-type,misc]
+  """Closes connections that make no request."""
+
+  def connection_made(self, transport: Any) -> None:
+    super().connection_made(transport)
+    self.loop.call_later(_IDLE_SECONDS, self._close_if_idle)
+
+  def _close_if_idle(self):
+    if self.cycle is None:
+      self.transport.close()
+
+
+class Server(uvicorn.Server):
+  """Ends with status 0 at a signal, after the requests that wait.
+
+  Args:
+    config: of uvicorn.
+    api: the routes.
+    seconds: after which requests are refused.
+  """
+
+  def __init__(self, config: uvicorn.Config, api: service.Api, seconds: float):
+    super().__init__(config)
+    self._api = api
+    self._seconds = seconds
+
+  def handle_exit(self, sig: int, frame: Any) -> None:
+    self.force_exit = self.should_exit
+    self.should_exit = True
+
+  async def shutdown(self, sockets: Any = None) -> None:
+    self._api.is_ending = True
+    for one in self._api.served.values():
+      threading.Thread(target=one.close, args=[self._seconds],
+                       daemon=True).start()
+    await super().shutdown(sockets)
 
 
 def main() -> None:
@@ -141,9 +220,27 @@ def main() -> None:
   app = create_app(args)
   logging.info("http://%s:%d serves %s", args.host, listening.getsockname()[1],
                ", ".join(named(args)))
-  server = uvicorn.Server(uvicorn.Config(
-      app, access_log=False, log_level="warning", timeout_graceful_shutdown=30))
+  server = Server(uvicorn.Config(
+      app, http=Protocol, access_log=False, log_level="warning",
+      limit_concurrency=_MOST_CONNECTIONS,
+      timeout_graceful_shutdown=int(args.shutdown_seconds) + 5),
+                  app.state.api, args.shutdown_seconds)
+  if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
+    signal.signal(signal.SIGHUP, server.handle_exit)
+  signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(
+      target=reload_all, args=[app.state.api], daemon=True).start())
   server.run(sockets=[listening])
+  logging.info("ended")
+  # Without waiting for what is being predicted.
+  sys.stderr.flush()
+  os._exit(0)
+
+
+def reload_all(api: service.Api) -> None:
+  """Loads all models anew; what fails stays as it was."""
+  for one in list(api.served.values()):
+    with contextlib.suppress(service.HTTPException):  # logged
+      api.replace(one)
 
 
 def run() -> None:

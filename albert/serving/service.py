@@ -1,43 +1,63 @@
 """The HTTP API: routes, batching, limits and errors.
 
     GET   /                           demo page
-    GET   /health, /metrics, /docs    for operators
+    GET   /health, /ready, /metrics, /docs    for operators
     GET   /v1/models                  list of models
     POST  /v1/models/NAME:predict     predictions, as JSON
     POST  /v1/models/NAME:similarity  similarity of sentences
     POST  /v1/models/NAME:search      most similar texts of a corpus
+    POST  /v1/models/NAME:reload      loads the folder anew; needs a key
 """
 
 import asyncio
 import contextlib
 import dataclasses
-import hmac
-import json
 import pathlib
+import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import (
+  Any,
+  Callable,
+  Dict,
+  List,
+  NamedTuple,
+  Optional,
+  Sequence,
+  cast,
+)
 
 import fastapi
 import numpy as np
 import prometheus_client
-import pydantic
 import swagger_ui_bundle
-from fastapi import exceptions, responses, staticfiles
+from absl import logging
+from fastapi import responses, staticfiles
 from fastapi.openapi import docs
 from starlette.exceptions import HTTPException
 
 from albert.errors import InputError
 from albert.predict import inputs, predictors, results
 from albert.serving.batching import Batcher, Full
+from albert.serving.gate import Gate, Keys
+from albert.serving.requests import (
+  MOST_SENTENCES,
+  PredictRequest,
+  SearchRequest,
+  SimilarityRequest,
+  check_candidates,
+  check_texts,
+  parsed,
+  problem_of,
+  respond,
+  size_of,
+  unfit,
+)
 from albert.settings import USUAL, setting
 
 _PAGE = pathlib.Path(__file__).with_name("page.html")
 # The page is self-contained and may load nothing else.
 _POLICY = ("default-src 'none'; connect-src 'self'; img-src data:; "
            "style-src 'unsafe-inline'; script-src 'unsafe-inline'")
-_OPEN = ("/", "/health", "/docs", "/openapi.json")  # without a key
-_MOST_SENTENCES = 32  # per request
-_PATIENCE = 100  # times the limit: a body up to this size is read and discarded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,33 +68,41 @@ class ServiceSettings:
   max_wait_ms: float = setting(
       2.0, "Milliseconds that the first request waits for others.", USUAL,
       least=0)
-  max_queue_size: int = setting(
-      1024, "Maximum inputs in the queue; further requests get status 503.",
+  max_batch_tokens: int = setting(
+      8192, "Maximum inputs per batch, times the characters of the longest.",
       least=1)
+  max_queue_size: int = setting(
+      1024, "Maximum inputs in the queue, shared by the clients that wait; "
+      "further requests of a client get status 503.", least=1)
   max_instances: int = setting(
       256, "Maximum inputs per request; more get status 422.", least=1)
+  max_characters: int = setting(
+      100000, "Maximum characters per request; more get status 422.", least=1)
   max_body_bytes: int = setting(
       1 << 20, "Maximum bytes per request; more get status 413.", least=1)
+  request_seconds: float = setting(
+      60.0, "Maximum seconds per request; then it gets status 504.",
+      least=0.001)
+  access_log: str = setting(
+      "text", "A line per request on standard error, without its texts.",
+      choices=["text", "json", "none"])
 
 
-class PredictRequest(pydantic.BaseModel, extra="forbid"):
-  """Texts, or objects with a key for each field and perhaps an `id`."""
-  instances: List[Union[str, Dict[str, Any]]] = pydantic.Field(
-      min_length=1, examples=[["这部电影真好看"]])
-  top_k: int = pydantic.Field(5, ge=1, le=1000)
+class Loaded(NamedTuple):
+  """What a folder is loaded to.
 
-
-class SimilarityRequest(pydantic.BaseModel, extra="forbid"):
-  """Sentences to compare with each other."""
-  sentences: List[str] = pydantic.Field(min_length=2,
-                                        max_length=_MOST_SENTENCES)
-
-
-class SearchRequest(pydantic.BaseModel, extra="forbid"):
-  """Texts to find similar ones for in the corpus."""
-  queries: List[str] = pydantic.Field(min_length=1,
-                                      max_length=_MOST_SENTENCES)
-  top_k: int = pydantic.Field(5, ge=1, le=1000)
+  Attributes:
+    model: predicts.
+    compare: maps N sentences to their similarity with each other, float [N, N];
+      None if the model does not compare sentences.
+    search: maps (queries, top_k) to a list of similarity.Found per query; None
+      if there is no corpus.
+    version: identifies weights, vocabulary and settings.
+  """
+  model: predictors.Predictor
+  compare: Optional[Callable[[List[str]], np.ndarray]] = None
+  search: Optional[Callable[[List[str], int], List[Any]]] = None
+  version: str = ""
 
 
 class Served:
@@ -82,26 +110,23 @@ class Served:
 
   Args:
     name: name in the URLs.
-    model: predicts.
+    loaded: the model.
     settings: batching and limits.
-    compare: maps N sentences to their similarity with each other, float [N, N];
-      None if the model does not compare sentences.
-    search: maps (queries, top_k) to a list of similarity.Found per query; None
-      if there is no corpus.
-    on_batch: see Batcher.
+    metrics: updated with each batch.
   """
 
-  def __init__(self, name: str, model: predictors.Predictor,
-               settings: ServiceSettings,
-               compare: Optional[Callable[[List[str]], np.ndarray]],
-               search: Optional[Callable[[List[str], int], List[Any]]],
-               on_batch: Callable[[int], Any]):
+  def __init__(self, name: str, loaded: Loaded, settings: ServiceSettings,
+               metrics: "_Metrics"):
     self.name = name
-    self._model = model
+    self.version = loaded.version
+    self._model, compare, search, _ = loaded
     self._settings = settings
+    self._metrics = metrics
     self.predictions = Batcher(
         self._predict, settings.max_batch_size, settings.max_wait_ms / 1e3,
-        settings.max_queue_size, on_batch)
+        settings.max_queue_size, metrics.batches.labels(name).observe,
+        settings.max_batch_tokens)
+    metrics.waiting.labels(name).set_function(lambda: self.predictions.waiting)
     self.scores: Optional[Batcher] = None
     if compare:
       self.scores = Batcher(
@@ -115,144 +140,65 @@ class Served:
 
   def describe(self) -> Dict[str, Any]:
     """Returns what the page and clients need to know."""
-    return {"name": self.name, "kind": self._model.kind,
+    return {"name": self.name, "version": self.version,
+            "kind": self._model.kind,
             "fields": self._model.fields, "labels": self._model.labels,
             "compares_sentences": bool(self.scores),
             "searches": bool(self.found),
             "max_instances": self._settings.max_instances}
 
-  def close(self) -> None:
-    """Finishes the queued requests."""
+  def close(self, seconds: float = 60.0) -> None:
+    """Finishes the queued requests, or refuses them after some seconds."""
     for batcher in filter(None, (self.predictions, self.scores, self.found)):
-      batcher.close()
+      batcher.close(seconds)
 
-  def parse(self, instances: List[Any]) -> List[Any]:
+  def parse(self, request: "PredictRequest") -> List[Any]:
     """Converts the instances of a request to inputs of the model.
 
     Raises:
-      HTTPException: an instance does not fit the model; status 422.
+      HTTPException: an instance does not fit the model, or an answer would have
+        too many candidates; status 422.
     """
-    if len(instances) > self._settings.max_instances:
-      raise _unfit(["instances"], "more than %d" % self._settings.max_instances)
-    return [self._parse(row, ["instances", number])
-            for number, row in enumerate(instances)]
+    rows = [self._parse(row, ["instances", number])
+            for number, row in enumerate(request.instances)]
+    places = len(rows)
+    if self._model.kind == "masks":
+      places = sum(row.count("[MASK]") for row in rows)
+    most = min(request.top_k, len(self._model.labels or ()) or request.top_k)
+    check_candidates(places * most)
+    return rows
 
   def _parse(self, row, where):
     fields = self._model.fields
     if isinstance(row, str) and len(fields) == 1:
       row = {fields[0]: row}
     if not isinstance(row, dict):
-      raise _unfit(where, "expected an object of " + ", ".join(fields))
+      raise unfit(where, "expected an object of " + ", ".join(fields))
     names = {inputs.column_of(field, self._model.reading): field
              for field in fields}
     row = {names.get(key, key): value for key, value in row.items()
            if key != "id"}
     for key in list(row) + list(fields):
       if key not in fields or key not in row:
-        raise _unfit(where + [key], "the model takes " + ", ".join(fields))
+        raise unfit(where + [key], "the model takes " + ", ".join(fields))
     for field, value in row.items():
       several = field == "choices"
       if several and not (isinstance(value, list) and len(value) > 1):
-        raise _unfit(where + [field], "expected a list of two texts or more")
+        raise unfit(where + [field], "expected a list of two texts or more")
       for text in value if several else [value]:
-        if _problem_of(text):
-          raise _unfit(where + [field], _problem_of(text))
+        if problem_of(text):
+          raise unfit(where + [field], problem_of(text))
     values = tuple(row[field] for field in fields)
     return values if len(fields) > 1 else values[0]
 
   def _predict(self, inputs, top_k):
     """Returns the JSON of each input; runs in the batcher's thread."""
-    return [dict(results.to_json(result), truncated=self._model.is_cut(row))
-            for row, result in zip(inputs, self._model.predict(inputs, top_k))]
-
-
-def _problem_of(text):
-  """Returns an error message for a text, or None."""
-  if not isinstance(text, str):
-    return "expected text"
-  if "\0" in text:
-    return "has a NUL character"
-  try:
-    text.encode()
-  except UnicodeEncodeError:
-    return "has half of a surrogate pair, which is no character"
-  return None
-
-
-def _unfit(where, message):
-  return HTTPException(422, [
-      {"loc": ["body"] + where, "msg": message, "type": "value_error"}])
-
-
-def _respond(content, status=200, headers=None):
-  """Returns a JSON response; escapes lone surrogates, invalid in UTF-8."""
-  text = json.dumps(content, ensure_ascii=False)
-  return responses.Response(text.encode("utf-8", "backslashreplace"), status,
-                            headers, "application/json")
-
-
-class _Gate:
-  """ASGI middleware that checks the key and the body size of each request.
-
-  Args:
-    app: ASGI application behind it.
-    keys: without any, every request passes.
-    max_body_bytes: larger bodies get status 413.
-    on_status: called with the status of each response.
-  """
-
-  def __init__(self, app, keys, max_body_bytes, on_status):
-    self._app = app
-    self._keys = ["Bearer %s" % key for key in keys]
-    self._most = max_body_bytes
-    self._on_status = on_status
-
-  async def __call__(self, scope, receive, send):
-    if scope["type"] != "http":
-      await self._app(scope, receive, send)
-      return
-
-    async def counted_send(message):
-      if message["type"] == "http.response.start":
-        self._on_status(message["status"])
-      await send(message)
-
-    app, body = self._app, b""
-    if not self._may_pass(scope):
-      app = _respond({"detail": "give a key: Authorization: Bearer KEY"}, 401,
-                     {"WWW-Authenticate": "Bearer"})
-    size, more = 0, app is self._app
-    while more:
-      message = await receive()
-      if message["type"] == "http.disconnect":
-        return
-      more = message.get("more_body", False)
-      size += len(message.get("body", b""))
-      if size <= self._most:
-        body += message.get("body", b"")
-      elif size > _PATIENCE * self._most:
-        break
-    # The body was read even if too large: most clients send it all first.
-    if size > self._most:
-      app = _respond({"detail": "more than %d bytes" % self._most}, 413,
-                     {"Connection": "close"})
-    whole = [{"type": "http.request", "body": body}]
-
-    async def given():
-      return whole.pop() if whole else await receive()
-
-    try:
-      await app(scope, given, counted_send)
-    except Exception:  # the server around this responds and logs
-      self._on_status(500)
-      raise
-
-  def _may_pass(self, scope):
-    if not self._keys or scope["path"] in _OPEN or (
-        scope["path"].startswith("/static/")):
-      return True
-    key = dict(scope["headers"]).get(b"authorization", b"")
-    return any(hmac.compare_digest(key, known.encode()) for known in self._keys)
+    found = []
+    for row, result in zip(inputs, self._model.predict(inputs, top_k)):
+      found.append(dict(results.to_json(result),
+                        truncated=self._model.is_cut(row)))
+      self._metrics.count(self.name, found[-1])
+    return found
 
 
 class _Metrics:
@@ -272,38 +218,83 @@ class _Metrics:
     self.waiting = prometheus_client.Gauge(
         "albert_waiting_inputs", "Inputs that wait", ["model"],
         registry=self.registry)
+    self.labels = prometheus_client.Counter(
+        "albert_labels", "Predicted labels", ["model", "label"],
+        registry=self.registry)
+    self.probabilities = prometheus_client.Histogram(
+        "albert_probability", "Probability of the predicted label", ["model"],
+        buckets=[i / 10 for i in range(1, 11)], registry=self.registry)
+    self.truncated = prometheus_client.Counter(
+        "albert_truncated_inputs", "Inputs that were truncated", ["model"],
+        registry=self.registry)
+
+  def count(self, name: str, result: Dict[str, Any]) -> None:
+    """Counts a prediction of a model."""
+    if "probability" in result and "label" in result:
+      self.probabilities.labels(name).observe(result["probability"])
+    for label in result.get("labels", [result.get("label")]):
+      if label is not None:
+        self.labels.labels(name, label).inc()
+    if result["truncated"]:
+      self.truncated.labels(name).inc()
 
 
 class Api:
   """The routes, one per public method.
 
   Args:
-    served: models by name.
+    served: models by name; a reload replaces one.
     metrics: updated with each request.
+    settings: limits.
+    keys: see `Gate`.
+    load: loads a model by name, and the keys, anew; None if nothing can.
   """
 
-  def __init__(self, served: Dict[str, Served], metrics: _Metrics):
-    self._served = served
+  def __init__(self, served: Dict[str, Served], metrics: _Metrics,
+               settings: ServiceSettings, keys: Keys,
+               load: Optional[Callable[[str], Loaded]]):
+    self.served = served
+    self.is_ending = False
     self._metrics = metrics
+    self._settings = settings
+    self._keys = keys
+    self._load = load
+    self._loading = threading.Lock()
 
   def _find(self, name):
-    if name not in self._served:
+    if name not in self.served:
       raise HTTPException(404, "there is no model %s, only %s" % (
-          name, ", ".join(self._served)))
-    return self._served[name]
+          name, ", ".join(self.served)))
+    return self.served[name]
 
-  async def _answer(self, one, batcher, inputs, top_k=None):
+  async def _answer(self, request, one, batcher, inputs, top_k=None):
     """Returns the results from a batcher."""
     start = time.perf_counter()
+    client = request.headers.get("authorization") or (
+        request.client.host if request.client else "")
+    gone = asyncio.ensure_future(_gone(request))
     try:
-      found = await asyncio.wrap_future(batcher.submit(inputs, top_k))
+      found = asyncio.wrap_future(batcher.submit(
+          inputs, top_k, client, list(map(size_of, inputs))))
+      await asyncio.wait({found, gone}, timeout=self._settings.request_seconds,
+                         return_when=asyncio.FIRST_COMPLETED)
+      if not found.done():  # what is left is not predicted
+        found.cancel()
+        raise HTTPException(504, "no answer within %g s" %
+                            self._settings.request_seconds)
+      result = found.result()
     except Full as error:
       raise HTTPException(503, "%d inputs are waiting" % (
           batcher.waiting), {"Retry-After": "1"}) from error
     except InputError as error:
-      raise _unfit(["instances"], str(error)) from error
+      raise unfit(["instances"], str(error)) from error
+    finally:
+      gone.cancel()
     self._metrics.seconds.labels(one.name).observe(time.perf_counter() - start)
-    return found
+    return result
+
+  def _respond(self, one, content):
+    return respond(content, headers={"X-Model-Version": one.version})
 
   def page(self) -> responses.Response:
     return responses.HTMLResponse(_PAGE.read_bytes(), headers={
@@ -319,6 +310,12 @@ class Api:
   def health(self) -> Dict[str, str]:
     return {"status": "ok"}
 
+  def ready(self) -> Dict[str, str]:
+    """Whether requests are answered: not while the service ends."""
+    if self.is_ending:
+      raise HTTPException(503, "ending")
+    return {"status": "ready"}
+
   def prometheus(self) -> responses.Response:
     return responses.PlainTextResponse(
         prometheus_client.generate_latest(self._metrics.registry),
@@ -326,108 +323,144 @@ class Api:
 
   def list_models(self) -> Dict[str, Any]:
     """All models."""
-    return {"models": [one.describe() for one in self._served.values()]}
+    return {"models": [one.describe() for one in self.served.values()]}
 
   def describe_model(self, name: str) -> Dict[str, Any]:
     """The inputs and outputs of a model."""
     return self._find(name).describe()
 
   async def predict(
-      self, name: str, request: PredictRequest) -> responses.Response:
+      self, name: str, request: fastapi.Request) -> responses.Response:
     """A prediction per instance, its `id`, and whether it was truncated."""
     one = self._find(name)
+    asked = await self._read(PredictRequest, request,
+                             self._settings.max_instances)
     found = await self._answer(
-        one, one.predictions, one.parse(request.instances), request.top_k)
-    return _respond({"predictions": [
+        request, one, one.predictions, one.parse(asked), asked.top_k)
+    return self._respond(one, {"predictions": [
         dict({"id": row["id"]}, **result)
         if isinstance(row, dict) and "id" in row else result
-        for row, result in zip(request.instances, found)]})
+        for row, result in zip(asked.instances, found)]})
 
   async def similarity(
-      self, name: str, request: SimilarityRequest) -> responses.Response:
+      self, name: str, request: fastapi.Request) -> responses.Response:
     """The cosines of the sentences with each other: one row per sentence."""
     one = self._find(name)
     if not one.scores:
       raise HTTPException(404, "%s compares no sentences" % name)
-    _check_texts("sentences", request.sentences)
-    scores, = await self._answer(one, one.scores, [request.sentences])
-    return _respond({"scores": scores})
+    asked = await self._read(SimilarityRequest, request, MOST_SENTENCES)
+    check_texts("sentences", asked.sentences)
+    scores, = await self._answer(request, one, one.scores, [asked.sentences])
+    return self._respond(one, {"scores": scores})
 
   async def search(
-      self, name: str, request: SearchRequest) -> responses.Response:
+      self, name: str, request: fastapi.Request) -> responses.Response:
     """The texts of the corpus most similar to each query."""
     one = self._find(name)
     if not one.found:
       raise HTTPException(404, "%s searches no corpus" % name)
-    _check_texts("queries", request.queries)
-    found = await self._answer(one, one.found, request.queries, request.top_k)
-    return _respond({"results": [[x._asdict() for x in row] for row in found]})
+    asked = await self._read(SearchRequest, request, MOST_SENTENCES)
+    check_texts("queries", asked.queries)
+    check_candidates(len(asked.queries) * asked.top_k)
+    found = await self._answer(
+        request, one, one.found, asked.queries, asked.top_k)
+    return self._respond(one, {"results": [
+        [x._asdict() for x in row] for row in found]})
+
+  async def _read(self, kind, request, most):
+    return parsed(kind, await request.body(), most,
+                   self._settings.max_characters)
+
+  async def reload(self, name: str) -> responses.Response:
+    """Loads the folder of a model, and the keys, anew; needs a key."""
+    one = self._find(name)
+    if not (self._load and self._keys.values):
+      raise HTTPException(403, "needs --api_key_file")
+    await asyncio.get_event_loop().run_in_executor(None, self.replace, one)
+    return self._respond(self._find(name), self._find(name).describe())
+
+  def replace(self, one: Served) -> None:
+    """Loads a model anew; requests that wait are answered by the old one.
+
+    Raises:
+      HTTPException: it cannot be loaded; the old one stays.
+    """
+    if not self._loading.acquire(blocking=False):
+      raise HTTPException(409, "another model is being loaded")
+    try:
+      loaded = cast(Callable, self._load)(one.name)
+    except (InputError, OSError, MemoryError) as error:
+      logging.warning("%s is not loaded anew: %s", one.name, error)
+      raise HTTPException(500, "the model from before stays: %s" % (
+          error)) from error
+    finally:
+      self._loading.release()
+    self.served[one.name] = Served(
+        one.name, loaded, self._settings, self._metrics)
+    logging.info("%s: version %s, was %s", one.name, loaded.version,
+                 one.version)
+    one.close()
 
 
-def _check_texts(field, texts):
-  for number, text in enumerate(texts):
-    if _problem_of(text):
-      raise _unfit([field, number], _problem_of(text))
+async def _gone(request):
+  """Returns once the client of a request has disconnected."""
+  while (await request.receive())["type"] != "http.disconnect":
+    pass
 
 
 def _refuse(request, error):
-  return _respond({"detail": error.detail}, error.status_code, error.headers)
+  return respond({"detail": error.detail}, error.status_code, error.headers)
 
 
-def _refuse_unfit(request, error):
-  return _respond({"detail": [
-      {key: problem[key] for key in ("loc", "msg", "type")}
-      for problem in error.errors()]}, 422)
-
-
-def create_app(models: Dict[str, predictors.Predictor],
+def create_app(models: Dict[str, Loaded],
                settings: Optional[ServiceSettings] = None,
-               keys: Sequence[str] = (),
-               compare: Optional[Dict[str, Callable]] = None,
-               search: Optional[Dict[str, Callable]] = None) -> fastapi.FastAPI:
-  """Returns the service, an ASGI application.
+               keys: Optional[Keys] = None,
+               load: Optional[Callable[[str], Loaded]] = None,
+               allowed_hosts: Optional[Sequence[str]] = None
+               ) -> fastapi.FastAPI:
+  """Returns the service, an ASGI application; its `state.api` is the Api.
 
   Args:
     models: models by name.
     settings: None for the defaults.
-    keys: API keys; if there are any, all but the page requires one.
-    compare, search: functions by name of the model; see Served.
+    keys: if there are any, all but the page requires one.
+    load: see `Api`.
+    allowed_hosts: see `Gate`.
   """
-  settings = settings or ServiceSettings()
+  settings, keys = settings or ServiceSettings(), keys or Keys()
   metrics = _Metrics()
-  served = {name: Served(
-      name, model, settings, (compare or {}).get(name),
-      (search or {}).get(name), metrics.batches.labels(name).observe)
-            for name, model in models.items()}
-  for name, one in served.items():
-    metrics.waiting.labels(name).set_function(
-        lambda batcher=one.predictions: batcher.waiting)
+  api = Api({name: Served(name, loaded, settings, metrics)
+             for name, loaded in models.items()}, metrics, settings, keys, load)
 
   @contextlib.asynccontextmanager
   async def lifespan(app):
     yield
-    for one in served.values():
+    for one in api.served.values():
       one.close()
 
   app = fastapi.FastAPI(
       title="Models", lifespan=lifespan, docs_url=None, redoc_url=None,
-      exception_handlers={
-          HTTPException: _refuse,
-          exceptions.RequestValidationError: _refuse_unfit})
+      exception_handlers={HTTPException: _refuse})
+  app.state.api = api
   app.add_middleware(
-      _Gate, keys=keys, max_body_bytes=settings.max_body_bytes,
+      Gate, keys=keys, allowed_hosts=allowed_hosts, settings=settings,
       on_status=lambda status: metrics.answers.labels(status).inc())
   app.mount("/static", staticfiles.StaticFiles(
       directory=swagger_ui_bundle.swagger_ui_path))
-  api = Api(served, metrics)
   app.get("/", include_in_schema=False)(api.page)
   app.get("/docs", include_in_schema=False)(api.openapi_page)
   # response_model=None: plain dicts, with no schema derived from annotations.
   app.get("/health", response_model=None)(api.health)
+  app.get("/ready", response_model=None)(api.ready)
   app.get("/metrics")(api.prometheus)
   app.get("/v1/models", response_model=None)(api.list_models)
   app.get("/v1/models/{name}", response_model=None)(api.describe_model)
-  app.post("/v1/models/{name}:predict")(api.predict)
-  app.post("/v1/models/{name}:similarity")(api.similarity)
-  app.post("/v1/models/{name}:search")(api.search)
+  for route, kind in ((api.predict, PredictRequest),
+                      (api.similarity, SimilarityRequest),
+                      (api.search, SearchRequest)):
+    # FastAPI itself would make an object of each input before any is counted.
+    app.post("/v1/models/{name}:" + route.__name__, openapi_extra={
+        "requestBody": {"required": True, "content": {
+            "application/json": {"schema": kind.model_json_schema()}}}})(route)
+  app.post("/v1/models/{name}:reload")(api.reload)
   return app

@@ -10,7 +10,8 @@ from live_service import live
 
 from albert.predict import results
 from albert.predict.similarity import Found
-from albert.serving.service import create_app
+from albert.serving.gate import LOCAL, Keys
+from albert.serving.service import Loaded, create_app
 
 pytestmark = pytest.mark.full
 
@@ -139,7 +140,7 @@ def opened(*args, **kwargs):
   driver = webdriver.Chrome(options=options, service=(
       webdriver.chrome.service.Service(shutil.which("chromedriver"))))
   try:
-    with live(create_app(*args, **kwargs)) as ask:
+    with live(create_app(*args, allowed_hosts=LOCAL, **kwargs)) as ask:
       yield Page(driver, ask)
   finally:
     driver.quit()
@@ -147,11 +148,12 @@ def opened(*args, **kwargs):
 
 @pytest.fixture(scope="module")
 def page():
-  with opened(
-      MODELS, compare={"masks": lambda sentences: [
-          [float(a == b) or -0.5 for b in sentences] for a in sentences]},
-      search={"masks": lambda queries, top_k: [
-          [Found("像" + query, 7, 0.25)] for query in queries]}) as page:
+  models = {name: Loaded(model) for name, model in MODELS.items()}
+  models["masks"] = Loaded(MODELS["masks"], lambda sentences: [
+      [float(a == b) or -0.5 for b in sentences] for a in sentences],
+      lambda queries, top_k: [
+          [Found("像" + query, 7, 0.25)] for query in queries])
+  with opened(models) as page:
     yield page
     # Over all tests: no error, and nothing asked of another host.
     assert not [x for x in page.driver.get_log("browser")
@@ -274,7 +276,8 @@ def test_languages_and_a_phone(page):
 
 
 def test_a_key_is_asked_for():
-  with opened({"topics": MODELS["topics"]}, keys=["secret"]) as page:
+  with opened({"topics": Loaded(MODELS["topics"])},
+              keys=Keys(["secret"])) as page:
     page.open()
     for key, shown in (("wrong", "#answer .error"), ("secret", "#form label")):
       page.fill(key=key)

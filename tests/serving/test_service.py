@@ -5,6 +5,7 @@ import contextlib
 import json
 import random
 import re
+import socket
 import threading
 
 import pytest
@@ -14,7 +15,9 @@ from small_steps import full
 from albert.errors import InputError
 from albert.predict import load, results
 from albert.predict.similarity import Found
-from albert.serving.service import ServiceSettings, create_app
+from albert.serving import gate, requests
+from albert.serving.gate import Keys
+from albert.serving.service import Loaded, ServiceSettings, create_app
 
 
 class Echo:
@@ -45,13 +48,17 @@ def serve():
   until the end of the test; returns a live_service.client."""
   with contextlib.ExitStack() as stack:
     yield lambda models, own=None, **kwargs: stack.enter_context(live(
-        create_app(models, ServiceSettings(**own or {}), **kwargs)))
+        create_app({name: model if isinstance(model, Loaded) else Loaded(model)
+                    for name, model in models.items()},
+                   ServiceSettings(**own or {}), **kwargs)))
 
 
 @pytest.fixture
 def models():
+  masks = Echo()
+  masks.kind = "masks"
   return {"a": Echo(), "b": Echo("text_a", "text_b"),
-          "c": Echo("text", "choices")}
+          "c": Echo("text", "choices"), "masks": masks}
 
 
 def names(answer):
@@ -75,12 +82,14 @@ def test_predictions(serve, models):
     assert names(ask("/v1/models/%s:predict" % name, {
         "instances": [row]})) == ["1"]
   assert ask("/v1/models").json == {"models": [
-      ask("/v1/models/" + name).json for name in "abc"]}
+      ask("/v1/models/" + name).json for name in models]}
   assert ask("/v1/models/b").json == {
-      "name": "b", "kind": "label", "fields": ["text_a", "text_b"],
+      "name": "b", "version": "", "kind": "label",
+      "fields": ["text_a", "text_b"],
       "labels": None, "compares_sentences": False, "searches": False,
       "max_instances": 256}
   assert ask("/health").json == {"status": "ok"}
+  assert ask("/ready").json == {"status": "ready"}
   for name in "ab":
     for path, body in (("similarity", {"sentences": ["甲", "乙"]}),
                        ("search", {"queries": ["甲"]})):
@@ -88,10 +97,11 @@ def test_predictions(serve, models):
 
 
 def test_what_is_refused(serve, models):
-  ask = serve(models, {"max_instances": 3, "max_body_bytes": 1000})
+  ask = serve(models, {"max_instances": 3, "max_body_bytes": 1000,
+                       "max_characters": 200})
   rows = "instances"
   for name, status, place, message, body in (
-      ("d", 404, None, "no model d, only a, b, c", ["甲"]),
+      ("d", 404, None, "no model d, only a, b, c, masks", ["甲"]),
       ("a", 422, [rows], "more than 3", ["甲"] * 4),
       ("a", 422, [rows], "at least 1", []),
       ("a", 422, [rows], "required", {}),
@@ -109,6 +119,10 @@ def test_what_is_refused(serve, models):
       ("a", 422, [rows, 0, "\ud800"], "takes",
        b'{"instances":[{"\\ud800": "a"}]}'),
       ("a", 422, [rows], "input 1: bad", ["bad"]),
+      ("a", 422, [rows], "more than 200 characters", ["a" * 99, "a" * 102]),
+      ("a", 422, [], "not JSON", b'{"instances": ["a"]'),
+      ("masks", 422, ["top_k"], "24000 candidates",
+       {rows: ["[MASK]" * 12] * 2, "top_k": 1000}),
       ("a", 413, None, "more than 1000 bytes", ["a" * 1000]),
       *[("c", 422, [rows, 0, "choices"], "expected .*text",
          [{"text": "a", "choices": choices}])
@@ -117,7 +131,7 @@ def test_what_is_refused(serve, models):
         isinstance(body, list)) else body)
     assert answer.status == status, answer.text
     detail = answer.json["detail"]
-    if place:
+    if place is not None:
       assert detail[0]["loc"] == ["body"] + place
       detail = detail[0]["msg"]
     assert re.search(message, detail)
@@ -126,10 +140,126 @@ def test_what_is_refused(serve, models):
   assert ask("/other").status == 404
   assert ask(A).status in (404, 405)
   assert not models["c"].batches
+  many = ask(A, {rows: [1] * 3}).json["detail"]
+  assert len(many) <= 10
+
+
+def test_many_inputs_are_refused_before_anything_is_made_of_each(
+    serve, models, monkeypatch):
+  ask = serve(models)
+  monkeypatch.setattr(requests.PredictRequest, "model_validate", None)
+  for rows in ([1] * 300000, [[]] * 300, [{}] * 300):
+    answer = ask(A, {"instances": rows})
+    assert answer.status == 422 and "more than 256" in answer.text
+
+
+def test_a_browser_asks_for_nobody_else(serve, models):
+  body = {"instances": ["甲"]}
+  ask = serve(models, allowed_hosts=gate.LOCAL)
+  for host in ("127.0.0.1", "localhost:80", "[::1]:8080"):
+    for headers in ({}, {"Origin": "http://" + host}):
+      assert ask(A, body, {"Host": host, **headers}).status == 200
+  for headers in ({"Host": "evil.com"}, {"Origin": "http://evil.com"},
+                  {"Origin": "null"}, {"Host": "127.0.0.1.evil.com"}):
+    assert ask(A, body, headers).status == 403
+    assert ask("/v1/models", None, headers).status == 403
+    assert ask("/health", None, headers).status == 200
+  for kind in ("text/plain", "", "application/x-www-form-urlencoded"):
+    assert ask(A, body, {"Content-Type": kind}).status == 415
+  assert serve(models)(A, body, {"Host": "evil.com"}).status == 200
+
+
+def test_time_limit_and_clients_that_are_gone(serve):
+  go, model = threading.Event(), Echo()
+  predict = model.predict
+  model.predict = lambda *args: go.wait(60) and predict(*args)
+  ask = serve({"a": model}, {"max_batch_size": 2, "request_seconds": 1.5})
+  body = json.dumps({"instances": ["甲"] * 200}).encode()
+  with socket.create_connection(("127.0.0.1", ask.port)) as gone:
+    gone.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                 b"application/json\r\nContent-Length: %d\r\n\r\n" % (
+                     A.encode(), len(body)) + body)
+    while 'waiting_inputs{model="a"} 198.0' not in ask("/metrics").text:
+      pass
+  while 'waiting_inputs{model="a"} 0.0' not in ask("/metrics").text:
+    pass
+  assert ask(A, {"instances": ["乙"] * 4}).status == 504
+  go.set()
+  assert names(ask(A, {"instances": ["丙"]})) == ["丙"]
+  assert model.batches == [["甲"] * 2, ["丙"]]
+
+
+def test_answers_are_counted_and_logged(serve, models, caplog):
+  caplog.set_level("INFO", "absl")
+  for kind in ("text", "json", "none"):
+    caplog.clear()
+    ask = serve(models, {"access_log": kind})
+    answer = ask(A, {"instances": ["甲", "乙乙乙乙"]}, {"X-Request-Id": "x-1"})
+    assert answer.headers["X-Request-Id"] == "x-1"
+    assert ask("/%0aa", None, {"X-Request-Id": "a b"}).headers[
+        "X-Request-Id"] != "a b"
+    lines = [record.getMessage() for record in caplog.records]
+    assert not [line for line in lines if "甲" in line or "\n" in line]
+    if kind == "json":
+      line = json.loads(lines[0])
+      assert line.pop("ms") > 0 and line == {
+          "method": "POST", "path": A, "status": 200, "client": "127.0.0.1",
+          "id": "x-1"}
+    elif kind == "text":
+      assert re.fullmatch(r"POST %s 200 [\d.]+ 127.0.0.1 x-1" % A, lines[0])
+    assert len(lines) == (0 if kind == "none" else 2)
+  metrics = ask("/metrics").text
+  for line in ('labels_total{label="甲",model="a"} 1.0',
+               'truncated_inputs_total{model="a"} 1.0',
+               'albert_probability_bucket{le="0.5",model="a"} 2.0'):
+    assert line in metrics
+
+
+def test_models_are_loaded_anew(serve):
+  """Under load: none of the requests is lost."""
+  version, keys = [0], Keys(["key"])
+
+  def loaded():
+    model, number = Echo(), version[0]
+    predict = model.predict
+    model.predict = lambda inputs, top_k: [
+        row._replace(label=str(number)) for row in predict(inputs, top_k)]
+    return Loaded(model, version=str(number))
+
+  def load(name):
+    version[0] += 1
+    if version[0] == 4:
+      raise InputError("damaged")
+    keys.values = ["key", "new"]
+    return loaded()
+
+  ask = serve({"a": loaded()}, keys=keys, load=load)
+  key = {"Authorization": "Bearer key"}
+  path = "/v1/models/a:reload"
+  assert ask(path, {}).status == 401
+
+  def check(_):
+    answer = ask(A, {"instances": ["甲"] * 3}, key)
+    label, = set(names(answer))
+    assert answer.headers["X-Model-Version"] == label
+    return label
+
+  with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    found = pool.map(check, range(300))
+    for number in range(1, 7):
+      answer = ask(path, {}, key)
+      if number == 4:
+        assert answer.status == 500 and "stays: damaged" in answer.text
+      else:
+        assert answer.json["version"] == str(number)
+    assert set(found) <= set("012356")
+  assert check(0) == "6"
+  assert ask(path, {}, {"Authorization": "Bearer new"}).status == 200
+  assert serve({"a": Echo()}, load=load)(path, {}).status == 403
 
 
 def test_keys(serve, models):
-  ask = serve(models, keys=["one", "two"])
+  ask = serve(models, keys=Keys(["one", "two"]))
   body = {"instances": ["甲"]}
   for headers in ({}, {"Authorization": "Bearer three"},
                   {"Authorization": "Bearer "}, {"Authorization": "one"}):
@@ -169,11 +299,11 @@ def test_a_full_queue(serve):
 
 
 def test_sentences_are_compared_and_a_corpus_is_searched(serve, models):
-  ask = serve(
-      models, compare={"a": lambda sentences: [
-          [float(x == y) for y in sentences] for x in sentences]},
-      search={"b": lambda queries, top_k: [
-          [Found(query * 2, 3, 0.5)] * top_k for query in queries]})
+  ask = serve({
+      "a": Loaded(models["a"], lambda sentences: [
+          [float(x == y) for y in sentences] for x in sentences]),
+      "b": Loaded(models["b"], search=lambda queries, top_k: [
+          [Found(query * 2, 3, 0.5)] * top_k for query in queries])})
   compare, search = "/v1/models/a:similarity", "/v1/models/b:search"
   assert ask(compare, {"sentences": ["甲", "乙", "甲"]}).json == {
       "scores": [[1, 0, 1], [0, 1, 0], [1, 0, 1]]}
