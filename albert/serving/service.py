@@ -78,6 +78,9 @@ class ServiceSettings:
       256, "Maximum inputs per request; more get status 422.", least=1)
   max_characters: int = setting(
       100000, "Maximum characters per request; more get status 422.", least=1)
+  max_input_characters: int = setting(
+      10000, "Maximum characters per input, which holds up all others.",
+      least=1)
   max_body_bytes: int = setting(
       1 << 20, "Maximum bytes per request; more get status 413.", least=1)
   request_seconds: float = setting(
@@ -161,6 +164,10 @@ class Served:
     """
     rows = [self._parse(row, ["instances", number])
             for number, row in enumerate(request.instances)]
+    most = self._settings.max_input_characters
+    for number, row in enumerate(rows):
+      if size_of(row) > most:
+        raise unfit(["instances", number], "more than %d characters" % most)
     places = len(rows)
     if self._model.kind == "masks":
       places = sum(row.count("[MASK]") for row in rows)

@@ -98,7 +98,7 @@ def test_predictions(serve, models):
 
 def test_what_is_refused(serve, models):
   ask = serve(models, {"max_instances": 3, "max_body_bytes": 1000,
-                       "max_characters": 200})
+                       "max_characters": 200, "max_input_characters": 150})
   rows = "instances"
   for name, status, place, message, body in (
       ("d", 404, None, "no model d, only a, b, c, masks", ["甲"]),
@@ -120,6 +120,7 @@ def test_what_is_refused(serve, models):
        b'{"instances":[{"\\ud800": "a"}]}'),
       ("a", 422, [rows], "input 1: bad", ["bad"]),
       ("a", 422, [rows], "more than 200 characters", ["a" * 99, "a" * 102]),
+      ("a", 422, [rows, 1], "more than 150 char", ["a", "a" * 151]),
       ("a", 422, [], "not JSON", b'{"instances": ["a"]'),
       ("masks", 422, ["top_k"], "24000 candidates",
        {rows: ["[MASK]" * 12] * 2, "top_k": 1000}),
