@@ -65,10 +65,10 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
       os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
       sys.exit(128 + signal.SIGPIPE)
     except Exception as error:  # TensorFlow's classes are not imported here
-      if not _is_readable(error):
+      line = _readable_line(error)
+      if not line:
         raise
-      sys.exit("ERROR: %s" % str(getattr(error, "message", error)).split(
-          "\n")[0])
+      sys.exit("ERROR: %s" % line)
     finally:
       filesystem.unlock()
 
@@ -85,13 +85,14 @@ _ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO,
            errno.EISDIR, errno.ENOTDIR)
 
 
-def _is_readable(error):
-  """Returns whether an error says to a user what to do."""
-  if isinstance(error, InputError) or getattr(error, "filename", None):
-    return True
-  return getattr(error, "errno", None) in _ERRNOS or (
-      hasattr(error, "error_code") and
-      any(os.strerror(number) in str(error) for number in _ERRNOS))
+def _readable_line(error):
+  """Returns the line of an error that says what to do, None if none does."""
+  lines = str(getattr(error, "message", error)).split("\n")
+  if isinstance(error, InputError) or getattr(error, "filename", None) or (
+      getattr(error, "errno", None) in _ERRNOS):
+    return lines[0]
+  return next((line for line in lines if hasattr(error, "error_code") and any(
+      os.strerror(number) in line for number in _ERRNOS)), None)
 
 
 def _parse(argv):

@@ -32,7 +32,7 @@ TWO = "--number=2"
 FULL = "--code=raise OSError(28, 'No space')"
 UNKNOWN = "--code=raise OSError('what?')"
 OF_TENSORFLOW = """--code=class OpError(Exception):
-  error_code, message = 8, 'a.data: No space left on device, [[node x]]'
+  error_code, message = 8, 'Failed:\\na: No space left on device, [[x]]'
 raise OpError(OpError.message)"""
 
 
@@ -45,7 +45,7 @@ raise OpError(OpError.message)"""
     (["--code=open('no_such_file')", TWO], 1, "2 None\n",
      "ERROR: .*no_such_file'"),
     ([FULL, TWO], 1, "2 None\n", r"ERROR: \[Errno 28\] No space"),
-    ([OF_TENSORFLOW, TWO], 1, "2 None\n", "ERROR: a.data: No space .*"),
+    ([OF_TENSORFLOW, TWO], 1, "2 None\n", "ERROR: a: No space .*"),
     (["--code=raise BrokenPipeError(32, 'x')", TWO], 141, "2 None\n", ".*"),
     ([UNKNOWN, TWO], 1, "2 None\n", r"OSError: what\?"),
     (["--nmber=2"], 1, "", "ERROR: .*'nmber'.*: number .*; see --help"),

@@ -34,6 +34,17 @@ def load(path, **given):
   return model_folder.load(FolderSettings(**given), path and str(path))
 
 
+@pytest.mark.parametrize("content, message", [
+    ([], "not a JSON object"), ({"labels": "ab"}, "'labels' cannot be \"ab\""),
+    ({"labels": ["a", 1]}, "'labels'"), ({"max_seq_length": "9"}, "'max_seq"),
+    ({"max_seq_length": True}, "'max_seq"), ({"crf": 1}, "'crf'"),
+    ({"thresholds": {"a": "b"}}, "'thresholds'"),
+    ({"reading": ["text_a"]}, "'reading'"), ({"layer": 1.5}, "'layer'")])
+def test_a_damaged_task(folder, content, message):
+  write(folder, "task.json", content)
+  refused("task.json: " + message, load, folder)
+
+
 def test_what_is_written_is_read(tmp_path):
   """Every field has another value than its default."""
   whole = ModelFolder(

@@ -2,20 +2,23 @@
 
 import concurrent.futures
 import contextlib
+import importlib
 import json
 import random
 import re
 import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 from live_service import live
+from scripting import ROOT
 from small_steps import full
 
 from albert.errors import InputError
 from albert.predict import load, results
 from albert.predict.similarity import Found
-from albert.serving import gate, requests
+from albert.serving import batching, gate, requests
 from albert.serving.gate import Keys
 from albert.serving.service import Loaded, ServiceSettings, create_app
 
@@ -143,6 +146,27 @@ def test_what_is_refused(serve, models):
   assert not models["c"].batches
   many = ask(A, {rows: [1] * 3}).json["detail"]
   assert len(many) <= 10
+
+
+def test_the_client_of_the_documents(serve, models, monkeypatch):
+  """It tries again, as often as it is told."""
+  monkeypatch.syspath_prepend(str(ROOT / "docs" / "deploy"))
+  client, waited = importlib.import_module("client"), []
+  monkeypatch.setattr(client, "time", SimpleNamespace(sleep=waited.append))
+  ask = serve(models, keys=Keys(["key"]))
+  url = "http://127.0.0.1:%d" % ask.port + A
+  submit, refusals = batching.Batcher.submit, [batching.Full()] * 2
+
+  def busy(*args):
+    if refusals:
+      raise refusals.pop()
+    return submit(*args)
+
+  monkeypatch.setattr(batching.Batcher, "submit", busy)
+  row, = client.predict(url, ["甲"], "key")
+  assert row["label"] == "甲" and waited == [1, 1]
+  with pytest.raises(RuntimeError, match="401.*give a key"):
+    client.predict(url, ["甲"])
 
 
 def test_many_inputs_are_refused_before_anything_is_made_of_each(
