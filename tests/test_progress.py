@@ -13,7 +13,7 @@ def test_hours():
 
 def test_a_line_every_ten_seconds(monkeypatch, caplog):
   clock = [1000.0]
-  monkeypatch.setattr(time, "time", lambda: clock[0])
+  monkeypatch.setattr(time, "monotonic", lambda: clock[0])
   work = progress.Progress("records")
   caplog.set_level(logging.INFO, "absl")
   for seconds, count, share in ((10, 1, 0.1), (20, 60, 0.25), (30, 70, 0.3),

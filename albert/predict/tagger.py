@@ -33,9 +33,6 @@ class Tagger:
     self._folder = model.folder
     self.labels = cast(List[str], model.folder.labels)
     self._transitions = model.constant("label_tokens", "transitions")
-    if len(self._transitions) != len(self.labels):
-      raise InputError("%s has %d labels, the model %d outputs" % (
-          model.folder.where, len(self.labels), len(self._transitions)))
     self._predictor = model.predictor("label_tokens", "scores",
                                       batch_size=batch_size)
 
@@ -49,6 +46,9 @@ class Tagger:
       for each text, its entities (start, end, kind), text[start:end].
     """
     windowed, scores = self.scores(texts)
+    if len(self._transitions) != len(self.labels):
+      raise InputError("%s has %d labels, the model %d outputs" % (
+          self._folder.where, len(self.labels), len(self._transitions)))
     return windowed.entities(decode(scores, self._transitions, self.labels))
 
   def scores(
