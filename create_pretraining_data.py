@@ -365,8 +365,11 @@ def main() -> None:
   outputs, described = name_outputs(texts)
   paths = records.expand_patterns(texts.input_file, "input_file")
   check_outputs(texts, outputs, paths)
-  for path in [] if texts.text_field else paths:
-    corpus.check_is_text(path)
+  for path in paths:
+    if os.path.exists(path) and not os.path.isfile(path):  # it is read twice
+      raise InputError("%s: not a regular file" % path)
+    if not texts.text_field:
+      corpus.check_is_text(path)
   tokenizer = tokenization.create_tokenizer(
       texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
   settings = create_settings(

@@ -5,7 +5,6 @@ import gzip
 import io
 import itertools
 import math
-import os
 import re
 import zlib
 from typing import (
@@ -284,8 +283,6 @@ def check_is_text(path: str) -> None:
 
   Its keys, tags and numbers would be learnt.
   """
-  if os.path.exists(path) and not os.path.isfile(path):
-    return  # a pipe is read once
   with filesystem.open_binary(path) as raw:
     reader = gzip.open(raw) if path.endswith(".gz") else raw
     try:
@@ -354,8 +351,6 @@ class TextReader:
     self.counts["text_bytes"] = sum(sizes)
     for number, path in enumerate(self._paths):
       with filesystem.open_binary(path) as raw:
-        if not raw.seekable():
-          raise InputError("%s: not a regular file" % path)
         data = gzip.open(raw) if path.endswith(".gz") else raw
         lines: List[str] = []
         size, is_new = 0, True

@@ -27,9 +27,10 @@ def find_checkpoint(init_checkpoint: str) -> str:
   if not path or not tf.io.gfile.exists(path + ".index"):
     names = tf.io.gfile.listdir(init_checkpoint) if tf.io.gfile.isdir(
         init_checkpoint) else []
-    if any(name.endswith(".index") for name in names):
-      raise InputError("%s has no checkpoint that is not damaged or incomplete"
-                       % init_checkpoint)
+    for name in names:
+      if name.endswith(".index"):
+        raise InputError("%s is damaged or incomplete" % os.path.join(
+            init_checkpoint, name[:-len(".index")]))
     if any(name.endswith((".bin", ".safetensors")) for name in names):
       raise InputError(
           "%s has weights of PyTorch; convert them with %s" % (
