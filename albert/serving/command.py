@@ -168,6 +168,8 @@ def create_app(args: ServerSettings) -> Any:
 
 def check_memory(folder: str) -> None:
   """Raises an InputError if there is no memory for a model twice."""
+  if not os.path.exists("/proc/meminfo"):
+    return
   with open("/proc/meminfo", encoding="ascii") as reader:
     free = 1024 * int(re.findall(r"MemAvailable:\s+(\d+)", reader.read())[0])
   size = sum(map(filesystem.size, filesystem.find_files(folder, "*.*")))

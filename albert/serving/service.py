@@ -58,6 +58,7 @@ _PAGE = pathlib.Path(__file__).with_name("page.html")
 # The page is self-contained and may load nothing else.
 _POLICY = ("default-src 'none'; connect-src 'self'; img-src data:; "
            "style-src 'unsafe-inline'; script-src 'unsafe-inline'")
+_GRACE_SECONDS = 5  # between a reload and the end of the old model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -406,7 +407,10 @@ class Api:
         one.name, loaded, self._settings, self._metrics)
     logging.info("%s: version %s, was %s", one.name, loaded.version,
                  one.version)
-    one.close()
+    # Later, as requests that found it may not wait in its queue yet.
+    closing = threading.Timer(_GRACE_SECONDS, one.close)
+    closing.daemon = True
+    closing.start()
 
 
 async def _gone(request):
@@ -443,7 +447,7 @@ def create_app(models: Dict[str, Loaded],
   async def lifespan(app):
     yield
     for one in api.served.values():
-      one.close()
+      one.close(0.0 if api.is_ending else 60.0)
 
   app = fastapi.FastAPI(
       title="Models", lifespan=lifespan, docs_url=None, redoc_url=None,

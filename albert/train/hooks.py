@@ -6,7 +6,8 @@ import sys
 import threading
 import time
 import traceback
-from typing import Callable, Dict, List, Optional
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 import tqdm
@@ -221,6 +222,7 @@ class _Watch(threading.Thread):
     usual: seconds between the ends of steps, once they are known.
     stop: set to end the thread.
   """
+  _last_one: Any = SimpleNamespace(stop=threading.Event())
 
   def __init__(self):
     super().__init__(daemon=True)
@@ -228,6 +230,9 @@ class _Watch(threading.Thread):
     self.usual: Optional[float] = None
     self.stop = threading.Event()
     self.ended()
+    # A training that failed does not end the one of its hook.
+    _Watch._last_one.stop.set()
+    _Watch._last_one = self
 
   def ended(self):
     """Tells that a step has ended."""

@@ -251,10 +251,11 @@ def train_and_evaluate(
             estimator.train(input_fn, max_steps=end, hooks=used)
           break
         except tf.errors.OpError as failed:
-          if device.use_horovod:  # the other ranks wait
-            raise
           error = failed
           start = checkpoints.start_step(run.output_dir)
+          if device.use_horovod:  # the other ranks wait
+            train_input_fn_at(start, error)  # may name a file
+            raise
       if interrupts.requested():
         logging.info("ended at step %d with a checkpoint; the same command "
                      "resumes", checkpoints.start_step(run.output_dir))
