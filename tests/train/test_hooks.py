@@ -99,7 +99,8 @@ def test_where_a_training_waits_is_told(clock, caplog, monkeypatch):
     clock[0] += seconds
     watch.usual = usual
     stops = [False, False, True]
-    watch.stop = SimpleNamespace(wait=lambda _: stops.pop(0))
+    watch.stop = SimpleNamespace(
+        wait=lambda _: stops.pop(0), set=lambda: None)
     watch.run()
     return len(caplog.records)
 
