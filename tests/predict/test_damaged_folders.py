@@ -45,7 +45,7 @@ def damage(folder, rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind, count", [
-    ("labels", 20), full("labels", 150), full("entities", 60),
+    ("labels", 8), full("labels", 150), full("entities", 60),
     full("spans", 60)])
 def test_damaged_folders(kind, count, trained, tmp_path):
   rng = random.Random(count)

@@ -136,7 +136,7 @@ def assert_same(found, wanted):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [
-    "records", "fine-tuning", full("pretraining"), full("vocabulary"),
+    "records", full("fine-tuning"), full("pretraining"), full("vocabulary"),
     full("export"), full("download"), full("search")])
 def test_a_killed_command_is_run_again(name, run, request):
   begin(run.out)
