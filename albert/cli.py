@@ -4,6 +4,7 @@ import errno
 import logging as standard_logging
 import os
 import re
+import select
 import signal
 import sys
 import textwrap
@@ -61,10 +62,9 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
         main(argv[1:])
       else:
         main()
-    except BrokenPipeError:  # of `... | head`
-      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-      sys.exit(128 + signal.SIGPIPE)
     except Exception as error:  # TensorFlow's classes are not imported here
+      if isinstance(error, BrokenPipeError) and _is_stdout_closed():
+        sys.exit(128 + signal.SIGPIPE)
       line = _readable_line(error)
       if not line:
         raise
@@ -78,6 +78,16 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
     sys.exit(0)
   app.run(guarded_main, flags_parser=lambda argv: _parse(
       without_older_flags(argv, older_flags)))
+
+
+def _is_stdout_closed():
+  """Returns whether nobody reads the output any more, as behind `| head`."""
+  poll = select.poll()
+  poll.register(sys.stdout.fileno(), 0)
+  is_closed = any(event & select.POLLERR for _, event in poll.poll(0))
+  if is_closed:  # what is left is not written at the end
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+  return is_closed
 
 
 # Errors of files; TensorFlow's, of other classes, have the text of one.

@@ -30,6 +30,8 @@ cli.run(main, [Settings], takes_arguments=%%r,
 ''' % str(ROOT)
 TWO = "--number=2"
 FULL = "--code=raise OSError(28, 'No space')"
+CLOSED = """import os; reader, writer = os.pipe(); os.close(reader)
+os.dup2(writer, 1); print("x" * 10**6)"""
 UNKNOWN = "--code=raise OSError('what?')"
 OF_TENSORFLOW = """--code=class OpError(Exception):
   error_code, message = 8, 'Failed:\\na: No space left on device, [[x]]'
@@ -46,7 +48,8 @@ raise OpError(OpError.message)"""
      "ERROR: .*no_such_file'"),
     ([FULL, TWO], 1, "2 None\n", r"ERROR: \[Errno 28\] No space"),
     ([OF_TENSORFLOW, TWO], 1, "2 None\n", "ERROR: a: No space .*"),
-    (["--code=raise BrokenPipeError(32, 'x')", TWO], 141, "2 None\n", ".*"),
+    (["--code=" + CLOSED, TWO], 141, "2 None\n", ".*"),
+    (["--code=raise BrokenPipeError('x')", TWO], 1, "2 None\n", ".*Pipe.*"),
     ([UNKNOWN, TWO], 1, "2 None\n", r"OSError: what\?"),
     (["--nmber=2"], 1, "", "ERROR: .*'nmber'.*: number .*; see --help"),
     (["--number=0"], 1, "", "ERROR: flag --number=0: .*; see --help"),
@@ -65,4 +68,5 @@ def test_how_it_ends(args, status, out, last, tmp_path):
   if last is not None:
     assert re.fullmatch(last, log[-1] if log else ""), log
   # What a user can mend is said in one line.
-  assert ("Traceback" in done.stderr) == (UNKNOWN in args)
+  assert ("Traceback" in done.stderr) == (
+      UNKNOWN in args or "--code=raise BrokenPipeError('x')" in args)

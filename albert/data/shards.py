@@ -84,7 +84,7 @@ class ShardMaker:
       counts = filesystem.read_json(path)
       return counts if list(map(filesystem.size, others)) == [
           16 * (self._num_buckets + 1), counts["bytes"]] else None
-    except (OSError, InputError):  # removed by halves, for instance
+    except (OSError, InputError, KeyError, TypeError):  # half-removed, say
       return None
 
   def serialized_records(

@@ -333,13 +333,12 @@ def newest_finite_checkpoint(folder: str) -> str:
 
 
 def remove_unfinished_checkpoints(folder: str) -> None:
-  """Removes what interrupted checkpoint writes have left."""
-  whole = whole_checkpoints(folder)
-  part = re.compile(r"(model\.ckpt-\d+)\.(index|meta|data-\d+-of-\d+)")
+  """Removes temporary files of interrupted checkpoint writes."""
+  temporary = re.compile(
+      r"model\.ckpt-\d+_temp.*|model\.ckpt-\d+\.\S*tempstate\d+|"
+      r"(model\.ckpt-\d+\.meta|checkpoint|graph\.pbtxt)\.tmp[0-9a-f]{32}")
   for name in tf.io.gfile.listdir(folder):
-    is_part = part.fullmatch(name)
-    if is_part and is_part.group(1) in whole or not re.match(
-        r"model\.ckpt-\d|(checkpoint|graph\.pbtxt)\.tmp", name):
+    if not temporary.fullmatch(name.rstrip("/")):
       continue
     path = os.path.join(folder, name)
     if tf.io.gfile.isdir(path):

@@ -270,19 +270,27 @@ class Reader:
       error: the files are not its cause, or it occurs again and again.
     """
     if error:
+      # Others, such as of a lack of memory, are not worth reading all records.
+      if _INPUT not in error.message and not isinstance(
+          error, tf.errors.InvalidArgumentError):
+        raise error
       before, self._files = self._files, self._check_again(error)
       self._failures += 1
       changed = [file.path for file, old in zip(self._files, before)
                  if file.path == old.path and file.size != old.size]
       if changed and not self._skip_corrupt:
         raise InputError("%s: has changed while it was read" % changed[0])
-      if before == self._files and (
+      is_same = [file._replace(count=0) for file in before] == [
+          file._replace(count=0) for file in self._files]
+      if is_same and (
           self._failures > len(_WAITS) or _INPUT not in error.message):
         raise error
     return self._files
 
   def _check_again(self, error):
     paths = [file.path for file in self._files]
+    logging.warning("%s: reading all records to find out why",
+                    error.message.split("\n")[0])
     for seconds in _WAITS:
       closed = [path for path in paths if _open_error(path)]
       if not closed:

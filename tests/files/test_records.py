@@ -219,14 +219,18 @@ def test_files_that_cannot_be_read_any_more(
 
 
 def test_an_error_that_stays_or_is_not_of_reading_is_raised(tmp_path):
-  write(tmp_path / "a", [5] * 4)
-  reader = records.Reader([str(tmp_path / "a")], SPECS)
-  for message, tries in (("in IteratorGetNext", 3), ("in MatMul", 0)):
-    error = tf.errors.UnknownError(None, None, message)
+  write(tmp_path / "a", [5, 15, 15, 15])  # not counted by the first one
+  for kind, message, tries in (
+      (tf.errors.UnknownError, "in IteratorGetNext", 3),
+      (tf.errors.InvalidArgumentError, "in Gather", 0)):
+    reader = records.Reader([str(tmp_path / "a")], SPECS)
     for _ in range(tries):
-      reader.files(error)
-    with pytest.raises(tf.errors.UnknownError):
-      reader.files(error)
+      reader.files(kind(None, None, message))
+    with pytest.raises(kind):
+      reader.files(kind(None, None, message))
+  (tmp_path / "a").unlink()  # nor is it read
+  with pytest.raises(tf.errors.ResourceExhaustedError):
+    reader.files(tf.errors.ResourceExhaustedError(None, None, "in MatMul"))
 
 
 def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):
