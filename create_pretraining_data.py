@@ -356,6 +356,15 @@ def make_records(texts: TextSettings, reader: corpus.TextReader,
   return counts + reader.counts
 
 
+def check_inputs(texts: TextSettings, paths: List[str]) -> None:
+  """Raises an InputError for files that are not plain text."""
+  for path in paths:
+    if os.path.exists(path) and not os.path.isfile(path):  # it is read twice
+      raise InputError("%s: not a regular file" % path)
+    if not texts.text_field:
+      corpus.check_is_text(path)
+
+
 def main() -> None:
   texts = from_flags(TextSettings)
   if bool(texts.output_file) == bool(texts.output_dir):
@@ -365,17 +374,12 @@ def main() -> None:
   outputs, described = name_outputs(texts)
   paths = records.expand_patterns(texts.input_file, "input_file")
   check_outputs(texts, outputs, paths)
-  for path in paths:
-    if os.path.exists(path) and not os.path.isfile(path):  # it is read twice
-      raise InputError("%s: not a regular file" % path)
-    if not texts.text_field:
-      corpus.check_is_text(path)
+  check_inputs(texts, paths)
   tokenizer = tokenization.create_tokenizer(
       texts.vocab_file, texts.spm_model_file, texts.do_lower_case)
-  settings = create_settings(
-      from_flags(RecordSettings), tokenizer)
-  checksum, num_bytes = filesystem.sha256(*paths), sum(
-      map(filesystem.size, paths))
+  settings = create_settings(from_flags(RecordSettings), tokenizer)
+  checksum = filesystem.sha256(*paths)
+  num_bytes = sum(map(filesystem.size, paths))
   description = dict(describe(settings, texts, tokenizer),
                      text_files=len(paths), text_bytes=num_bytes)
   copies = vocabulary_copies(texts, outputs)

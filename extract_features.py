@@ -27,6 +27,7 @@ from albert.errors import InputError
 from albert.files import filesystem, tables
 from albert.model_folder import FolderSettings, ModelSettings
 from albert.predict import engines
+from albert.predict.engine import Engine
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
 
@@ -58,7 +59,7 @@ SETTINGS = (VectorSettings, ModelSettings, engines.EngineSettings)
 DEFAULTS: Dict[str, Any] = dict(init_checkpoint=dict(required=True))
 
 
-def token_vectors(model: engines.Engine, texts: List[str], layers: List[int],
+def token_vectors(model: Engine, texts: List[str], layers: List[int],
                   max_seq_length: Optional[int] = None, batch_size: int = 64
                   ) -> List[Tuple[Any, ...]]:
   """Computes the vectors of tokens.

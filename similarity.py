@@ -26,6 +26,7 @@ from albert.errors import InputError
 from albert.files import filesystem, tables
 from albert.model_folder import FolderSettings
 from albert.predict import engines
+from albert.predict.engine import Engine
 from albert.predict.similarity import (
   DEFAULT_LAYER,
   BertSim,
@@ -134,7 +135,7 @@ def create_similarity(args: SimilaritySettings, engine: engines.EngineSettings,
 
 def load(args: SimilaritySettings, default: str,
          engine: engines.EngineSettings,
-         given: FolderSettings) -> engines.Engine:
+         given: FolderSettings) -> Engine:
   """Returns the model of --model_dir."""
   return engines.load(engine, args.model_dir or default, given)
 

@@ -234,8 +234,8 @@ def _remove(path):
     os.remove(path)
 
 
-def _digest(path, name):
-  digest = hashlib.new(name)
+def _digest(path, algorithm):
+  digest = hashlib.new(algorithm)
   with open(path, "rb") as reader:
     for chunk in iter(lambda: reader.read(2**20), b""):
       digest.update(chunk)

@@ -5,6 +5,7 @@ r"""Seconds from the start of a process to its first prediction.
 The classifier in --model_dir predicts one text in a new process, repeatedly:
   checkpoint  predict.py
   onnx        predict.py --engine=onnx
+  openvino    predict.py --engine=openvino
   pipeline    transformers.pipeline, with torch and transformers installed
 """
 
@@ -22,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", None, "Folder of a fine-tuned classifier.",
                     required=True)
-flags.DEFINE_list("ways", ["checkpoint", "onnx", "pipeline"],
+flags.DEFINE_list("ways", ["checkpoint", "onnx", "openvino", "pipeline"],
                   "What to measure.")
 flags.DEFINE_integer("times", 7, "Processes per way.")
 
@@ -43,7 +44,7 @@ def main(_):
   source = os.path.abspath(FLAGS.model_dir)
   with tempfile.TemporaryDirectory() as folder:
     onnx, pytorch = [os.path.join(folder, name) for name in ("onnx", "pytorch")]
-    if "onnx" in FLAGS.ways:
+    if {"onnx", "openvino"}.intersection(FLAGS.ways):
       run("export_model.py", "--onnx", "--signature=classify",
           "--init_checkpoint=" + source, "--output_dir=" + onnx)
     if "pipeline" in FLAGS.ways:
@@ -52,6 +53,8 @@ def main(_):
     commands = {
         "checkpoint": ["predict.py", "--model_dir=" + source, _TEXT],
         "onnx": ["predict.py", "--engine=onnx", "--model_dir=" + onnx, _TEXT],
+        "openvino": ["predict.py", "--engine=openvino", "--model_dir=" + onnx,
+                     _TEXT],
         "pipeline": ["-c", _PIPELINE, pytorch, _TEXT]}
     print("way\tmedian s\tleast\tmost")
     for way in FLAGS.ways:

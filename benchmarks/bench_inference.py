@@ -9,11 +9,13 @@ cut to length. Each measurement is a separate process. Ways:
   saved_model  export_model.py --saved_model, loaded by this TensorFlow
   tflite       export_model.py --tflite; tflite_int8: also --int8
   onnx         export_model.py --onnx in ONNX Runtime; onnx_int8: also --int8
+  openvino     the files of onnx in OpenVINO; openvino_bf16: --precision=bf16
   pytorch      convert_to_pytorch.py, with torch and transformers installed
   onnx_pytorch the same in ONNX Runtime, exported by torch
 "cores" is the number of busy cores. --profile shows the time by operation.
 """
 
+import functools
 import itertools
 import json
 import os
@@ -36,7 +38,8 @@ flags.DEFINE_string("model_dir", None, "Folder of a fine-tuned classifier.",
 flags.DEFINE_string("input_file", None, "Text to take sentences from.",
                     required=True)
 flags.DEFINE_list("ways", ["session", "saved_model", "tflite", "tflite_int8",
-                           "onnx", "onnx_int8", "pytorch", "onnx_pytorch"],
+                           "onnx", "onnx_int8", "openvino", "openvino_bf16",
+                           "pytorch", "onnx_pytorch"],
                   "What to measure.")
 flags.DEFINE_list("lengths", ["32", "128"], "Tokens per sentence.")
 flags.DEFINE_list("batches", ["1", "32"], "Sentences per batch.")
@@ -174,6 +177,15 @@ def onnx(path, inputs, threads):
   return onnx_runtime(path + "/classify.onnx", inputs, threads)
 
 
+def openvino(path, inputs, threads, precision="f32"):
+  import openvino as runtime
+  model = runtime.Core().compile_model(path + "/classify.onnx", "CPU", {
+      "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads,
+      "INFERENCE_PRECISION_HINT": precision})
+  feed = dict(zip(_INPUTS, inputs))
+  return lambda: model(feed)["probabilities"]
+
+
 def onnx_pytorch(path, inputs, threads):
   logits_of = onnx_runtime(path + "/model.onnx",
                            [x.astype(np.int64) for x in inputs], threads)
@@ -209,6 +221,8 @@ def write_onnx(path):
 
 WAYS = {"session": session, "saved_model": saved_model, "tflite": tflite,
         "tflite_int8": tflite, "onnx": onnx, "onnx_int8": onnx,
+        "openvino": openvino,
+        "openvino_bf16": functools.partial(openvino, precision="bf16"),
         "pytorch": pytorch, "onnx_pytorch": onnx_pytorch}
 
 
@@ -249,6 +263,8 @@ def prepare(way: str, folder: str, batch: int,
             length: int) -> Tuple[str, float]:
   """Exports the model of a way, once; returns its path and its size in MB."""
   model = "--init_checkpoint=" + os.path.abspath(FLAGS.model_dir)
+  if way.startswith("openvino"):
+    way = "onnx"
   path = os.path.join(folder, way)
   if way == "session":
     path = os.path.abspath(FLAGS.model_dir)

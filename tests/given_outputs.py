@@ -5,7 +5,7 @@ from small_models import albert_zh_config
 
 from albert.model.config import AlbertConfig
 from albert.model_folder import ModelFolder
-from albert.predict.engines import TextPredictor
+from albert.predict.engine import TextPredictor
 
 
 def counts(ids, *_):

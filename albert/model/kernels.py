@@ -150,6 +150,18 @@ def _transposed(x):
   return tf.transpose(x, [0, 1, 3, 2] if x.shape.ndims == 4 else [0, 2, 1])
 
 
+def _all_examples(function, unused_dtypes, tensors):
+  return function(0, *tensors)
+
+
+def _each_example(function, dtypes, tensors):
+  """Calls function(example, *slices) for one example after the other."""
+  return tf.map_fn(
+      lambda slices: function(*slices),
+      (tf.range(tf.shape(tensors[0])[0]), *tensors), dtypes,
+      parallel_iterations=1, back_prop=False)
+
+
 def recomputed_attention(
     query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask_bias: tf.Tensor,
     dropout: Callable, matmul: Callable = tf.matmul, one_by_one: bool = False,
@@ -192,21 +204,15 @@ def recomputed_attention(
             _transposed(matmul(_transposed(gradient),
                                dropout(probs, example=example))))
 
-  def run(function, outputs, *tensors):
-    if not one_by_one:
-      return function(0, *tensors)
-    return tf.map_fn(
-        lambda slices: function(*slices),
-        (tf.range(tf.shape(tensors[0])[0]),) + tensors, outputs,
-        parallel_iterations=1, back_prop=False)
+  run = _each_example if one_by_one else _all_examples
 
   @tf.custom_gradient
   def attend(query, key, value):
-    context = run(forward, tf.float32, query, key, value, mask_bias)
+    context = run(forward, tf.float32, [query, key, value, mask_bias])
 
     def gradient(dy):
       again = _after(dy, [query, key, value, mask_bias], compiled)
-      return run(backward, (tf.float32,) * 3, *(again + [context, dy]))
+      return run(backward, (tf.float32,) * 3, again + [context, dy])
 
     return context, gradient
 

@@ -16,6 +16,7 @@ import tokenization
 from albert.errors import InputError
 from albert.model_folder import FolderSettings, ModelFolder
 from albert.predict import engines, results
+from albert.predict.engine import Engine
 from albert.predict.tagger import Tagger
 from albert.settings import setting
 from albert.tasks import chid, label_sets, race, squad, windows
@@ -35,15 +36,15 @@ class PredictSettings:
       "next.", least=1)
 
 
-def load(model_dir: str, engine: str = "tensorflow",
+def load(model_dir: str, engine: str = "auto",
          given: Optional[FolderSettings] = None,
          settings: Optional[PredictSettings] = None) -> "Predictor":
   """Loads a model once, to predict any number of times.
 
   Args:
     model_dir: model folder, such as the `best` of a fine-tuning run; for
-      "onnx", a folder from export_model.py --onnx.
-    engine: "tensorflow" or "onnx".
+      "onnx" and "openvino", a folder from export_model.py --onnx.
+    engine: see engines.EngineSettings.
     given: settings that the folder lacks.
     settings: None for the defaults.
 
@@ -56,7 +57,7 @@ def load(model_dir: str, engine: str = "tensorflow",
   return of_engine(engines.load(engine, model_dir, given), settings)
 
 
-def of_engine(model: engines.Engine,
+def of_engine(model: Engine,
               settings: Optional[PredictSettings] = None) -> "Predictor":
   """Returns the predictor of a loaded engine; see `load`."""
   return class_for(model.folder)(model, settings or PredictSettings())
@@ -114,7 +115,7 @@ class Predictor:
   fields: Tuple[str, ...] = ("text",)
   kind: Optional[str] = None
 
-  def __init__(self, model: engines.Engine, settings: PredictSettings):
+  def __init__(self, model: Engine, settings: PredictSettings):
     self._folder = model.folder
     self._tokenizer = model.tokenizer
     self._settings = settings
@@ -258,7 +259,7 @@ class Cosines(Predictor):
   kind = "score"
   fields = ("text_a", "text_b")
 
-  def __init__(self, model: engines.Engine, settings: PredictSettings):
+  def __init__(self, model: Engine, settings: PredictSettings):
     super().__init__(model, settings)
     self._vectors = engines.sentence_vectors(
         model, batch_size=settings.batch_size)
@@ -278,7 +279,7 @@ class Entities(Predictor):
   """Finds entities in texts of any length: EntityResult."""
   kind = "entities"
 
-  def __init__(self, model: engines.Engine, settings: PredictSettings):
+  def __init__(self, model: Engine, settings: PredictSettings):
     super().__init__(model, settings)
     self._tagger = Tagger(model, settings.batch_size)
 
@@ -295,7 +296,7 @@ class Answers(Predictor):
   kind = "answer"
   fields = ("question", "passage")
 
-  def __init__(self, model: engines.Engine, settings: PredictSettings):
+  def __init__(self, model: Engine, settings: PredictSettings):
     super().__init__(model, settings)
     self._outputs = ("start", "end") if (
         self._folder.head == "independent") else (
@@ -346,7 +347,7 @@ class Choices(Predictor):
   fields: Tuple[str, ...] = ("passage", "question", "choices")
   _sequence_maker = staticmethod(race.sequence_maker)
 
-  def __init__(self, model: engines.Engine, settings: PredictSettings):
+  def __init__(self, model: Engine, settings: PredictSettings):
     super().__init__(model, settings)
     self._max_query_length = settings.max_query_length or race.MAX_QUERY_LENGTH
     self._predictor = model.predictor("classify", "score",
@@ -418,7 +419,7 @@ class Masks(Predictor):
   """Fills in [MASK] tokens, each independently of the others: MaskResult."""
   kind = "masks"
 
-  def __init__(self, model: engines.Engine, settings: PredictSettings):
+  def __init__(self, model: Engine, settings: PredictSettings):
     super().__init__(model, settings)
     self._length = self._folder.config.max_position_embeddings
     self._predictor = model.predictor(

@@ -19,6 +19,7 @@ from albert.errors import InputError
 from albert.files import filesystem, tables
 from albert.model_folder import FolderSettings
 from albert.predict import engines, predictors
+from albert.predict.engine import Engine
 from albert.progress import Progress
 
 # Whitened, it ranks the pairs of LCQMC better than the last layer.
@@ -38,13 +39,13 @@ class BertSim:
       "1" (same meaning), such as the `best` of a run; or a loaded engine.
     batch_size: pairs per call of the model.
     given: settings that the folder lacks.
-    engine: "tensorflow" or "onnx"; see engines.py.
+    engine: see EngineSettings.
   """
 
   def __init__(self,
-               model_dir: Union[str, engines.Engine] = "output/lcqmc/best",
+               model_dir: Union[str, Engine] = "output/lcqmc/best",
                batch_size: int = 64, given: Optional[FolderSettings] = None,
-               engine: str = "tensorflow"):
+               engine: str = "auto"):
     self._model_dir = model_dir
     self._batch_size = batch_size
     self._given = given
@@ -106,7 +107,7 @@ class VectorSim:
       were trained with, otherwise DEFAULT_LAYER.
     batch_size: sentences per call of the model.
     given: settings that the folder lacks.
-    engine: "tensorflow" or "onnx"; see engines.py.
+    engine: see EngineSettings.
     untrained_reference: the default of `reference` for models that were not
       trained to give vectors.
 
@@ -118,12 +119,12 @@ class VectorSim:
   """
 
   def __init__(self,
-               model_dir: Union[str, engines.Engine] = "albert_tiny_starter",
+               model_dir: Union[str, Engine] = "albert_tiny_starter",
                reference: Optional[List[str]] = None, whiten: bool = False,
                whitening_dim: Optional[int] = None,
                layer: Optional[int] = None, batch_size: int = 64,
                given: Optional[FolderSettings] = None,
-               engine: str = "tensorflow",
+               engine: str = "auto",
                untrained_reference: Optional[List[str]] = None):
     model = (engines.load(engine, model_dir, given)
              if isinstance(model_dir, str) else model_dir)

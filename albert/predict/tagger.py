@@ -8,7 +8,7 @@ from typing import Iterable, List, Tuple, cast
 import numpy as np
 
 from albert.errors import InputError
-from albert.predict.engines import Engine, missing
+from albert.predict.engine import Engine, missing
 from albert.tasks import bio, entity_files, ner
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow backend: a checkpoint in a session; see engines.py.
+"""TensorFlow backend: a checkpoint in a session; see engine.py.
 
 Tests: tests/scripts/test_similarity.py.
 """
@@ -13,7 +13,7 @@ from albert import heads, model_folder
 from albert.errors import InputError
 from albert.files import checkpoints, filesystem
 from albert.heads.signatures import build_signature
-from albert.predict.engines import Engine, TextPredictor, missing
+from albert.predict.engine import Engine, TextPredictor, missing
 
 
 class TensorFlowEngine(Engine):

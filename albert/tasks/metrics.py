@@ -69,8 +69,8 @@ def without_placeholders(examples: List[Any], field: str,
 
 def f1_scores(confusion: np.ndarray) -> np.ndarray:
   """Returns the F1 of each class, float [C]; 0 if a class does not occur."""
-  ends = confusion.sum(0) + confusion.sum(1)
-  return 2.0 * np.diag(confusion) / np.maximum(ends, 1)
+  totals = confusion.sum(0) + confusion.sum(1)
+  return 2.0 * np.diag(confusion) / np.maximum(totals, 1)
 
 
 def regression(labels: Floats, predicted: Floats) -> Dict[str, float]:

@@ -237,25 +237,9 @@ def train_and_evaluate(
       end = stage_end
       if between_calls:
         end = min(start + run.save_checkpoints_steps, stage_end)
-      error = None
-      while True:
-        input_fn = train_input_fn_at(start, *filter(None, [error]))
-        used = hooks.create(
-            settings, workers, last_step, evaluator, should_stop)
-        try:
-          with interrupts.watching(), interrupts.training(), (
-              checkpoints.restoring(
-                  checkpoints.latest_checkpoint(run.output_dir) or
-                  settings.model.init_checkpoint)), (
-                      _naming_errors(run.output_dir)):
-            estimator.train(input_fn, max_steps=end, hooks=used)
-          break
-        except tf.errors.OpError as failed:
-          error = failed
-          start = checkpoints.start_step(run.output_dir)
-          if device.use_horovod:  # the other ranks wait
-            train_input_fn_at(start, error)  # may name a file
-            raise
+      _train(settings, estimator, start, end, train_input_fn_at,
+             lambda: hooks.create(settings, workers, last_step, evaluator,
+                                  should_stop))
       if interrupts.requested():
         logging.info("ended at step %d with a checkpoint; the same command "
                      "resumes", checkpoints.start_step(run.output_dir))
@@ -263,6 +247,27 @@ def train_and_evaluate(
       if between_calls:
         between_calls.evaluate(end)
       start = end
+
+
+def _train(settings, estimator, start, end, train_input_fn_at, create_hooks):
+  """Trains from one step to another; starts again if reading failed."""
+  output_dir, error = settings.run.output_dir, None
+  while True:
+    input_fn = train_input_fn_at(start, *filter(None, [error]))
+    used = create_hooks()
+    resumed = checkpoints.latest_checkpoint(output_dir)
+    try:
+      with interrupts.watching(), interrupts.training(), (
+          checkpoints.restoring(resumed or settings.model.init_checkpoint)), (
+              _naming_errors(output_dir)):
+        estimator.train(input_fn, max_steps=end, hooks=used)
+      return
+    except tf.errors.OpError as failed:
+      error = failed
+      start = checkpoints.start_step(output_dir)
+      if settings.device.use_horovod:  # the other ranks wait
+        train_input_fn_at(start, error)  # may name a file
+        raise
 
 
 def _start_step(settings, workers, last_step, evaluator):

@@ -7,11 +7,10 @@ from unittest import mock
 import numpy as np
 import pytest
 from refusals import refused
-from scripting import SIZES
-from vocabularies import SPECIAL, small_tokenizer, write_vocab
+from vocabularies import small_tokenizer
 
-from albert.model.config import AlbertConfig
-from albert.model_folder import FolderSettings, ModelFolder
+from albert.model_folder import FolderSettings
+from albert.predict import engine as engine_lib
 from albert.predict import engines
 from albert.predict.similarity import BertSim
 
@@ -55,7 +54,7 @@ def call():
 
 @pytest.fixture
 def predictor(call, tmp_path):
-  return engines.TextPredictor(call, small_tokenizer(tmp_path, "甲乙"), 5, 2)
+  return engine_lib.TextPredictor(call, small_tokenizer(tmp_path, "甲乙"), 5, 2)
 
 
 def test_texts_are_predicted_in_their_order(predictor, call):
@@ -84,35 +83,11 @@ def test_what_a_model_lacks():
   for signature, words in (("classify", "run_classifier.py"),
                            ("masked_lm", "pretrained"), ("encode", "encode")):
     assert re.match("a/b has no .*" + words,
-                    str(engines.missing("a/b", signature)))
+                    str(engine_lib.missing("a/b", signature)))
 
 
-GRAPH = """<ir_version: 7, opset_import: ["": 13]>
-encode (int32[B, S] input_ids, int32[B, S] input_mask, int32[B, S] segment_ids)
-    => (float[B, S] vector) {
-  ten = Constant <value = int32 {10}> ()
-  tens = Mul (segment_ids, ten)
-  sums = Add (input_ids, input_mask)
-  all = Add (sums, tens)
-  vector = Cast <to = 1> (all)
-}"""
-
-
-@pytest.fixture
-def folder(tmp_path):
-  """A folder whose signature `encode` gives ids + mask + 10 * segments."""
-  pytest.importorskip("onnxruntime")
-  parser = pytest.importorskip("onnx.parser")
-  ModelFolder(AlbertConfig(**dict(SIZES, vocab_size=7)), write_vocab(
-      tmp_path / "any.txt", SPECIAL + ["a", "b"]),
-              max_seq_length=4).write(str(tmp_path))
-  (tmp_path / "encode.onnx").write_bytes(
-      parser.parse_model(GRAPH).SerializeToString())
-  return tmp_path
-
-
-def test_a_folder_of_onnx_files(folder):
-  engine = engines.load("onnx", "file://%s" % folder)
+def test_a_folder_of_onnx_files(onnx_folder):
+  engine = engines.load("onnx", "file://%s" % onnx_folder)
   assert engine.tokenizer.tokenize("A b") == ["a", "b"]
   predictor = engine.predictor("encode", "vector", batch_size=2)
   # [CLS] is 2, [SEP] is 3, a is 5; each and its mask, in a batch or alone.
@@ -124,18 +99,22 @@ def test_a_folder_of_onnx_files(folder):
   np.testing.assert_array_equal(engine.constant("encode", "vector"), [[12, 12]])
 
 
-def test_bad_input(folder):
-  path, settings = str(folder), engines.EngineSettings
+def test_bad_input(onnx_folder):
+  path, settings = str(onnx_folder), engines.EngineSettings
   engine = engines.load("onnx", path)
-  (folder / "sentence_vector.onnx").write_bytes(b"damaged")
+  (onnx_folder / "sentence_vector.onnx").write_bytes(b"damaged")
   for message, call, *args in (
       ("--vocab_file .*--engine=onnx", engines.load, "onnx", path,
        FolderSettings(vocab_file="v")),
       ("--do_lower_case .*--engine=onnx", engines.load, "onnx", path,
        FolderSettings(do_lower_case=True)),
-      ("without --engine=onnx", engines.load, settings(provider="Other"), path),
+      ("without --engine=onnx", engines.load,
+       settings("openvino", provider="Other"), path),
+      ("--precision=bf16 needs --engine=openvino", engines.load,
+       settings("onnx", "bf16"), path),
       ("--provider=Other: .*CPUExecution", engines.load(
-          settings("onnx", "Other"), path).predictor, "encode", "vector"),
+          settings(engine="onnx", provider="Other"), path).predictor, "encode",
+       "vector"),
       (path + " has no masked-LM", engine.predictor, "masked_lm", "logits"),
       (path + " has no output other", engine.predictor, "encode", "vector",
        "other"),
@@ -143,5 +122,20 @@ def test_bad_input(folder):
       ("_vector.onnx cannot be read", engines.sentence_vectors, engine)):
     refused(message, call, *args)
   for name in ("task.json", "config.json"):
-    (folder / name).unlink()
-    refused("%s has no %s" % (folder, name), engines.load, "onnx", path)
+    (onnx_folder / name).unlink()
+    refused("%s has no %s" % (path, name), engines.load, "onnx", path)
+
+
+@pytest.mark.parametrize("names, given, installed, engine", [
+    (["model.ckpt-1.index"], {}, True, "tensorflow"),
+    (["model.ckpt-1.index", "classify.onnx"], {}, True, "tensorflow"),
+    (["classify.onnx"], {}, True, "openvino"),
+    (["classify.onnx"], {}, False, "onnx"),
+    (["classify.onnx"], {"provider": "Any"}, True, "onnx"),
+    (["classify.onnx"], {"precision": "bf16"}, False, "openvino")])
+def test_the_fastest_backend(tmp_path, names, given, installed, engine):
+  for name in names:
+    (tmp_path / name).write_text("")
+  with mock.patch("importlib.util.find_spec", lambda _: installed or None):
+    assert engines.choose(str(tmp_path), engines.EngineSettings(**given)) == (
+        engine)
