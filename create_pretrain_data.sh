@@ -34,7 +34,7 @@ make_records() { # text, folder, number of files, flags
     --num_output_shards="$3" --vocab_file=albert_config/vocab.txt "${@:4}"
 }
 output=${OUTPUT:-output/pretrain}
+heldout=${HELDOUT_TEXT:-data/text_heldout.txt}
 make_records "${TEXT:-data/text_train.txt}" "$output/train" 10 \
-  "${flags[@]}" "$@"
-make_records "${HELDOUT_TEXT:-data/text_heldout.txt}" "$output/heldout" 1 \
-  "${flags[@]}" "$@"
+  --heldout_file="$heldout" "${flags[@]}" "$@"
+make_records "$heldout" "$output/heldout" 1 "${flags[@]}" "$@"

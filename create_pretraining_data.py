@@ -42,8 +42,17 @@ class TextSettings:
   input_file: str = setting(
       None, "Text files, also .gz: globs, separated by commas.", NEEDED,
       required=True)
+  heldout_file: str = setting(
+      None, "Text files held out for evaluation: which of their lines are in "
+      "--input_file is reported.", needs="not beam_runner")
   text_field: str = setting(
       None, "Key of the text, if files have a JSON object per document.", USUAL)
+  paragraphs_per_document: int = setting(
+      1, "For text with a blank line after every paragraph.", least=1,
+      instead_of="text_field")
+  document_characters: int = setting(
+      None, "For text without blank lines: ends a document after this many "
+      "characters.", least=1)
   output_file: str = setting(
       None, "Record files to write, separated by commas.", NEEDED)
   output_dir: str = setting(
@@ -170,7 +179,8 @@ def describe(settings: Settings, texts: TextSettings,
       (name, value) for name, value in settings._asdict().items()
       if isinstance(value, (int, float, str)))
   description["vocab_size"] = tokenizer.vocab_size
-  for name in ("do_lower_case", "non_chinese", "shard_characters"):
+  for name in ("do_lower_case", "non_chinese", "shard_characters",
+               "paragraphs_per_document", "document_characters"):
     description[name] = getattr(texts, name)
   if texts.text_field:
     description["text_field"] = texts.text_field
@@ -218,9 +228,14 @@ def report(counts: Dict[str, int], settings: Settings) -> None:
     logging.info("%18s  %s", *row)
   tokenization.warn_of_unknown("the text", counts["unknown_tokens"],
                                counts["text_tokens"])
+  if counts["heldout_lines"]:
+    logging.warning("%d lines of --input_file are in --heldout_file too: an "
+                    "evaluation on it will look better than it is",
+                    counts["heldout_lines"])
   if counts["text_bytes"] > _LONG_DOCUMENT * counts["documents"]:
     logging.warning("documents have %.0f KB on average: a blank line is "
-                    "expected between documents",
+                    "expected between documents; for text without, give "
+                    "--document_characters",
                     counts["text_bytes"] / counts["documents"] / 1e3)
   if counts["label_1"] in (0, made):
     logging.warning("all records have the same label: the sentence task "
@@ -390,7 +405,11 @@ def main() -> None:
   folder = os.path.join(
       os.path.dirname(outputs[0]),
       "unfinished-" + hashlib.sha256(state.encode()).hexdigest()[:16])
-  reader = corpus.TextReader(paths, texts.shard_characters, texts.text_field)
+  heldout = records.expand_patterns(texts.heldout_file, "heldout_file") if (
+      texts.heldout_file) else []
+  reader = corpus.TextReader(
+      paths, texts.shard_characters, texts.text_field, heldout,
+      texts.paragraphs_per_document, texts.document_characters)
   maker = shards.ShardMaker(
       create_segmenter(texts, tokenizer), settings, shards.count_buckets(
           num_bytes, settings, len(outputs)), folder)

@@ -55,6 +55,7 @@ _CLAUSE_END = re.compile(
 _CACHE_SIZE = 30000  # words; memory must not grow with the text
 LONGEST_LINE = 10000  # characters; longer lines are split into sentences
 _MOST_KNOWN = 1000000  # documents that are looked for again
+_LONG_LINE = 10  # characters; shorter lines occur in unrelated texts
 _CHECKED_LINES = 1000  # lines between checks of the encoding
 _DOCUMENT_COST = 256  # characters; records of short ones are mostly padding
 
@@ -304,22 +305,34 @@ class TextReader:
     paths: text files, gzipped if the name ends in `.gz`.
     shard_characters: approximate number of characters per shard.
     text_field: key of the text, if the files have a JSON object per document.
+    heldout: files of text held out for evaluation.
+    paragraphs: paragraphs per document; a blank line ends a paragraph.
+    document_characters: a document ends after that many characters, too.
 
   Attributes:
     counts: numbers of "documents", of "repeated_documents" (among the first
-      million different ones), "text_bytes" and "invalid_bytes" (replaced by
-      U+FFFD, which tokenizers drop).
+      million different ones), "text_bytes", "invalid_bytes" (replaced by
+      U+FFFD, which tokenizers drop), and "heldout_lines", of 10 characters or
+      more, that are in `heldout` too.
     share_read: share of the files' bytes read so far.
   """
 
   def __init__(self, paths: Sequence[str], shard_characters: int = 500000,
-               text_field: Optional[str] = None):
+               text_field: Optional[str] = None,
+               heldout: Sequence[str] = (), paragraphs: int = 1,
+               document_characters: Optional[int] = None):
     self.counts: Counter[str] = collections.Counter()
     self.share_read = 0.0
     self._paths = paths
     self._shard_characters = shard_characters
     self._text_field = text_field
+    self._paragraphs = paragraphs
+    self._document_characters = document_characters or float("inf")
     self._known: Set[int] = set()  # hashes of documents
+    self._heldout = {  # hashes of lines
+        hash(line) for path in heldout for document in TextReader(
+            [path], shard_characters, text_field).documents()
+        for line in document}
 
   def shards(self) -> Iterator[List[List[str]]]:
     """Yields lists of documents of about `shard_characters` in total.
@@ -353,14 +366,23 @@ class TextReader:
       with filesystem.open_binary(path) as raw:
         data = gzip.open(raw) if path.endswith(".gz") else raw
         lines: List[str] = []
-        size, is_new = 0, True
-        for line in (self._json_lines(path, data) if self._text_field else
-                     self._lines(path, data)):
+        size, paragraphs, is_new, last = 0, 0, True, None
+        for line in itertools.chain(
+            self._json_lines(path, data) if self._text_field else
+            self._lines(path, data), [None]):
           if line:
             self.counts["documents"] += is_new
+            is_new = False
+            self.counts["heldout_lines"] += (
+                len(line) >= _LONG_LINE and hash(line) in self._heldout)
             lines.append(line)
             size += len(line)
-          is_new = not line
+          elif last:
+            paragraphs += 1
+          last = line
+          if line is None or not line and paragraphs >= self._paragraphs or (
+              size >= self._document_characters):
+            is_new, paragraphs = True, 0
           if lines and (is_new or size >= self._shard_characters):
             self._count_repeated(lines)
             self.share_read = (

@@ -224,7 +224,8 @@ def loses_much(counts: Counter[str], dupe_factor: int) -> bool:
     logging.warning(
         "%.1f%% of the tokens are left out so far: their documents are too "
         "short to be cut in two, as the sentence task needs. A document should "
-        "have several lines, a sentence in each, and a blank line behind it",
+        "have several lines, a sentence in each, and a blank line behind it; "
+        "for a blank line after every paragraph, --paragraphs_per_document",
         100.0 * share)
   return share > _MOST_DROPPED
 

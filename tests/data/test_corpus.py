@@ -122,6 +122,28 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   assert all(line.endswith("，") for piece in pieces for line in piece[:-1])
 
 
+@pytest.mark.parametrize("more, documents", [
+    ({}, ["ab", "c", "de", "f", "g"]), ({"paragraphs": 2}, ["abc", "de", "fg"]),
+    ({"paragraphs": 9}, ["abcde", "fg"]),
+    ({"paragraphs": 9, "document_characters": 2}, ["ab", "cd", "e", "fg"]),
+    ({"document_characters": 1}, list("abcdefg"))])
+def test_where_documents_end(tmp_path, more, documents):
+  paths = [write(tmp_path, name, *lines) for name, lines in (
+      ("1", ["a", "b", "", "", "c", "", "d", "e"]), ("2", ["f", "", "g", ""]))]
+  reader = corpus.TextReader(paths, **more)
+  assert ["".join(lines) for lines in reader.documents()] == documents
+  assert reader.counts["documents"] == len(documents)
+
+
+def test_lines_of_the_heldout_text(tmp_path):
+  long, other = "这一行有十个汉字了。", "这一行也有十个汉字。"
+  path = write(tmp_path, "text", long, "短", "", other, "", " " + long)
+  reader = corpus.TextReader([path], heldout=[
+      write(tmp_path, "heldout", "短", long + "\r")])
+  list(reader.documents())
+  assert reader.counts["heldout_lines"] == 2
+
+
 def test_documents_of_wikiextractor(tmp_path):
   texts = ["标题\n\n第一段。\n第二段。\n", "又一篇。"]
   expected = [["标题", "第一段。", "第二段。"], ["又一篇。"]]
