@@ -1,9 +1,13 @@
 """From text files to documents of words."""
 
+import copy
 import gzip
+import pickle
+import sys
 
 import jieba
 import pytest
+from random_texts import random_texts
 from refusals import refused
 from writing import write
 
@@ -57,12 +61,30 @@ def test_words_of_a_dictionary(tokenizer, tmp_path, caplog, word, line, words):
   assert "1 words of the user dictionary" in caplog.text
 
 
-def test_the_word_cutter_is_jieba():
-  cutter = corpus.WordCutter()
-  for text in 2 * [  # what it remembers of names is the same
+@pytest.mark.parametrize("has_rjieba", [True, False])
+def test_the_word_cutter_is_jieba(has_rjieba, monkeypatch):
+  if has_rjieba:
+    pytest.importorskip("rjieba")
+  else:
+    monkeypatch.setitem(sys.modules, "rjieba", None)
+  cutter = pickle.loads(pickle.dumps(corpus.WordCutter()))
+  for text in (
       "", "我来到北京清华大学", "他来到了网易杭研大厦", "小明毕业于计算所",
       "李小福是创新办主任也是专家", "永和服装饰品有限公司", "龘龘𠀀丂，龘",
-      "a b", "3D打印，C++ 1.5% é\t\r\n", "去café吃饭😀！"]:
+      "a b", "3D打印，C++ 1.5% é\t\r\n", "去café吃饭😀！",
+      "用a-b.c和1.5%的㐀𠀀", "-é.9a_", *random_texts(2000, 1)):
+    assert cutter.cut(text) == jieba.lcut(text)
+
+
+def test_frequencies_of_words_are_jiebas(monkeypatch):
+  pytest.importorskip("rjieba")
+  words = {"家公": 1000000, "清华大": 5, "来到北": None, "新大洱厦": 3}
+  for name in ("FREQ", "total"):
+    monkeypatch.setattr(jieba.dt, name, copy.copy(getattr(jieba.dt, name)))
+  for word, frequency in words.items():
+    jieba.add_word(word, frequency)
+  cutter = corpus.WordCutter(list(words))
+  for text in ("一家公司", "来到北京清华大学", "一座新大洱厦"):
     assert cutter.cut(text) == jieba.lcut(text)
 
 
