@@ -39,6 +39,8 @@ from albert.train.settings import FINE_TUNING, TrainSettings
 
 Examples = Dict[str, List[InputExample]]  # by split
 
+_ERRORS = "dev_predictions.tsv"
+
 
 @dataclasses.dataclass(frozen=True)
 class TextSettings(teachers.DistillationSettings, tables.TableSettings):
@@ -363,6 +365,22 @@ def write_predictions(output_dir: str, name: str, submission: str,
   logging.info("%s: the label of each id", path)
 
 
+def write_errors(output_dir: str, examples: List[InputExample],
+                 values: np.ndarray, targets: List[Any],
+                 kind: label_kinds.LabelKind) -> None:
+  """Writes `dev_predictions.tsv`: the labelled examples, worst first."""
+  errors, answers = kind.errors(values, targets), kind.answers(values)
+  rows = [["id", "label", "prediction", "error", "text_a", "text_b"]]
+  for i in np.argsort(-errors, kind="stable"):
+    x = examples[i]
+    label = label_sets.join(x.label) if isinstance(x.label, tuple) else x.label
+    rows.append([x.id, label, answers[i], "%.4f" % errors[i], x.text_a,
+                 x.text_b or ""])
+  filesystem.write_text(os.path.join(output_dir, _ERRORS), "".join(
+      "\t".join(" ".join(str(cell).split()) for cell in row) + "\n"
+      for row in rows))
+
+
 def check_pairs(folder: ModelFolder, examples: Examples, trains: bool) -> bool:
   """Returns whether the examples are pairs.
 
@@ -496,10 +514,11 @@ class TextTask(finetuning.Task):
         more, task_name=texts.task_name.lower(), labels=labels,
         pairs=are_pairs, positive_label=kind.positive,
         reading=classification.reading(texts))
+    self.reports = [_ERRORS]
+    if labels:
+      self.reports.append("eval_report.txt")
     if task.is_multi_label:
-      self.reports = ["eval_report.txt", "thresholds.json"]
-    elif labels:
-      self.reports = ["eval_report.txt"]
+      self.reports.append("thresholds.json")
     make_features = feature_maker(windows.sequence_maker(
         folder.create_tokenizer(), settings.data.max_seq_length, **more),
                                   kind.label_ids, num_windows)
@@ -554,6 +573,9 @@ class TextTask(finetuning.Task):
           predictions, self._targets["dev"], self._flags.thresholds)
       filesystem.write_json(os.path.join(output_dir, "thresholds.json"),
                             self._kind.thresholds)
+    write_errors(output_dir, self._examples["dev"],
+                 self._kind.values(predictions), self._targets["dev"],
+                 self._kind)
     return super().evaluate(predictions, output_dir)
 
   def write(self, name: str, predictions: np.ndarray, output_dir: str,

@@ -20,6 +20,7 @@ from typing import (
 )
 
 import jieba
+import jieba.finalseg
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
@@ -63,13 +64,15 @@ _DOCUMENT_COST = 256  # characters; records of short ones are mostly padding
 _PLAIN = "\u4e00-\u9fd5a-zA-Z0-9"
 _OTHER = "-+#&._%\u3400-\u4dbf\u9fd6-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _FOR_JIEBA = re.compile("([%s]*[%s][%s%s]*)" % (_PLAIN, _OTHER, _OTHER, _PLAIN))
+_LETTER = re.compile("[a-zA-Z0-9]")
 
 
 class WordCutter:
   """Cuts text into the words of `jieba.lcut`, with rjieba if it is installed.
 
-  rjieba is jieba in Rust and ten times as fast. The runs of characters that it
-  cuts differently are left to jieba.
+  rjieba is jieba in Rust and ten times as fast. It is used for the words of the
+  dictionary; the hidden Markov model for the others is jieba's, since rjieba's
+  decides near ties differently.
 
   Args:
     user_words: words that were added to jieba's dictionary.
@@ -85,7 +88,8 @@ class WordCutter:
               word.lower() != word.upper()]
     self._always = re.compile("(%s)" % "|".join(map(re.escape, sorted(
         always, key=len, reverse=True))), re.I) if always else None
-    self._cut = _rust_cut(user_words) or jieba.lcut
+    self._rust_cut = _rust_cut(user_words)
+    self._recognized: Dict[str, List[str]] = {}
 
   def __reduce__(self):
     return WordCutter, (self._user_words,)
@@ -97,11 +101,42 @@ class WordCutter:
         self._always.split(text) if self._always else [text]):
       if i % 2:
         words.append(part)
-        continue
-      for k, run in enumerate(_FOR_JIEBA.split(part)):
-        if run:
-          words += jieba.lcut(run) if k % 2 else self._cut(run)
+      elif not self._rust_cut:
+        words += jieba.lcut(part)
+      else:
+        for k, run in enumerate(_FOR_JIEBA.split(part)):
+          if run:
+            words += jieba.lcut(run) if k % 2 else self._cut(run)
     return words
+
+  def _cut(self, text):
+    """Returns the words of a text without such runs."""
+    words: List[str] = []
+    single = ""  # characters that are no words of the dictionary
+    for word in [*self._rust_cut(text, hmm=False), ""]:
+      if len(word) == 1 and "\u4e00" <= word <= "\u9fd5":
+        single += word
+        continue
+      if len(single) > 1:
+        around = (words[-1][-1:] if words else "") + word[:1]
+        if jieba.dt.FREQ.get(single) and _LETTER.search(around):
+          return jieba.lcut(text)  # it looks letters up with their neighbours
+        words += self._recognize(single)
+      elif single:
+        words.append(single)
+      single = ""
+      words.append(word)
+    return words[:-1]
+
+  def _recognize(self, single):
+    """Returns the words of a run of single characters."""
+    parts = self._recognized.get(single)
+    if parts is None:
+      if len(self._recognized) >= _CACHE_SIZE:
+        self._recognized.clear()
+      parts = self._recognized[single] = list(
+          single if jieba.dt.FREQ.get(single) else jieba.finalseg.cut(single))
+    return parts
 
 
 def _rust_cut(user_words):

@@ -42,6 +42,10 @@ class LabelKind:
     """Converts `values` to one label, text of labels, or number per example."""
     raise NotImplementedError
 
+  def errors(self, values: np.ndarray, targets: List[Any]) -> np.ndarray:
+    """Returns how wrong the `values` of each example are, float [N]."""
+    raise NotImplementedError
+
   def score(self, logits: np.ndarray, targets: List[Any]
             ) -> Tuple[Dict[str, float], Optional[str]]:
     """Returns results by name, and a report or None."""
@@ -65,6 +69,10 @@ class Numbers(LabelKind):
   def answers(self, values: np.ndarray) -> List[float]:
     """See LabelKind."""
     return [float(row[0]) for row in values]
+
+  def errors(self, values: np.ndarray, targets: List[float]) -> np.ndarray:
+    """See LabelKind; the absolute error."""
+    return np.abs(values[:, 0] - targets)
 
   def score(self, logits: np.ndarray, targets: List[float]
             ) -> Tuple[Dict[str, float], Optional[str]]:
@@ -94,14 +102,22 @@ class OneLabel(LabelKind):
     """See LabelKind."""
     return [self.labels[np.argmax(row)] for row in values]
 
+  def errors(self, values: np.ndarray, targets: List[int]) -> np.ndarray:
+    """See LabelKind; 1 minus the probability of the true label."""
+    return 1 - values[np.arange(len(targets)), targets]
+
   def score(self, logits: np.ndarray, targets: List[int]
             ) -> Tuple[Dict[str, float], Optional[str]]:
     """See LabelKind."""
     results, confusion = metrics.classification(
         targets, logits.argmax(-1), len(self.labels),
         self.labels.index(self.positive) if self.positive else None)
-    loss = -np.mean(log_softmax(logits)[np.arange(len(targets)), targets])
-    report = metrics.report(confusion, self.labels)
+    logs = log_softmax(logits)
+    loss = -np.mean(logs[np.arange(len(targets)), targets])
+    confidence = np.exp(logs.max(-1)), logits.argmax(-1) == targets
+    results["calibration_error"] = metrics.calibration_error(*confidence)
+    report = "%s\n%s" % (metrics.report(confusion, self.labels),
+                         metrics.confidence_table(*confidence))
     if self.positive:
       report += "\nf1 is of the label %s\n" % self.positive
     return dict(results, loss=float(loss)), report
@@ -139,6 +155,11 @@ class SeveralLabels(LabelKind):
     """See LabelKind."""
     return [label_sets.join(label_sets.above(
         row, self.labels, self.thresholds)) for row in values]
+
+  def errors(self, values: np.ndarray,
+             targets: List[Tuple[int, ...]]) -> np.ndarray:
+    """See LabelKind; the sum of the labels' absolute errors."""
+    return np.abs(values - label_sets.dense(targets, len(self.labels))).sum(1)
 
   def choose_thresholds(self, logits: np.ndarray,
                         targets: List[Tuple[int, ...]], way: str) -> None:

@@ -114,6 +114,35 @@ def separation(labels: Floats, scores: Floats) -> Dict[str, float]:
           "threshold": float(min(thresholds[best], 1e9))}
 
 
+def calibration_error(probabilities: np.ndarray, right: np.ndarray,
+                      bins: int = 15) -> float:
+  """Returns the expected calibration error (Guo et al., arXiv:1706.04599).
+
+  Args:
+    probabilities: [N], of the predictions.
+    right: bool [N], whether they are right.
+    bins: number of intervals of equal width.
+  """
+  where = np.minimum((probabilities * bins).astype(int), bins - 1)
+  gaps = np.bincount(where, probabilities - right, bins)
+  return float(np.abs(gaps).sum() / len(right))
+
+
+def confidence_table(probabilities: np.ndarray, right: np.ndarray) -> str:
+  """Returns the accuracy of the predictions above each of some probabilities.
+
+  Args:
+    probabilities, right: see `calibration_error`.
+  """
+  lines = ["%11s%10s%10s" % ("probability", "share", "accuracy")]
+  for least in (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99):
+    kept = right[probabilities >= least]
+    if kept.size:
+      lines.append("%11.2f%10.4f%10.4f" % (
+          least, kept.size / len(right), kept.mean()))
+  return "\n".join(lines) + "\n"
+
+
 def _correlation(x, y):
   if np.ptp(x) == 0 or np.ptp(y) == 0:
     return 0.0  # deviations would be rounding errors only

@@ -158,6 +158,30 @@ def wanted_splits(settings: TrainSettings, workers: distribution.Workers,
   return names
 
 
+def with_evaluations(settings: TrainSettings, steps: int) -> TrainSettings:
+  """Returns settings with ten evaluations if there would be one by default.
+
+  Warns if early stopping cannot act.
+
+  Args:
+    settings: settings of the run.
+    steps: training steps.
+  """
+  run, patience = settings.run, settings.data.early_stop_evals
+  if not run.do_eval:
+    return settings
+  if run.save_checkpoints_steps > steps and not any(
+      flag.startswith("--save_checkpoints_steps=") for flag in settings.given):
+    run = dataclasses.replace(run, save_checkpoints_steps=-(-steps // 10))
+    logging.info("evaluating every %d steps (--save_checkpoints_steps)",
+                 run.save_checkpoints_steps)
+  evaluations = -(-steps // run.save_checkpoints_steps)
+  if patience and patience >= evaluations:
+    logging.warning("--early_stop_evals=%d: no effect with %d evaluations: "
+                    "lower --save_checkpoints_steps", patience, evaluations)
+  return dataclasses.replace(settings, run=run)
+
+
 def limited(examples: List[Any], settings: TrainSettings) -> List[Any]:
   """Samples --max_train_examples by --random_seed, keeping their order.
 
@@ -274,6 +298,8 @@ class Runner:
     self._num_train_steps = 0
     if self._train_split:
       self._num_train_steps = self._count_steps()
+      self._settings = settings = with_evaluations(
+          settings, self._num_train_steps)
     if self._leads:
       outputs.prepare_output_dir(settings.run.output_dir, folder.contents(),
                                  settings.run.do_train)

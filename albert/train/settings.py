@@ -39,7 +39,8 @@ class RunSettings:
       12345, "Seed of initial weights, dropout and data order.", USUAL,
       least=0, most=2**31 - 1)
   save_checkpoints_steps: int = setting(
-      1000, "Steps between checkpoints, each of which is evaluated.", USUAL,
+      1000, "Steps between checkpoints, each of which is evaluated; default of "
+      "a fine-tuning of fewer steps: a tenth of them.", USUAL,
       least=1, needs="do_train")
   save_checkpoints_secs: int = setting(
       None, "Seconds between checkpoints in addition to those of "

@@ -96,8 +96,18 @@ def test_results_are_those_of_the_predictions(name, trained):
   assert found["eval_loss"] == pytest.approx(loss, rel=1e-4)
   assert found.pop("global_step")
   assert set(found) == {"loss"} | {"eval_" + key for key in (
-      ["loss", "accuracy", "f1", "macro_f1", "matthews"] if name == "pairs" else
-      ["loss", "pearson", "spearman", "mse"])}
+      ["loss", "accuracy", "f1", "macro_f1", "matthews", "calibration_error"]
+      if name == "pairs" else ["loss", "pearson", "spearman", "mse"])}
+  header, *rows = table(model.best / "dev_predictions.tsv")
+  assert header == ["id", "label", "prediction", "error", "text_a", "text_b"]
+  numbers = [int(row[0]) for row in rows]
+  errors = (1 - values[np.arange(9), np.arange(9) % 2] if name == "pairs" else
+            abs(values[:, 0] - 1000 - 500 * (np.arange(9) % 3)))
+  assert sorted(numbers) == list(range(9))
+  assert [float(row[3]) for row in rows] == pytest.approx(
+      sorted(errors, reverse=True), rel=1e-4, abs=1e-4)
+  np.testing.assert_allclose(
+      [float(row[3]) for row in rows], errors[numbers], rtol=1e-4, atol=1e-4)
   assert results(model.out, "test_results.txt") == pytest.approx(
       found, rel=1e-5, abs=1e-4)
 

@@ -88,7 +88,8 @@ def test_a_pretrained_model_compares_sentences(tmp_path, monkeypatch):
 def test_at_a_signal_it_answers_what_it_has(onnx, number):
   process = subprocess.Popen(
       command("serve.py", "--port=0", *onnx, "--max_wait_ms=2000"),
-      stderr=subprocess.PIPE, text=True)
+      stderr=subprocess.PIPE, text=True,
+      preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))  # if nohup'd
   log = iter(process.stderr)
   port = next(filter(None, (re.search(r":(\d+) serves", line)
                             for line in log))).group(1)

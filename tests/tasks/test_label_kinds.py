@@ -20,6 +20,7 @@ def test_numbers():
   assert kind.values(logits) is logits
   assert kind.answers(logits) == [1.0, 2.0, 4.0]
   assert kind.score(logits, np.array([1, 2, 2]))[1] is None  # no report
+  assert list(kind.errors(logits, [1, 4, 3.5])) == [0, 2, 0.5]
 
 
 def test_one_label():
@@ -30,6 +31,12 @@ def test_one_label():
   logits = (np.log(probabilities) + 3).astype(np.float32)
   np.testing.assert_allclose(kind.values(logits), probabilities, rtol=1e-6)
   assert kind.answers(probabilities) == ["a", "c", "a"]
+  np.testing.assert_allclose(
+      kind.errors(np.array(probabilities), [1, 2, 0]), [0.75, 0.3, 0.2])
+  results, report = kind.score(logits, np.array([1, 2, 0]))
+  # One of 0.5 is wrong; of 0.7 and 0.8 right.
+  assert results["calibration_error"] == pytest.approx((0.5 + 0.3 + 0.2) / 3)
+  assert "0.70    0.6667    1.0000" in report and "0.90  " not in report
 
 
 @pytest.mark.parametrize("labels, counts, chosen, positive", [
@@ -76,6 +83,8 @@ def test_several_labels():
   logits = np.log([[3.0, 1 / 3, 1.0], [1.0, 4.0, 9.0]]).astype(np.float32)
   probabilities = np.array([[0.75, 0.25, 0.5], [0.5, 0.8, 0.9]])
   np.testing.assert_allclose(kind.values(logits), probabilities, rtol=1e-6)
+  np.testing.assert_allclose(
+      kind.errors(probabilities, [(0,), (0, 1)]), [1.0, 1.6])
   # What is just the threshold does not exceed it.
   assert kind.answers(probabilities) == ["a", "b|c"]
   truth = [(0, 1), (1, 2)]

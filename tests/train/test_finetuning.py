@@ -116,6 +116,19 @@ def test_each_rank_reads_its_rows_of_each_batch(start, caplog):
         ).tolist() == whole[6 * begin:]
 
 
+@pytest.mark.parametrize("given, steps, every", [
+    ({}, 999, 100), ({}, 5, 1), ({}, 1000, 1000),
+    ({"save_checkpoints_steps": 999}, 99, 999), ({"do_eval": False}, 9, 1000),
+    ({"early_stop_evals": 9}, 90, 9), ({"early_stop_evals": 10}, 90, 9)])
+def test_how_often_training_is_evaluated(given, steps, every, caplog):
+  settings = make_settings(**{
+      "output_dir": "a", "do_train": True, "do_eval": True, **given})
+  assert finetuning.with_evaluations(
+      settings, steps).run.save_checkpoints_steps == every
+  assert ("no effect with 10 evaluations" in caplog.text) == (
+      given.get("early_stop_evals") == 10)
+
+
 def test_features_are_let_go_once_they_are_written(start):
   class Features(dict):  # a plain dict cannot be referred to weakly
     pass
