@@ -1,4 +1,7 @@
-"""The interface of an inference backend."""
+"""The interface of an inference backend.
+
+Tests: tests/predict/test_engines.py.
+"""
 
 import hashlib
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple

@@ -1,4 +1,7 @@
-"""Backends for the ONNX files from export_model.py --onnx."""
+"""Backends for the ONNX files from export_model.py --onnx.
+
+Tests: tests/predict/test_engines.py.
+"""
 
 import functools
 import os

@@ -34,7 +34,15 @@ from albert.heads.base import Head
 from albert.model_folder import ModelFolder
 from albert.progress import Progress
 from albert.tasks import data_report
-from albert.train import distribution, evaluation, loop, run_file, step, sweep
+from albert.train import (
+  distribution,
+  evaluation,
+  loop,
+  model_card,
+  run_file,
+  step,
+  sweep,
+)
 from albert.train import settings as train_settings
 from albert.train.settings import TrainSettings
 
@@ -364,6 +372,11 @@ class Runner:
                 self._folder.contents(), self._task.reports, self._run)
     else:
       self._run(self._settings)
+    output_dir = self._settings.run.output_dir
+    if self._num_train_steps and self._leads and checkpoints.latest_checkpoint(
+        os.path.join(output_dir, "best")):
+      model_card.write(output_dir, self._folder.task_name or "",
+                       self._settings.model.init_checkpoint)
 
   def _run(self, settings):
     self._begin(settings)

@@ -22,6 +22,7 @@ from albert.files.records import RecordFile
 from albert.train.settings import Schedule, TrainSettings
 
 NAME = "run.flags"
+_TIME = "%Y-%m-%d %H:%M"
 _PACKAGES = ("tensorflow", "numpy", "jieba", "sentencepiece")
 # Flags that may differ when a run resumes: those that do not affect weights,
 # and the run's length. Data files are compared by content.
@@ -57,6 +58,32 @@ def describe_records(files: List[RecordFile]) -> Dict[str, Any]:
           "sha256": hashlib.sha256(json.dumps(named).encode()).hexdigest()}
 
 
+def read(output_dir: str) -> Optional[Dict[str, Any]]:
+  """Returns what the run in a folder was started with, None without a run.
+
+  Its keys: albert, python, packages, data, rate, flags and `begun`, a datetime.
+
+  Raises:
+    InputError: the file is damaged.
+  """
+  path = os.path.join(output_dir, NAME)
+  if not filesystem.exists(path):
+    return None
+  notes, described = _read(path)
+  return dict(described, begun=datetime.datetime.strptime(
+      notes[0].split(": ")[0], _TIME))
+
+
+def _read(path):
+  """Returns the notes and the description in a file."""
+  try:
+    *notes, described = [line[2:] for line in tables.read_lines(path)
+                         if line.startswith("# ")]
+    return notes, json.loads(described)
+  except ValueError as error:
+    raise InputError("%s: damaged (%s): remove it" % (path, error)) from error
+
+
 def begin(settings: TrainSettings, begun: Optional[str],
           data: Dict[str, Dict[str, Any]], schedule: Schedule,
           several: bool = False) -> None:
@@ -83,14 +110,10 @@ def begin(settings: TrainSettings, begun: Optional[str],
                   schedule.num_warmup_steps],
          "flags": settings.flags}
   notes = ["%s: begun; repeated in a different folder by --flagfile" %
-           datetime.datetime.now().strftime("%Y-%m-%d %H:%M")]
+           datetime.datetime.now().strftime(_TIME)]
   if (begun or several) and filesystem.exists(path):
-    try:
-      *notes, described = [line[2:] for line in tables.read_lines(path)
-                           if line.startswith("# ")]
-      before, step = json.loads(described), checkpoints.step_of(begun)
-    except ValueError as error:
-      raise InputError("%s: damaged (%s): remove it" % (path, error)) from error
+    notes, before = _read(path)
+    step = checkpoints.step_of(begun)
     changes = _changes(before, now, step, several)
     _accept(path, changes, settings, before["flags"]["optimizer"])
     if changes:

@@ -22,10 +22,11 @@ def test_a_small_folder(onnx_folder):
 
 
 def test_an_exported_model(tmp_path):
-  succeed("export_model.py", "--onnx", "--output_dir=%s" % tmp_path,
+  folder = str(tmp_path / "onnx")
+  succeed("export_model.py", "--onnx", "--output_dir=" + folder,
           "--init_checkpoint=%s" % (ROOT / "albert_tiny_starter"))
   settings = engines.EngineSettings
-  onnx, auto, bf16 = [engines.load(engine, str(tmp_path)) for engine in (
+  onnx, auto, bf16 = [engines.load(engine, folder) for engine in (
       "onnx", "auto", settings("openvino", "bf16"))]
   assert auto.digest() != bf16.digest()
   wanted, exact, rough = [
@@ -34,6 +35,6 @@ def test_an_exported_model(tmp_path):
   np.testing.assert_allclose(exact, wanted, atol=1e-4)
   error = np.linalg.norm(rough - wanted) / np.linalg.norm(wanted)
   assert 1e-4 < error < 0.02
-  command = ["predict.py", "--model_dir=%s" % tmp_path, "--top_k=3",
+  command = ["predict.py", "--model_dir=" + folder, "--top_k=3",
              "中国的首[MASK]是北京"]
   assert succeed(*command)[0] == succeed(*command, "--engine=onnx")[0]
