@@ -69,6 +69,10 @@ class TextSettings(teachers.DistillationSettings, tables.TableSettings):
       None, "--long_text=windows: maximum windows per text; default: that of "
       "the model, otherwise %d." % windows.MAX_WINDOWS, least=1,
       needs="long_text=windows")
+  calibrate: bool = setting(
+      False, "Whether to choose a temperature on the dev file that makes the "
+      "probabilities of one label per text match the accuracy.",
+      needs="do_eval")
   dev_share: float = setting(
       None, "Share of the training file to evaluate on instead of a dev file.",
       USUAL, least=0.0, most=1.0)
@@ -490,7 +494,8 @@ class TextTask(finetuning.Task):
   def __init__(self, texts: TextSettings, settings: TrainSettings,
                folder: ModelFolder, task: classification.Task,
                examples: Examples, labels: List[str], are_pairs: bool):
-    self._flags = texts
+    self._flags, self._settings = texts, settings
+    self._temperature = folder.calibration_temperature
     self._task = task
     self._kind = kind = create_kind(texts, folder, task, examples, labels)
     more = choose_long_text(texts, folder, are_pairs)
@@ -548,8 +553,14 @@ class TextTask(finetuning.Task):
     """Returns logits, float [N, L]."""
     path = checkpoint and os.path.join(os.path.dirname(checkpoint),
                                        "thresholds.json")
-    if isinstance(self._kind, label_kinds.SeveralLabels) and (
-        name != "dev" and path and filesystem.exists(path)):
+    if name == "dev":
+      pass  # evaluate() chooses
+    elif isinstance(self._kind, label_kinds.OneLabel):
+      self._kind.temperature = (finetuning.dev_result(
+          "calibration_temperature", checkpoint, self._settings) if checkpoint
+                                else self._temperature) or 1.0
+    elif isinstance(self._kind, label_kinds.SeveralLabels) and (
+        path and filesystem.exists(path)):
       self._kind.thresholds = filesystem.read_json(path)
     return np.array([row["logits"] for row in rows])
 
@@ -573,10 +584,15 @@ class TextTask(finetuning.Task):
           predictions, self._targets["dev"], self._flags.thresholds)
       filesystem.write_json(os.path.join(output_dir, "thresholds.json"),
                             self._kind.thresholds)
+    more = {}
+    if isinstance(self._kind, label_kinds.OneLabel) and self._flags.calibrate:
+      self._kind.temperature = more["calibration_temperature"] = (
+          metrics.best_temperature(predictions, self._targets["dev"]))
     write_errors(output_dir, self._examples["dev"],
                  self._kind.values(predictions), self._targets["dev"],
                  self._kind)
-    return super().evaluate(predictions, output_dir)
+    results, report = super().evaluate(predictions, output_dir)
+    return dict(results, **more), report
 
   def write(self, name: str, predictions: np.ndarray, output_dir: str,
             checkpoint: Optional[str]) -> None:

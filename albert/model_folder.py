@@ -60,8 +60,9 @@ class ModelSettings(FolderSettings):
 
 # Keys of task.json: those of a task, and all.
 _TASK = ("head", "labels", "pairs", "long_text", "max_windows",
-         "positive_label", "reading", "thresholds", "crf", "by_character",
-         "has_unanswerable", "null_threshold", "pooling", "layer")
+         "positive_label", "reading", "thresholds", "calibration_temperature",
+         "crf", "by_character", "has_unanswerable", "null_threshold", "pooling",
+         "layer")
 _KEYS = ("task_name", "max_seq_length", "do_lower_case", "init_checkpoint",
          *_TASK)
 _TOKENIZERS = ("vocab.txt", "spm.model")
@@ -88,6 +89,7 @@ class ModelFolder:
     reading: how the training table was read: `columns`, and which are `text_a`
       and `text_b`; None without such flags.
     thresholds: label -> what its probability must exceed.
+    calibration_temperature: divides the logits of one label per text.
     crf, by_character: of NER models; see run_ner.py.
     has_unanswerable: whether a question may have no answer.
     null_threshold: what the odds of no answer must exceed.
@@ -108,6 +110,7 @@ class ModelFolder:
   positive_label: Optional[str] = None
   reading: Optional[Dict[str, Any]] = None
   thresholds: Optional[Dict[str, float]] = None
+  calibration_temperature: Optional[float] = None
   crf: Optional[bool] = None
   by_character: Optional[bool] = None
   has_unanswerable: Optional[bool] = None
@@ -334,18 +337,18 @@ def _is_of_type(value, hint):
 
 
 def _thresholds(path):
-  """Returns the thresholds that an evaluation next to `path` chose.
+  """Returns what an evaluation next to `path` chose.
 
-  `null_threshold`: what "no answer" must exceed; `thresholds`: label -> what
-  its probability must exceed.
+  `null_threshold`, `thresholds`, `calibration_temperature`: see ModelFolder.
   """
   report = filesystem.find_beside(path, ["eval_results.txt"])
   labels = filesystem.find_beside(path, ["thresholds.json"])
   chosen = {}
-  found = re.search(r"^null_threshold = (\S+)$",
-                    filesystem.read_text(report) if report else "", re.M)
-  if found:
-    chosen["null_threshold"] = float(found.group(1))
+  text = filesystem.read_text(report) if report else ""
+  for name in ("null_threshold", "calibration_temperature"):
+    found = re.search(r"^%s = (\S+)$" % name, text, re.M)
+    if found:
+      chosen[name] = float(found.group(1))
   if labels:
     chosen["thresholds"] = filesystem.read_json(labels)
     if not _is_of_type(chosen["thresholds"], Dict[str, float]):

@@ -25,6 +25,9 @@ from albert.tasks import chid, label_sets, race, squad, windows
 @dataclasses.dataclass(frozen=True)
 class PredictSettings:
   """Batch size and limits of prediction."""
+  reject_below: float = setting(
+      0.0, "Probability below which a text's label is \"not sure\": null in "
+      "JSON.", least=0, most=1)
   batch_size: int = setting(64, "Texts per call of the model.", least=1)
   max_query_length: int = setting(
       None, "Maximum tokens of a question; default: that of run_squad.py and "
@@ -226,11 +229,15 @@ class Labels(_Rated):
     return found
 
   def _probabilities(self, logits):
+    logits = logits / (self._folder.calibration_temperature or 1.0)
     weights = np.exp(logits - logits.max())
     return weights / weights.sum()
 
   def _result(self, row, labels, candidates):
-    return results.LabelResult(*candidates[0], candidates)
+    label, probability = candidates[0]
+    is_sure = probability >= self._settings.reject_below
+    return results.LabelResult(
+        label if is_sure else None, probability, candidates)
 
 
 class SeveralLabels(Labels):

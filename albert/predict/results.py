@@ -20,13 +20,20 @@ class Candidate(NamedTuple):
 
 
 class LabelResult(NamedTuple):
-  """The label of a text or pair; `candidates`: most likely first."""
-  label: str
+  """The label of a text or pair.
+
+  Attributes:
+    label: None if its probability is too low; see PredictSettings.reject_below.
+    probability: of the most likely label.
+    candidates: most likely first.
+  """
+  label: Optional[str]
   probability: float
   candidates: List[Candidate]
 
   def cells(self) -> List[str]:
-    return list(map(str, self.candidates))
+    cells = list(map(str, self.candidates))
+    return ["not sure"] + cells if self.label is None else cells
 
 
 class LabelsResult(NamedTuple):

@@ -82,8 +82,13 @@ class Numbers(LabelKind):
 
 
 class OneLabel(LabelKind):
-  """Each text has one label."""
+  """Each text has one label.
+
+  Attributes:
+    temperature: divides the logits before they become probabilities.
+  """
   result = "label"
+  temperature = 1.0
   feature = ("int", 0)
 
   def __init__(self, labels: List[str], positive: Optional[str] = None):
@@ -96,7 +101,7 @@ class OneLabel(LabelKind):
 
   def values(self, logits: np.ndarray) -> np.ndarray:
     """See LabelKind."""
-    return np.exp(log_softmax(logits))
+    return np.exp(log_softmax(logits / self.temperature))
 
   def answers(self, values: np.ndarray) -> List[str]:
     """See LabelKind."""
@@ -112,9 +117,8 @@ class OneLabel(LabelKind):
     results, confusion = metrics.classification(
         targets, logits.argmax(-1), len(self.labels),
         self.labels.index(self.positive) if self.positive else None)
-    logs = log_softmax(logits)
-    loss = -np.mean(logs[np.arange(len(targets)), targets])
-    confidence = np.exp(logs.max(-1)), logits.argmax(-1) == targets
+    loss = -np.mean(log_softmax(logits)[np.arange(len(targets)), targets])
+    confidence = self.values(logits).max(-1), logits.argmax(-1) == targets
     results["calibration_error"] = metrics.calibration_error(*confidence)
     report = "%s\n%s" % (metrics.report(confusion, self.labels),
                          metrics.confidence_table(*confidence))

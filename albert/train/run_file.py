@@ -31,6 +31,7 @@ _FREE = {
     "resume_anyway",
     "save_checkpoints_steps", "save_checkpoints_secs", "keep_checkpoint_max",
     "log_steps", "early_stop_evals", "eval_batch_size", "max_eval_steps",
+    "calibrate",
     "recompute_grads", "check_records", "export_dir", "plain_results",
     "num_train_epochs", "num_train_steps", "num_seeds", "seeds",
     "learning_rates", "dry_run", "tpu_name", "tpu_zone", "gcp_project",

@@ -54,7 +54,8 @@ def test_what_is_written_is_read(tmp_path):
       init_checkpoint="albert_tiny", crf=True, by_character=True, pooling="cls",
       layer=2, long_text="windows", max_windows=3, positive_label="是",
       reading={"columns": ["a", "label"]},
-      thresholds={"no": 0.25}, has_unanswerable=True, null_threshold=1.5)
+      thresholds={"no": 0.25}, calibration_temperature=1.5,
+      has_unanswerable=True, null_threshold=1.5)
   for field in dataclasses.fields(ModelFolder):
     if field.default is not dataclasses.MISSING:
       assert getattr(whole, field.name) != field.default, field.name

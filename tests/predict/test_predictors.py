@@ -38,6 +38,13 @@ def test_labels(model):
   assert found[0].cells() == ["x 0.6652", "y 0.2447"]
   assert [(row.label, row.probability) for row in found] == [
       ("x", close(THREE[0])), ("z", close(0.576117)), ("x", close(1 / 3))]
+  rejected, kept = model(
+      {"logits": counts}, PredictSettings(reject_below=0.55), head="classifier",
+      labels=["x", "y", "z"], calibration_temperature=2.0).predict(
+          ["甲", "丙丙"])
+  assert rejected.label is None and rejected.cells()[:2] == [
+      "not sure", "x 0.4519"]  # of the logits 1/2, 0, 0
+  assert (kept.label, kept.probability) == ("z", close(0.576117))
   unnamed = model({"logits": counts}, head="classifier")
   assert unnamed.predict(["丙"])[0].label == "2"
   assert unnamed.predict([]) == []

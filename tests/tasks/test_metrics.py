@@ -96,3 +96,17 @@ def test_separation_against_all_thresholds():
       np.mean((scores >= t) == labels) for t in [*scores, 9.0]))
   assert np.mean((scores >= found["threshold"]) == labels) == (
       pytest.approx(found["accuracy"]))
+
+
+def test_the_temperature_is_that_of_the_labels():
+  rng = np.random.RandomState(0)
+  logits = rng.normal(size=[5000, 3])
+  labels = (logits + rng.gumbel(size=logits.shape)).argmax(1)  # by softmax
+  found = metrics.best_temperature(4 * logits, labels)
+  assert found == pytest.approx(4, rel=0.1)
+
+  def loss(temperature):
+    z = 4 * logits / temperature
+    return np.mean(np.log(np.exp(z).sum(1)) - z[range(5000), labels])
+
+  assert loss(found) < min(loss(1.01 * found), loss(0.99 * found))
