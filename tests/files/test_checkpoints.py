@@ -1,6 +1,5 @@
 """Finding checkpoints, starting from them, and what does not fit."""
 
-import logging
 import os
 
 import numpy as np
@@ -42,7 +41,7 @@ def start(path, shapes, is_training=True):
 
 
 def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
-  caplog.set_level(logging.INFO, "absl")
+  caplog.set_level("INFO", "absl")
   path, weights = save(tmp_path, dict(
       SHARED, unrelated=[3], global_step=[], **{WORDS + "/adam_m": [6, 4]}))
   values = start(path, dict(SHARED, **HEAD))
@@ -61,7 +60,7 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
 
 def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
   path, weights = save(tmp_path, {**SHARED, **HEAD, "output_weights": [3, 8]})
-  caplog.set_level(logging.INFO, "absl")
+  caplog.set_level("INFO", "absl")
   values = start(path, dict(SHARED, **HEAD))
   assert ("of a different shape: output_weights (checkpoint [3, 8], model "
           "[2, 8])") in caplog.text

@@ -1,6 +1,5 @@
 """Engines: batches, which output is asked for; a small ONNX file."""
 
-import re
 import types
 from unittest import mock
 
@@ -40,12 +39,6 @@ def test_which_vector(vector, pooling, layer, output):
       output, {"x": 1})
 
 
-def test_a_layer_that_is_not_there():
-  for layer in (4, -5):
-    refused("--layer=%d: .* 0 to 3" % layer, engines.sentence_vectors, Asked(),
-            layer=layer)
-
-
 @pytest.fixture
 def call():
   """Gives the first ids of a text, and how many ids it has."""
@@ -78,13 +71,6 @@ def test_further_features_are_padded_too(predictor, call):
                               ([2, 3], [0, 0], [1, 1])]))
   assert {i: length for i, (_, length) in found.items()} == {0: 3, 1: 2}
   np.testing.assert_array_equal(call.call_args[0][3], [[1, 1], [1, 0]])
-
-
-def test_what_a_model_lacks():
-  for signature, words in (("classify", "run_classifier.py"),
-                           ("masked_lm", "pretrained"), ("encode", "encode")):
-    assert re.match("a/b has no .*" + words,
-                    str(engines.missing("a/b", signature)))
 
 
 GRAPH = """<ir_version: 7, opset_import: ["": 13]>
@@ -136,7 +122,12 @@ def test_bad_input(folder):
       ("without --engine=onnx", engines.load, settings(provider="Other"), path),
       ("--provider=Other: .*CPUExecution", engines.load(
           settings("onnx", "Other"), path).predictor, "encode", "vector"),
-      (path + " has no masked-LM", engine.predictor, "masked_lm", "logits"),
+      *(("--layer=%d: .* 0 to 3" % layer, engines.sentence_vectors, Asked(),
+         None, layer) for layer in (4, -5)),
+      *((path + " has no .*" + words, engine.predictor, signature, "logits")
+        for words, signature in (
+            ("masked-LM.*pretrained", "masked_lm"),
+            ("run_classifier.py", "classify"), ("spans", "spans"))),
       (path + " has no output other", engine.predictor, "encode", "vector",
        "other"),
       (r"labels \(none\)", BertSim(engine).start_model),

@@ -236,7 +236,4 @@ def test_what_is_no_input(described, rows, model):
 def test_what_a_folder_is_for(described, kind, model):
   """Those of earlier versions name no head."""
   assert model({}, **described).kind == kind
-
-
-def test_a_head_without_a_predictor(model):
   refused("no predictor of the head 'other'", model, {}, head="other")
