@@ -41,7 +41,6 @@ TIERS = ("quick", "default", "all")
 collect_ignore_glob = [
     "*_tf2.py" if tf.__version__.startswith("1.") else "*_tf1.py"
 ]
-# run_tests.sh says so.
 if not (shutil.which("chromium") and shutil.which("chromedriver")):
   collect_ignore_glob.append("*_browser.py")
 

@@ -18,7 +18,6 @@ def one_hot(size, *hot):
 
 
 def chosen(*rows):
-  """Predictions of multiple choice."""
   return [{"log_probabilities": list(row)} for row in rows]
 
 
