@@ -39,19 +39,10 @@ def test_which_vector(vector, pooling, layer, output):
       output, {"x": 1})
 
 
-@pytest.fixture
-def call():
-  """Gives the first ids of a text, and how many ids it has."""
-  return mock.Mock(
-      side_effect=lambda ids, mask, *_: [ids[:, :2], mask.sum(1)])
-
-
-@pytest.fixture
-def predictor(call, tmp_path):
-  return engines.TextPredictor(call, small_tokenizer(tmp_path, "甲乙"), 5, 2)
-
-
-def test_texts_are_predicted_in_their_order(predictor, call):
+def test_texts_are_predicted_in_their_order(tmp_path):
+  call = mock.Mock(side_effect=lambda ids, *_: [ids[:, :2]])
+  predictor = engines.TextPredictor(
+      call, small_tokenizer(tmp_path, "甲乙"), 5, 2)
   found = predictor.predict([("甲乙甲乙", None), ("乙", None), ("甲", "乙乙"),
                              ("", None)])
   # [CLS] and the first token; of the second call, what is cut to 5.
@@ -64,13 +55,6 @@ def test_texts_are_predicted_in_their_order(predictor, call):
        [[0] * 5, [0, 0, 0, 1, 1]]]]
   assert {x.dtype for inputs in calls for x in inputs} == {np.dtype(np.int32)}
   assert predictor.predict([]).shape == (0,)
-
-
-def test_further_features_are_padded_too(predictor, call):
-  found = dict(predictor.run([([2, 6, 3], [0] * 3, [1]),
-                              ([2, 3], [0, 0], [1, 1])]))
-  assert {i: length for i, (_, length) in found.items()} == {0: 3, 1: 2}
-  np.testing.assert_array_equal(call.call_args[0][3], [[1, 1], [1, 0]])
 
 
 GRAPH = """<ir_version: 7, opset_import: ["": 13]>
