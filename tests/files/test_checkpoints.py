@@ -77,15 +77,13 @@ def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
        "lacks .*" + name) for name in list(SHARED)[1:3]),
     (SINGLE, dict(SINGLE, **{"bert/encoder/layer_1/output/dense/bias": [8]}),
      "lacks .*layer_1"), (None, SHARED, "no checkpoint at")])
-def test_a_checkpoint_that_does_not_fit_is_an_error(
-    tmp_path, saved, wanted, message):
+def test_a_checkpoint_that_does_not_fit(tmp_path, saved, wanted, message):
   if saved:
     save(tmp_path, saved)
   refused(message, start, str(tmp_path / "model.ckpt"), wanted)
 
 
-def test_without_its_newest_checkpoint_a_folder_stands_for_the_one_before(
-    tmp_path):
+def test_without_its_newest_a_folder_stands_for_the_one_before(tmp_path):
   """What is not whole does not count either."""
   folders = str(tmp_path), "file://%s" % tmp_path
   for step in (9, 10, 20, 30):

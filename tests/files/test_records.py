@@ -92,8 +92,7 @@ def test_batches_are_of_like_length(tmp_path):
     ([9, 4, 30, 0, 17], {}, (1, 4, 15, 49)),
     ([60], {"shard": (2, 1)}, (14, 31)),
     ([20] * 3, {"shard": (2, 0)}, (14, 30))])
-def test_training_goes_on_in_the_middle_of_its_order(
-    tmp_path, sizes, more, starts):
+def test_training_goes_on_in_the_middle(tmp_path, sizes, more, starts):
   """Of a pass, of a file and of a window."""
   files, numbers_of = [], itertools.cycle(range(1, 21))
   for number, size in enumerate(sizes):
@@ -130,8 +129,7 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
     (3, -5, True, 2), (2, 4, True, 2),  # cut off in a record, in its length
     # A byte of the fourth record's content, and of the third's length.
     (3, 30, False, 3), pytest.param(2, 1, False, 2, marks=pytest.mark.slow)])
-def test_a_damaged_file_is_named_or_its_rest_left_out(
-    tmp_path, whole, byte, is_cut, good, caplog):
+def test_a_damaged_file(tmp_path, whole, byte, is_cut, good, caplog):
   write(tmp_path / "whole", [15] * 4)
   bad = tmp_path / "\u574f [1]"
   write(bad, [5] * 8)
@@ -185,8 +183,7 @@ def test_records_that_do_not_fit_are_named_or_left_out(tmp_path, readers):
 
 @pytest.mark.parametrize("state", "gone folder back empty cut whole".split())
 @pytest.mark.parametrize("skip_corrupt", [False, True])
-def test_files_that_cannot_be_read_any_more(
-    tmp_path, state, skip_corrupt, monkeypatch, caplog):
+def test_files_that_are_gone(tmp_path, state, skip_corrupt, monkeypatch):
   for name in "ab":
     write(tmp_path / name, [5] * 4)
   path, slept = tmp_path / "a", []

@@ -215,12 +215,10 @@ def test_columns_of_other_names(name, content, expected, tmp_path, caplog):
 
 
 def test_how_own_files_are_read(tmp_path):
-  settings = TableSettings(columns=["label", "text_a"], id_field="label",
-                           label_separator="、")
-  task, path = get_task("tsv", several=True), write(
-      tmp_path, "a.tsv", "好、坏\t甲\n坏\t乙\n")
-  examples = classification.read_examples(task, path, settings=settings)
-  assert [x[:4] for x in examples] == [
+  assert [x[:4] for x in read(
+      tmp_path, get_task("tsv", several=True), "好、坏\t甲\n坏\t乙\n",
+      settings=TableSettings(columns=["label", "text_a"], id_field="label",
+                             label_separator="、"))] == [
       ("好、坏", "甲", None, ("好", "坏")), ("坏", "乙", None, ("坏",))]
 
 
