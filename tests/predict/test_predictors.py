@@ -73,14 +73,6 @@ def test_pairs_and_numbers(model):
   assert found == [(2,), (0,)] and found[0].cells() == ["2.0000"]
 
 
-def test_cosines(model):
-  cosines = model({"cls_1": counts}, head="sentence_vector",
-                  pooling="cls", layer=1)
-  assert [x.score for x in cosines.predict(
-      [("甲", "甲乙"), ("甲", "乙"), ("丁", "甲"), ("乙甲", "甲乙")])] == close(
-          [0.5 ** 0.5, 0, 0, 1])
-
-
 def test_entities(model):
   """甲 begins one; 乙 goes on, or begins one where I after B costs 2 points."""
   points, labels = {JIA: [1, 2, 0], YI: [0, 2, 3]}, ["O", "B-x", "I-x"]
