@@ -85,7 +85,8 @@ def test_bad_input(tmp_path):
       *((path + " has no .*" + words, engine.predictor, signature, "logits")
         for words, signature in (
             ("masked-LM.*pretrained", "masked_lm"),
-            ("run_classifier.py", "classify"), ("spans", "spans"))),
+            ("run_classifier.py", "classify"),
+            ("weights for sentence_order", "sentence_order"))),
       (path + " has no output other", engine.predictor, "encode", "vector",
        "other"),
       (r"labels \(none\)", BertSim(engine).start_model),
