@@ -63,7 +63,7 @@ encode (int32[B, S] input_ids) => (float[B, S] vector) {
 }"""
 
 
-def test_bad_input(tmp_path):
+def test_a_folder_of_onnx_files_and_bad_input(tmp_path):
   pytest.importorskip("onnxruntime")
   ModelFolder(AlbertConfig(**dict(SIZES, vocab_size=5)), write_vocab(
       tmp_path / "any.txt", SPECIAL)).write(str(tmp_path))
@@ -72,6 +72,9 @@ def test_bad_input(tmp_path):
   (tmp_path / "sentence_vector.onnx").write_bytes(b"damaged")
   path, settings = str(tmp_path), engines.EngineSettings
   engine = engines.load("onnx", path)
+  assert engine.predictor("encode", "vector", max_seq_length=3).predict(
+      [("a b", None)]).tolist() == [[2, 1, 3]]
+  assert engine.constant("encode", "vector").tolist() == [[1, 1]]
   for message, call, *args in (
       ("--vocab_file .*--engine=onnx", engines.load, "onnx", path,
        FolderSettings(vocab_file="v")),
