@@ -46,6 +46,7 @@ def test_tiny_has_the_released_variables(config, released, num_labels):
 
 
 @pytest.mark.parametrize("name, layers, hidden, heads", [
+    ("small_google", 6, 384, 12),
     ("base", 12, 768, 12), ("base_google", 12, 768, 12),
     ("large", 24, 1024, 16), ("large_google", 24, 1024, 16),
     ("xlarge", 24, 2048, 32), ("xlarge_google", 24, 2048, 16),

@@ -71,6 +71,9 @@ def test_pairs_and_numbers(model):
   assert (pairs.fields, pairs.labels) == (("text_a", "text_b"), None)
   found = pairs.predict([("甲", "乙甲甲"), ("甲", "乙")])
   assert found == [(2,), (0,)] and found[0].cells() == ["2.0000"]
+  cosines = model({"cls_1": counts}, head="sentence_vector", pooling="cls",
+                  layer=1).predict([("甲", "甲乙"), ("丁", "甲")])
+  assert [x.score for x in cosines] == close([0.5 ** 0.5, 0])
 
 
 def test_entities(model):
