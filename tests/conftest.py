@@ -26,6 +26,10 @@ import sys
 import pytest
 import tensorflow.compat.v1 as tf
 import trained_models
+from vocabularies import VOCAB_FILE
+
+import tokenization
+from albert.data import corpus
 
 tf.disable_eager_execution()
 tf.enable_resource_variables()
@@ -37,7 +41,6 @@ TIERS = ("quick", "default", "all")
 collect_ignore_glob = [
     "*_tf2.py" if tf.__version__.startswith("1.") else "*_tf1.py"
 ]
-# run_tests.sh says so.
 if not (shutil.which("chromium") and shutil.which("chromedriver")):
   collect_ignore_glob.append("*_browser.py")
 
@@ -161,6 +164,16 @@ def trained(made_once):
                                   trained_models.KINDS[name].make()[0])
 
   return make
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+  return tokenization.WordPieceTokenizer(VOCAB_FILE)
+
+
+@pytest.fixture(scope="session")
+def segmenter(tokenizer):
+  return corpus.Segmenter(tokenizer, use_jieba=True)
 
 
 SPM_TEXT = """in 2000, we met

@@ -24,8 +24,6 @@ SETTINGS = ()
 
 
 class Runner(finetuning.Runner):
-  """One whose predictions are given."""
-
   predictions = None
 
   def __init__(self, given, workers, folder, task):

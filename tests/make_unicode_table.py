@@ -1,4 +1,4 @@
-"""Prints the table of albert/characters.py: what is newer than Unicode 11.
+"""Prints the tables of albert/characters.py: what is newer than Unicode 11.
 
     python3.7 tests/make_unicode_table.py >old.json
     python3.11 tests/make_unicode_table.py old.json
@@ -8,22 +8,10 @@ one what is new or different in its own.
 """
 
 import json
-import pathlib
 import pprint
 import re
 import sys
 import unicodedata
-
-
-def known():
-  """Returns dict, code point as str -> [kind (Mn, Cf, P or ""), whether it
-  combines, lower case, canonical decomposition, compatible decomposition]."""
-  return {str(ord(char)): [
-      re.match("Mn|Cf|P|", unicodedata.category(char)).group(),
-      bool(unicodedata.combining(char)), char.lower(),
-      unicodedata.normalize("NFD", char), unicodedata.normalize("NFKD", char)]
-      for char in map(chr, range(0x110000))
-      if unicodedata.category(char) not in ("Cn", "Cs")}
 
 
 def ranges(codes):
@@ -35,27 +23,30 @@ def ranges(codes):
   return " ".join("-".join(map("{:x}".format, part)) for part in found)
 
 
-def main(path):
-  old = json.loads(pathlib.Path(path).read_text())
-  print("# Unicode", unicodedata.unidata_version)
-  changes = [(int(code), old.get(code, ["", False] + [chr(int(code))] * 3), new)
-             for code, new in known().items()]
-  tables = {name: ranges(code for code, before, now in changes
-                         if now[0] == kind != before[0])
-            for name, kind in (("MARKS", "Mn"), ("FORMATS", "Cf"),
-                               ("PUNCTUATION", "P"), ("OTHERS", ""))}
-  tables["COMBINING"] = ranges(
-      code for code, before, now in changes if now[1] and not before[1])
-  for place, name in ((2, "LOWER"), (3, "NFD"), (4, "NFKD")):
-    tables[name] = " ".join(
-        "%x:%s" % (code, ",".join("%x" % ord(char) for char in now[place]))
-        for code, before, now in changes if now[place] != before[place])
-  for name, text in tables.items():
-    print(name, "=", pprint.pformat(text, width=76))
-
-
-if __name__ == "__main__":
-  if sys.argv[1:]:
-    main(sys.argv[1])
-  else:
-    json.dump(known(), sys.stdout)
+# Code point -> kind (Mn, Cf, P or ""), whether it combines, lower case,
+# canonical decomposition, compatible decomposition.
+known = {str(ord(char)): [
+    re.match("Mn|Cf|P|", unicodedata.category(char)).group(),
+    bool(unicodedata.combining(char)), char.lower(),
+    unicodedata.normalize("NFD", char), unicodedata.normalize("NFKD", char)]
+    for char in map(chr, range(0x110000))
+    if unicodedata.category(char) not in ("Cn", "Cs")}
+if not sys.argv[1:]:
+  sys.exit(json.dump(known, sys.stdout))
+with open(sys.argv[1]) as reader:
+  old = json.load(reader)
+print("# Unicode", unicodedata.unidata_version)
+changes = [(int(code), old.get(code, ["", False] + [chr(int(code))] * 3), now)
+           for code, now in known.items()]
+tables = {name: ranges(code for code, before, now in changes
+                       if now[0] == kind != before[0])
+          for name, kind in (("MARKS", "Mn"), ("FORMATS", "Cf"),
+                             ("PUNCTUATION", "P"), ("OTHERS", ""))}
+tables["COMBINING"] = ranges(
+    code for code, before, now in changes if now[1] and not before[1])
+for place, name in ((2, "LOWER"), (3, "NFD"), (4, "NFKD")):
+  tables[name] = " ".join(
+      "%x:%s" % (code, ",".join("%x" % ord(char) for char in now[place]))
+      for code, before, now in changes if now[place] != before[place])
+for name, text in tables.items():
+  print(name, "=", pprint.pformat(text, width=76))

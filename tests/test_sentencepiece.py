@@ -95,12 +95,11 @@ def test_a_released_model(real_data):
     assert text[first:last] == "서울특별시"
 
 
-def test_tokens_stand_one_after_the_other(tiny):
-  wordpiece = tokenization.WordPieceTokenizer(VOCAB_FILE)
-  for tokenizer, text in itertools.product(
-      (wordpiece, tiny), random_texts(300, 0)):
-    tokens, spans = tokenizer.tokenize_with_offsets(text)
-    assert tokens == tokenizer.tokenize_plain(text)
+def test_tokens_stand_one_after_the_other(tiny, tokenizer):
+  for cutter, text in itertools.product(
+      (tokenizer, tiny), random_texts(300, 0)):
+    tokens, spans = cutter.tokenize_with_offsets(text)
+    assert tokens == cutter.tokenize_plain(text)
     assert len(spans) == len(tokens)
     starts = [start for start, _ in spans]
     assert starts == sorted(starts)

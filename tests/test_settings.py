@@ -15,7 +15,6 @@ from albert.settings import NEEDED, TPU, setting
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-  """A field of every kind."""
   count: int = setting(3, "How many.", NEEDED, least=1, most=9)
   rate: float = setting(None, "How fast.", least=0)
   name: str = setting("", "What it is called.", alias="title")
@@ -84,7 +83,6 @@ TPU:
 
 @dataclasses.dataclass(frozen=True)
 class Conditions:
-  """Flags that others need."""
   do_train: bool = setting(False, "")
   kind: str = setting(None, "")
   output_dir: str = setting(None, "", required=True)

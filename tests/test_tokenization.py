@@ -16,12 +16,7 @@ from albert.data import corpus
 from albert.errors import InputError
 
 
-@pytest.fixture(scope="module")
-def wordpiece():
-  return tokenization.WordPieceTokenizer(VOCAB_FILE)
-
-
-def test_ids_of_the_chinese_vocabulary(wordpiece):
+def test_ids_of_the_chinese_vocabulary(tokenizer):
   vocab = tokenization.load_vocab(VOCAB_FILE)
   assert sorted(vocab.values()) == list(range(21128))
   expected = {
@@ -32,19 +27,19 @@ def test_ids_of_the_chinese_vocabulary(wordpiece):
       "\u2028": 343, "\u2030": 344, "##\u2028": 13502, "##\u2030": 13503,
       "##\U0001f60e": 21127}
   assert {token: vocab[token] for token in expected} == expected
-  assert wordpiece.vocab_size == 21128
-  assert (wordpiece.pad_id, wordpiece.unk_id, wordpiece.cls_id,
-          wordpiece.sep_id, wordpiece.mask_id) == (0, 100, 101, 102, 103)
+  assert tokenizer.vocab_size == 21128
+  assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id,
+          tokenizer.sep_id, tokenizer.mask_id) == (0, 100, 101, 102, 103)
   # Conversion looks up whole tokens: it neither lowers nor splits them.
   tokens = ["[CLS]", "中", "##ing", "Hello", "hellohello", "##\u2603"]
   ids = [101, 704, 8221, 100, 100, 100]
-  assert wordpiece.convert_tokens_to_ids(tokens) == ids
-  assert wordpiece.convert_ids_to_tokens(ids) == tokens[:3] + ["[UNK]"] * 3
+  assert tokenizer.convert_tokens_to_ids(tokens) == ids
+  assert tokenizer.convert_ids_to_tokens(ids) == tokens[:3] + ["[UNK]"] * 3
   every_id = list(range(21128))
-  assert wordpiece.convert_tokens_to_ids(
-      wordpiece.convert_ids_to_tokens(every_id)) == every_id
+  assert tokenizer.convert_tokens_to_ids(
+      tokenizer.convert_ids_to_tokens(every_id)) == every_id
   assert [token for token in ["a", "中", "[CLS]", ",", "#", "##a", "##中"]
-          if not wordpiece.is_word_start(token)] == ["##a", "##中"]
+          if not tokenizer.is_word_start(token)] == ["##a", "##中"]
 
 
 def test_only_a_newline_ends_an_entry(tmp_path):
@@ -145,9 +140,9 @@ def test_pieces(tmp_path, text, expected):
     ("a\ufffdb", "ab", ["a\ufffdb"]),  # of one token, a part was dropped
     ("\u0130x", None, ["\u0130", "x"]),  # lower case is two characters
     ("", "", []), (" \t", "", [])])
-def test_where_tokens_stand(wordpiece, text, tokens, expected):
-  found, spans = wordpiece.tokenize_with_offsets(text)
-  assert found == wordpiece.tokenize_plain(text)
+def test_where_tokens_stand(tokenizer, text, tokens, expected):
+  found, spans = tokenizer.tokenize_with_offsets(text)
+  assert found == tokenizer.tokenize_plain(text)
   assert tokens is None or found == tokens.split()
   assert [text[start:end] for start, end in spans] == expected
 
@@ -266,13 +261,12 @@ def test_a_word_has_its_own_id(tmp_path):
   assert cased.tokenize("维生素C，维生素c") == ["维生素C", "，", *"维生素c"]
 
 
-def test_what_is_no_word(tmp_path):
-  tokenizer = small_tokenizer(tmp_path, PIECES + [
+def test_what_is_no_word(tmp_path, tokenizer):
+  own = small_tokenizer(tmp_path, PIECES + [
       "##机器", "...", "<S>", "c·d", "。", ".", "[unused1]", "cdg"])
-  assert tokenizer.words == {}
-  assert tokenizer.tokenize("机器...c·d cdg cdgd") == (
+  assert own.words == tokenizer.words == {}
+  assert own.tokenize("机器...c·d cdg cdgd") == (
       "机 器 . . . c · d cdg cdg ##d".split())
-  assert tokenization.WordPieceTokenizer(VOCAB_FILE).words == {}
 
 
 def test_whole_words_are_jiebas_and_hold_the_vocabularys(tmp_path):

@@ -24,7 +24,6 @@ def make_settings(tokenizer, **changes):
 
 @pytest.fixture(scope="module")
 def texts():
-  """Lists of lines."""
   return list(corpus.TextReader([
       str(ROOT / "data" / "text_train.txt")]).documents())
 
@@ -89,18 +88,16 @@ def make_document(*sentences):
       range(1000, 1000 + total), words, clauses[1:], ends[1:])))
 
 
-@pytest.mark.parametrize("length, clause_is_cut, word_is_cut", [
-    (310, False, False),
-    (200, True, False),  # more than a sixth of it: between words
-    (79, True, True)])  # more than half of it: anywhere
-def test_cuts_are_as_coarse_as_the_length_allows(length, clause_is_cut,
-                                                 word_is_cut):
+@pytest.mark.parametrize("length, clause, word", [
+    (310, 50, 40),
+    (200, 2, 40),  # more than a sixth of it: between words
+    (79, 2, 1)])  # more than half of it: anywhere
+def test_cuts_are_as_coarse_as_the_length_allows(length, clause, word):
   # 12, 36, 50 and 40 tokens: only the second sentence is longer than 32 tokens
   # and has clauses.
   document = make_document([[2] * 6], [[2] * 6] * 3, [[2] * 25], [[40]])
   assert masking.find_cuts(document, length).tolist() == [
-      0, 12, 24, 36, *range(48, 98, 2 if clause_is_cut else 50),
-      *range(98, 139, 1 if word_is_cut else 40)]
+      0, 12, 24, 36, *range(48, 98, clause), *range(98, 139, word)]
 
 
 @pytest.mark.parametrize("length", [16, 64, 512])

@@ -28,10 +28,16 @@ BATCH = 1024
 
 class NumberMaker(shards.ShardMaker):
   """Makes records that are the numbers of passages, each PASSES times."""
+  more_counts = {}
+
+  def __init__(self, folder, num_buckets=7):
+    super().__init__(None, types.SimpleNamespace(
+        max_seq_length=1, max_predictions_per_seq=1, random_seed=1,
+        dupe_factor=PASSES), num_buckets, str(folder))
 
   def serialized_records(self, texts, shard_index, counts):
     numbers = np.repeat(np.arange(PASSAGES) + shard_index * PASSAGES, PASSES)
-    counts["records"] += len(numbers)
+    counts.update(self.more_counts, records=len(numbers))
     made = [records.serialize({"passage": int(n)}, SPECS) for n in numbers]
     return made, self._random(1, shard_index).randint(
         self._num_buckets, size=len(made))
@@ -39,9 +45,7 @@ class NumberMaker(shards.ShardMaker):
 
 def write(paths, num_buckets=7):
   """Makes records of a text of SHARDS shards, and writes them."""
-  maker = NumberMaker(None, types.SimpleNamespace(
-      max_seq_length=1, max_predictions_per_seq=1, random_seed=1,
-      dupe_factor=PASSES), num_buckets, str(paths[0].parent))
+  maker = NumberMaker(paths[0].parent, num_buckets)
   reader = types.SimpleNamespace(shards=lambda: [[]] * SHARDS, share_read=1.0)
   num_shards, counts = shards.make_shards(reader, maker, 2)
   shards.write_outputs(maker, num_shards, counts["records"],
@@ -145,10 +149,7 @@ def test_the_vocabulary_is_next_to_the_records(tmp_path, spm_file):
 
 
 def test_a_shard_is_finished_where_all_its_files_are_whole(tmp_path):
-  maker = shards.ShardMaker(None, types.SimpleNamespace(
-      max_seq_length=8, max_predictions_per_seq=2, dupe_factor=1), 1,
-                            str(tmp_path))
-  counts = {"records": 3, "bytes": 9}
+  maker, counts = NumberMaker(tmp_path, 1), {"records": 3, "bytes": 9}
   for suffix, content in ((".json", json.dumps(counts)), (".index", "i" * 32),
                           ("", "r" * 9)):
     assert maker.read_counts(1) is None
@@ -168,14 +169,9 @@ def test_much_text_that_is_left_out_is_warned_of(dropped, warned, caplog):
   assert ("5.5% of the tokens are left out" in caplog.text) == warned
 
 
-class DroppingMaker(NumberMaker):
-
-  def serialized_records(self, texts, shard_index, counts):
-    counts.update(dropped_tokens=PASSES * 50, text_tokens=100)
-    return super().serialized_records(texts, shard_index, counts)
-
-
-def test_it_is_warned_of_while_the_text_is_read(tmp_path, caplog):
+def test_it_is_warned_of_while_the_text_is_read(tmp_path, caplog, monkeypatch):
+  monkeypatch.setattr(NumberMaker, "more_counts", {
+      "dropped_tokens": PASSES * 50, "text_tokens": 100})
   warned = []
 
   def read():
@@ -183,11 +179,8 @@ def test_it_is_warned_of_while_the_text_is_read(tmp_path, caplog):
       warned.append("50.0% of the tokens are left out so far" in caplog.text)
       yield []
 
-  maker = DroppingMaker(None, types.SimpleNamespace(
-      max_seq_length=1, max_predictions_per_seq=1, random_seed=1,
-      dupe_factor=PASSES), 7, str(tmp_path))
-  shards.make_shards(
-      types.SimpleNamespace(shards=read, share_read=1.0), maker, 1)
+  shards.make_shards(types.SimpleNamespace(shards=read, share_read=1.0),
+                     NumberMaker(tmp_path), 1)
   assert warned[-1] and caplog.text.count("left out so far") == 1
 
 

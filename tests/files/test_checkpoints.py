@@ -1,6 +1,5 @@
 """Finding checkpoints, starting from them, and what does not fit."""
 
-import logging
 import os
 
 import numpy as np
@@ -42,7 +41,7 @@ def start(path, shapes, is_training=True):
 
 
 def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
-  caplog.set_level(logging.INFO, "absl")
+  caplog.set_level("INFO", "absl")
   path, weights = save(tmp_path, dict(
       SHARED, unrelated=[3], global_step=[], **{WORDS + "/adam_m": [6, 4]}))
   values = start(path, dict(SHARED, **HEAD))
@@ -61,7 +60,7 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
 
 def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
   path, weights = save(tmp_path, {**SHARED, **HEAD, "output_weights": [3, 8]})
-  caplog.set_level(logging.INFO, "absl")
+  caplog.set_level("INFO", "absl")
   values = start(path, dict(SHARED, **HEAD))
   assert ("of a different shape: output_weights (checkpoint [3, 8], model "
           "[2, 8])") in caplog.text
@@ -78,15 +77,13 @@ def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
        "lacks .*" + name) for name in list(SHARED)[1:3]),
     (SINGLE, dict(SINGLE, **{"bert/encoder/layer_1/output/dense/bias": [8]}),
      "lacks .*layer_1"), (None, SHARED, "no checkpoint at")])
-def test_a_checkpoint_that_does_not_fit_is_an_error(
-    tmp_path, saved, wanted, message):
+def test_a_checkpoint_that_does_not_fit(tmp_path, saved, wanted, message):
   if saved:
     save(tmp_path, saved)
   refused(message, start, str(tmp_path / "model.ckpt"), wanted)
 
 
-def test_without_its_newest_checkpoint_a_folder_stands_for_the_one_before(
-    tmp_path):
+def test_without_its_newest_a_folder_stands_for_the_one_before(tmp_path):
   """What is not whole does not count either."""
   folders = str(tmp_path), "file://%s" % tmp_path
   for step in (9, 10, 20, 30):

@@ -9,15 +9,6 @@ from scripting import ROOT, command
 from trained_models import write_files
 
 
-@pytest.fixture
-def storage(tmp_path):
-  if not cloud_storage.can_run():
-    pytest.xfail("this machine forbids what the server needs")
-  storage = cloud_storage.Storage(tmp_path)
-  yield storage
-  storage.close()
-
-
 def start(storage, words):
   args, environment = storage.client(command(
       *words.replace("gs:", "gs://bucket/").split()))
@@ -33,7 +24,11 @@ def finish(process):
 
 
 @pytest.mark.full
-def test_all_files_are_on_gs(storage, tmp_path):
+def test_all_files_are_on_gs(tmp_path, request):
+  if not cloud_storage.can_run():
+    pytest.xfail("this machine forbids what the server needs")
+  storage = cloud_storage.Storage(tmp_path)
+  request.addfinalizer(storage.close)
   (tmp_path / "files").mkdir()
   write_files(tmp_path / "files", "labels")
   for path in [*(tmp_path / "files").iterdir(), ROOT / "data/text_heldout.txt",

@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 
-import pytest
 from refusals import refused
 from scripting import ROOT
 
@@ -56,21 +55,24 @@ with filesystem.whole_file(sys.argv[1]) as unfinished:
 """
 
 
+def start(program, *args):
+  return subprocess.Popen(
+      [sys.executable, "-c", program, *args], stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=str(ROOT))
+
+
 def test_what_killed_processes_leave_is_removed(tmp_path):
-  def write(*words):
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITE_AND_DIE, str(tmp_path / "file"), *words],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=str(ROOT))
+  path = str(tmp_path / "file")
 
   def left():
-    filesystem.remove_unfinished(str(tmp_path / "file"))
+    filesystem.remove_unfinished(path)
     return sorted(map(str, tmp_path.iterdir()))
 
   (tmp_path / "file.other-host-1-12345678.tmp").mkdir()
   before = left()
-  write().wait()
+  start(WRITE_AND_DIE, path).wait()
   assert len(list(tmp_path.iterdir())) == 2 and left() == before
-  with write("waits") as alive:
+  with start(WRITE_AND_DIE, path, "waits") as alive:
     alive.stdout.readline()
     assert len(left()) == 2
     alive.communicate(b"\n")
@@ -87,30 +89,15 @@ input()
 
 
 def test_a_folder_is_locked_by_one_process_while_it_lives(tmp_path):
-  def lock():
-    return subprocess.Popen(
-        [sys.executable, "-c", LOCK, str(tmp_path)], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=str(ROOT))
-
-  with lock() as first:
+  folder = str(tmp_path)
+  with start(LOCK, folder) as first:
     assert first.stdout.readline() == b"locked\n"
-    refused("another run trains there", filesystem.lock, str(tmp_path))
+    refused("another run trains there", filesystem.lock, folder)
     first.kill()
   for _ in range(2):
-    filesystem.lock(str(tmp_path))
-  with lock() as second:
+    filesystem.lock(folder)
+  with start(LOCK, folder) as second:
     assert b"another run trains there" in second.communicate()[1]
   filesystem.unlock()
-  with lock() as third:
+  with start(LOCK, folder) as third:
     assert third.communicate(b"\n")[0] == b"locked\n"
-
-
-def test_an_interrupted_writer_leaves_what_was_there(tmp_path):
-  path = str(tmp_path / "file")
-  filesystem.write_text(path, "before")
-  with pytest.raises(KeyboardInterrupt):
-    with filesystem.whole_file(path) as unfinished:
-      pathlib.Path(unfinished).write_text("after")
-      raise KeyboardInterrupt
-  assert filesystem.read_text(path) == "before"
-  assert os.listdir(str(tmp_path)) == ["file"]

@@ -116,8 +116,7 @@ def test_an_evaluation_with_other_metrics(tmp_path):
     ([0.9, 0.8], 1, 3, "--", 0), ([0.9, 0.8, 0.5, 0.4], 1, 3, "---x", 3),
     # Single precision, of which the files have fewer digits.
     ([np.float32(0.1)] * 2, 1, 0, "-x", 1)])
-def test_when_to_stop_early(tmp_path, scores, patience, first_step, stops,
-                            best):
+def test_when_to_stop(tmp_path, scores, patience, first_step, stops, best):
   found = [evaluate(tmp_path, {step: score}, first_step,
                     early_stop_evals=patience).should_stop()
            for step, score in enumerate(scores, 1)]

@@ -38,13 +38,12 @@ def test_tensors_in_other_files(place):
       key="location", value="/etc/passwd")]}
   for fields in (there, named):
     made = model(place, **fields)
-    assert protobuf.names_files(made.SerializeToString())
-    function = onnx.ModelProto(functions=[onnx.FunctionProto(
-        node=made.graph.node)])
-    assert protobuf.names_files(function.SerializeToString())
-    training = onnx.ModelProto(training_info=[onnx.TrainingInfoProto(
-        algorithm=made.graph)])
-    assert protobuf.names_files(training.SerializeToString())
+    for message in (
+        made, onnx.ModelProto(functions=[onnx.FunctionProto(
+            node=made.graph.node)]),
+        onnx.ModelProto(training_info=[onnx.TrainingInfoProto(
+            algorithm=made.graph)])):
+      assert protobuf.names_files(message.SerializeToString())
   for fields in ({}, {"data_location": onnx.TensorProto.DEFAULT},
                  {"raw_data": b"\x70\x01" * 99}):
     assert not protobuf.names_files(model(place, **fields).SerializeToString())

@@ -39,10 +39,9 @@ def test_no_example_is_read_twice_more_than_another(count, batch_size):
 
 def test_passes_and_seeds_have_orders_of_their_own():
   lengths = np.ones(64, int)
-  one, two, three, four = np.reshape(first(8, lengths, 32, 1), [4, 64])
+  passes = np.reshape(first(8, lengths, 32, 1), [4, 64])
   other = np.ravel(first(2, lengths, 32, 2))
-  orders = [tuple(order) for order in (one, two, three, four, other)]
-  assert len(set(orders)) == 5
+  assert len(set(map(tuple, [*passes, other]))) == 5
 
 
 def test_batches_are_of_similar_length_and_in_no_order_of_it():

@@ -44,9 +44,8 @@ def test_log_likelihood_is_that_of_all_sequences(static):
 
 @pytest.mark.parametrize("scan", [tf.scan, crf.unrolled_scan])
 def test_viterbi_finds_the_best_of_all_sequences(scan):
-  given = [tf.constant(x, tf.float32)
-           for x in (SCORES, MASK, TRANSITIONS, STARTS)]
-  found = evaluate(crf.viterbi(*given, scan=scan))
+  found = evaluate(crf.viterbi(*[tf.constant(x, tf.float32) for x in (
+      SCORES, MASK, TRANSITIONS, STARTS)], scan=scan))
   for row in range(3):
     every = sequences(row)
     assert tuple(found[row, MASK[row] > 0]) == max(

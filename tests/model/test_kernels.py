@@ -54,8 +54,7 @@ def test_attention_has_the_values_and_gradients_of_the_plain_one(one_by_one):
 
 @pytest.mark.parametrize("more, use_cpu, one_by_one", [
     (0, True, True), (-1, True, False), (0, False, False), (None, True, False)])
-def test_long_sequences_are_handled_one_by_one_on_a_cpu(
-    more, use_cpu, one_by_one):
+def test_long_sequences_one_by_one_on_a_cpu(more, use_cpu, one_by_one):
   used = kernels.for_training(
       None if more is None else kernels.LONG_SEQUENCE + more, use_cpu=use_cpu)
   assert used.attention.func is kernels.recomputed_attention

@@ -1,7 +1,6 @@
 """predict.py and `load`: every kind of model, both engines, all ways in."""
 
 import csv
-import json
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -9,6 +8,7 @@ from reading import json_lines, read_json, table
 from refusals import refused
 from scripting import fail, succeed
 from trained_models import KINDS, LIMITS
+from writing import write
 
 from albert.predict import command, load, results
 from albert.predict.inputs import Item
@@ -104,13 +104,12 @@ def test_script(name, trained, tmp_path):
   found = model.predict(said.inputs, 2)
   args = ["predict.py", "--model_dir=file://%s" % said.best, "--top_k=2", *(
       "--%s=%d" % item for item in LIMITS.items())]
-  given = "".join(json.dumps(row) + "\n" for row in rows)
-  (tmp_path / "in.jsonl").write_text(given)
-  succeed(*args, "--input_file=%s" % (tmp_path / "in.jsonl"),
+  path = write(tmp_path, "in.jsonl", *rows)
+  succeed(*args, "--input_file=" + path,
           "--output_file=%s" % (tmp_path / "out.jsonl"))
   same(json_lines(tmp_path / "out.jsonl"), [
       dict(row, **results.to_json(x)) for row, x in zip(rows, found)])
-  out, _ = succeed(*args, input=given.encode())
+  out, _ = succeed(*args, input=(tmp_path / "in.jsonl").read_bytes())
   for line, row, x in zip(out.splitlines(), rows, found):
     assert line.split("\t") == x.cells() + [
         " | ".join(cell) if isinstance(cell, list) else cell
@@ -127,10 +126,9 @@ def test_tables_come_back(trained, tmp_path):
       ("in.csv", 'id,review,x\n7,%s,1\n\n8,%s,2\n'),
       ("in.jsonl", '{"id": 7, "review": "%s", "x": 1}\n\n'
        '{"id": 8, "review": "%s", "x": 2}\n')):
-    (tmp_path / name).write_text(content % (text, text), encoding="utf-8")
+    path = write(tmp_path, name, content % (text, text))
     for out in ("out.csv", "out.jsonl", "out.txt"):
-      succeed("predict.py", "--model_dir=" + best,
-              "--input_file=%s" % (tmp_path / name),
+      succeed("predict.py", "--model_dir=" + best, "--input_file=" + path,
               "--output_file=%s" % (tmp_path / out))
     rows = json_lines(tmp_path / "out.jsonl")
     assert [list(map(str, row.values()))[:4] for row in rows] == wanted
@@ -151,9 +149,8 @@ def test_bad_rows_have_their_place(trained, tmp_path):
   for content, message in (
       ('{"text": "好"}\n' * 1500 + '{"text": 1}\n', "in.jsonl:1501: expected"),
       ("\n", "in.jsonl: has no texts")):
-    (tmp_path / "in.jsonl").write_text(content, encoding="utf-8")
-    fail(message, "predict.py", best, "--input_file=%s" % (
-        tmp_path / "in.jsonl"), "--output_file=%s" % (tmp_path / "out.txt"))
+    fail(message, "predict.py", best, "--output_file=%s/out.txt" % tmp_path,
+         "--input_file=" + write(tmp_path, "in.jsonl", content))
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 

@@ -1,6 +1,5 @@
-"""Engines: batches, which output is asked for; a small ONNX file."""
+"""Engines: batches, which output is asked for, what a folder lacks."""
 
-import re
 import types
 from unittest import mock
 
@@ -39,25 +38,10 @@ def test_which_vector(vector, pooling, layer, output):
       output, {"x": 1})
 
 
-def test_a_layer_that_is_not_there():
-  for layer in (4, -5):
-    refused("--layer=%d: .* 0 to 3" % layer, engines.sentence_vectors, Asked(),
-            layer=layer)
-
-
-@pytest.fixture
-def call():
-  """Gives the first ids of a text, and how many ids it has."""
-  return mock.Mock(
-      side_effect=lambda ids, mask, *_: [ids[:, :2], mask.sum(1)])
-
-
-@pytest.fixture
-def predictor(call, tmp_path):
-  return engine_lib.TextPredictor(call, small_tokenizer(tmp_path, "甲乙"), 5, 2)
-
-
-def test_texts_are_predicted_in_their_order(predictor, call):
+def test_texts_are_predicted_in_their_order(tmp_path):
+  call = mock.Mock(side_effect=lambda ids, *_: [ids[:, :2]])
+  predictor = engine_lib.TextPredictor(
+      call, small_tokenizer(tmp_path, "甲乙"), 5, 2)
   found = predictor.predict([("甲乙甲乙", None), ("乙", None), ("甲", "乙乙"),
                              ("", None)])
   # [CLS] and the first token; of the second call, what is cut to 5.
@@ -72,37 +56,13 @@ def test_texts_are_predicted_in_their_order(predictor, call):
   assert predictor.predict([]).shape == (0,)
 
 
-def test_further_features_are_padded_too(predictor, call):
-  found = dict(predictor.run([([2, 6, 3], [0] * 3, [1]),
-                              ([2, 3], [0, 0], [1, 1])]))
-  assert {i: length for i, (_, length) in found.items()} == {0: 3, 1: 2}
-  np.testing.assert_array_equal(call.call_args[0][3], [[1, 1], [1, 0]])
-
-
-def test_what_a_model_lacks():
-  for signature, words in (("classify", "run_classifier.py"),
-                           ("masked_lm", "pretrained"), ("encode", "encode")):
-    assert re.match("a/b has no .*" + words,
-                    str(engine_lib.missing("a/b", signature)))
-
-
-def test_a_folder_of_onnx_files(onnx_folder):
-  engine = engines.load("onnx", "file://%s" % onnx_folder)
-  assert engine.tokenizer.tokenize("A b") == ["a", "b"]
-  predictor = engine.predictor("encode", "vector", batch_size=2)
-  # [CLS] is 2, [SEP] is 3, a is 5; each and its mask, in a batch or alone.
-  for texts, found in (([("a b a", None)], [[3, 6, 7, 4]]), (
-      [("a", "b"), ("b", None)], [[3, 6, 4, 4 + 10], [3, 7, 4, 0]])):
-    np.testing.assert_array_equal(predictor.predict(texts), found)
-  assert engine.predictor("encode", "vector", max_seq_length=3).predict(
-      [("a b a", None)]).shape == (1, 3)
-  np.testing.assert_array_equal(engine.constant("encode", "vector"), [[12, 12]])
-
-
-def test_bad_input(onnx_folder):
-  path, settings = str(onnx_folder), engines.EngineSettings
-  engine = engines.load("onnx", path)
+def test_a_folder_of_onnx_files_and_bad_input(onnx_folder):
   (onnx_folder / "sentence_vector.onnx").write_bytes(b"damaged")
+  path, settings = str(onnx_folder), engines.EngineSettings
+  engine = engines.load("onnx", "file://" + path)
+  assert engine.predictor("encode", "vector", max_seq_length=3).predict(
+      [("a b", None)]).tolist() == [[3, 6, 4]]
+  assert engine.constant("encode", "vector").tolist() == [[12, 12]]
   for message, call, *args in (
       ("--vocab_file .*--engine=onnx", engines.load, "onnx", path,
        FolderSettings(vocab_file="v")),
@@ -113,9 +73,15 @@ def test_bad_input(onnx_folder):
       ("--precision=bf16 needs --engine=openvino", engines.load,
        settings("onnx", "bf16"), path),
       ("--provider=Other: .*CPUExecution", engines.load(
-          settings(engine="onnx", provider="Other"), path).predictor, "encode",
+          settings("onnx", provider="Other"), path).predictor, "encode",
        "vector"),
-      (path + " has no masked-LM", engine.predictor, "masked_lm", "logits"),
+      *(("--layer=%d: .* 0 to 3" % layer, engines.sentence_vectors, Asked(),
+         None, layer) for layer in (4, -5)),
+      *((path + " has no .*" + words, engine.predictor, signature, "logits")
+        for words, signature in (
+            ("masked-LM.*pretrained", "masked_lm"),
+            ("run_classifier.py", "classify"),
+            ("weights for sentence_order", "sentence_order"))),
       (path + " has no output other", engine.predictor, "encode", "vector",
        "other"),
       (r"labels \(none\)", BertSim(engine).start_model),

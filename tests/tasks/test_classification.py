@@ -1,7 +1,6 @@
 """Readers of task files: what they read, and how they refuse."""
 
 import json
-import logging
 import re
 
 import pytest
@@ -153,9 +152,8 @@ def test_broken_files_are_named_by_line(tmp_path, task, content, message):
 
 def test_bad_rows_are_skipped_and_counted(tmp_path, caplog):
   content = "甲\t乙\t1\n甲\t乙\n\n丙\t丁\t7\n丙\t丁\t0\n"
-  with caplog.at_level(logging.WARNING, "absl"):
-    examples = read(tmp_path, "lcqmc", content, settings=TableSettings(
-        skip_bad_rows=True, max_bad_rows=0.5))
+  examples = read(tmp_path, "lcqmc", content, settings=TableSettings(
+      skip_bad_rows=True, max_bad_rows=0.5))
   assert [(x.id, x.label) for x in examples] == [(0, "1"), (1, "0")]
   assert re.search("skipped 2 .*train.tsv:2", caplog.text)
   refused("train.tsv: 2 of 4 rows are bad.*--max_bad_rows=0.1.*train.tsv:2",
@@ -176,37 +174,6 @@ def test_no_row_of_a_file_to_predict_is_left_out(tmp_path, task):
             settings=TableSettings(skip_bad_rows=True))
 
 
-OWN, NLI = "test={}_predict.json", "contradiction entailment neutral"
-# What the numbers of a model's outputs stand for, and what boards are sent.
-TASKS = [
-    ("lcqmc lcqmc_pair bq chnsenticorp afqmc csl", "0 1", OWN),
-    ("xnli", NLI, OWN), ("tsv csv jsonl", None, OWN),
-    ("iflytek", " ".join(map(str, range(119))), OWN),
-    ("tnews", "100 101 102 103 104 106 107 108 109 110 112 113 114 115 116",
-     "test=tnews11_predict.json test1.0=tnews10_predict.json"),
-    ("wsc cluewsc2020", "false true",
-     "test=cluewsc11_predict.json test1.0=cluewsc10_predict.json"),
-    ("cmnli", NLI, OWN + " diagnostics=diagnostics_predict.json"),
-    ("ocnli", NLI,
-     "test={}_50k_predict.json diagnostics=diagnostics_predict.json"),
-    ("mnli mnli_matched mnli_mismatched", NLI,
-     "test=MNLI-m.tsv test_mismatched=MNLI-mm.tsv diagnostic=AX.tsv"),
-    *((name.lower(), labels, "test=%s.tsv" % name) for names, labels in (
-        ("CoLA SST-2 MRPC QQP WNLI", "0 1"), ("STS-B", ""),
-        ("QNLI RTE", "entailment not_entailment")) for name in names.split())]
-
-
-def test_labels_and_submissions():
-  others = dict(classification.TASKS)
-  for names, labels, submissions in TASKS:
-    for task in map(others.pop, names.split()):
-      assert task.labels == (None if labels is None else labels.split())
-      assert task.submissions == dict(
-          part.split("=") for part in submissions.split())
-      assert set(task.files) == {"train", "dev"} | set(task.submissions)
-  assert not others
-
-
 def test_files_of_a_task(tmp_path):
   task, url = get_task("OCNLI"), "file://%s" % tmp_path
   refused("train.json or .*train.50k.json or ", classification.find_file, task,
@@ -216,6 +183,8 @@ def test_files_of_a_task(tmp_path):
   assert classification.find_file(task, url, "train") == (
       url + "/train.10k.json")
   assert classification.splits_to_predict(task, url) == ["test"]
+  for task in classification.TASKS.values():
+    assert set(task.files) == {"train", "dev"} | set(task.submissions)
 
 
 @pytest.mark.parametrize("column", ["label", "score"])
@@ -238,7 +207,7 @@ def test_numbers_of_ones_own(tmp_path, column):
     ("test.tsv", "text\n甲\n", [("甲", None, None)])])
 def test_columns_of_other_names(name, content, expected, tmp_path, caplog):
   path = write(tmp_path, name, content)
-  with caplog.at_level(logging.INFO, "absl"):
+  with caplog.at_level("INFO", "absl"):
     examples = classification.read_examples(
         get_task("csv"), path, name == "test.tsv")
   assert [example[1:4] for example in examples] == expected
@@ -246,12 +215,10 @@ def test_columns_of_other_names(name, content, expected, tmp_path, caplog):
 
 
 def test_how_own_files_are_read(tmp_path):
-  settings = TableSettings(columns=["label", "text_a"], id_field="label",
-                           label_separator="、")
-  task, path = get_task("tsv", several=True), write(
-      tmp_path, "a.tsv", "好、坏\t甲\n坏\t乙\n")
-  examples = classification.read_examples(task, path, settings=settings)
-  assert [x[:4] for x in examples] == [
+  assert [x[:4] for x in read(
+      tmp_path, get_task("tsv", several=True), "好、坏\t甲\n坏\t乙\n",
+      settings=TableSettings(columns=["label", "text_a"], id_field="label",
+                             label_separator="、"))] == [
       ("好、坏", "甲", None, ("好", "坏")), ("坏", "乙", None, ("坏",))]
 
 

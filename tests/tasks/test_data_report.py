@@ -1,17 +1,15 @@
 """What is said of files before training, worked by hand."""
 
 from absl import logging
-from vocabularies import VOCAB_FILE
 
 import tokenization
 from albert.tasks.data_report import Item, describe
 
 
-def test_what_a_file_holds():
+def test_what_a_file_holds(tokenizer):
   train = [Item(("甲乙",), ("1",)), Item(("甲", "乙"), ("1",))]
   rows = [Item(("甲乙",), labels) for labels in (("1",), ("0",), ("1",))] + [
       Item(("\ue000，，，，", "丁"), None)]
-  tokenizer = tokenization.WordPieceTokenizer(VOCAB_FILE)
   first = tokenization.encode_texts(tokenizer, "甲乙", None, 8)[0] + [0, 0]
   found = list(describe(rows, ["a.tsv", "b.tsv"], first, tokenizer, 4, train))
   assert found == [

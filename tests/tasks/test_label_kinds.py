@@ -4,39 +4,23 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from albert.tasks import label_kinds
+from albert.tasks import label_kinds, label_sets
 from albert.tasks.classification import InputExample
 
 
-def examples(*labels):
-  return [InputExample(0, "甲", None, label) for label in labels]
-
-
-def test_numbers():
-  kind = label_kinds.Numbers()
-  assert (kind.labels, kind.result, kind.feature) == ([], "score", ("float", 0))
-  assert kind.targets(examples("4.5", None, "-1e1")) == [4.5, 0.0, -10.0]
-  logits = np.array([[1.0], [2.0], [4.0]], np.float32)
-  assert kind.values(logits) is logits
-  assert kind.answers(logits) == [1.0, 2.0, 4.0]
-  assert kind.score(logits, np.array([1, 2, 2]))[1] is None  # no report
-  assert list(kind.errors(logits, [1, 4, 3.5])) == [0, 2, 0.5]
-
-
-def test_one_label():
+def test_errors_and_confidence():
   kind = label_kinds.OneLabel(["a", "b", "c"])
-  assert (kind.result, kind.feature) == ("label", ("int", 0))
-  assert kind.targets(examples("c", None, "b")) == [2, 0, 1]
-  probabilities = [[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.8, 0.1, 0.1]]
+  probabilities = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7],
+                            [0.8, 0.1, 0.1]])
   logits = (np.log(probabilities) + 3).astype(np.float32)
-  np.testing.assert_allclose(kind.values(logits), probabilities, rtol=1e-6)
-  assert kind.answers(probabilities) == ["a", "c", "a"]
   np.testing.assert_allclose(
-      kind.errors(np.array(probabilities), [1, 2, 0]), [0.75, 0.3, 0.2])
+      kind.errors(probabilities, [1, 2, 0]), [0.75, 0.3, 0.2])
   results, report = kind.score(logits, np.array([1, 2, 0]))
   # One of 0.5 is wrong; of 0.7 and 0.8 right.
   assert results["calibration_error"] == pytest.approx((0.5 + 0.3 + 0.2) / 3)
   assert "0.70    0.6667    1.0000" in report and "0.90  " not in report
+  numbers = label_kinds.Numbers()
+  assert list(numbers.errors(np.array([[1.0], [2.0]]), [1, 4])) == [0, 2]
 
 
 @pytest.mark.parametrize("labels, counts, chosen, positive", [
@@ -77,7 +61,8 @@ def test_great_logits_do_not_overflow():
 def test_several_labels():
   kind = label_kinds.SeveralLabels(["a", "b", "c"], most=2)
   assert (kind.result, kind.feature) == ("labels", ("int", 2))
-  assert kind.targets(examples(("c", "a"), None, ())) == [(2, 0), (), ()]
+  assert kind.targets([InputExample(0, "甲", None, labels) for labels in (
+      ("c", "a"), None, ())]) == [(2, 0), (), ()]
   assert list(map(kind.label_ids, [(2, 0), (1,), ()])) == [
       [2, 0], [1, 3], [3, 3]]
   logits = np.log([[3.0, 1 / 3, 1.0], [1.0, 4.0, 9.0]]).astype(np.float32)
@@ -103,10 +88,13 @@ def test_several_labels():
       [[0.3, 0.8]]) == ["a"]
 
 
-def test_a_label_that_is_not_known():
-  refused("dev.tsv:8: .*'b'.* a, c$", label_kinds.label_ids, [
+@pytest.mark.parametrize("find, labels, message", [
+    (label_kinds.label_ids, ("a", "b"), "'b'.* a, c$"),
+    (label_sets.targets, (("a",), ("a", "b")), "'b' .*--labels")])
+def test_a_label_that_is_not_known(find, labels, message):
+  refused("^dev.tsv:8: .*" + message, find, [
       InputExample(0, "甲", None, label, "dev.tsv:%d" % line)
-      for line, label in ((7, "a"), (8, "b"))], ["a", "c"])
+      for line, label in enumerate(labels, 7)], ["a", "c"])
 
 
 @pytest.mark.parametrize("text, counts, expected", [

@@ -28,7 +28,7 @@ def join_labels(texts):
       for window in texts.windows])]
 
 
-def test_all_entities_of_cluener_come_back(real_data, caplog):
+def test_all_entities_of_cluener_come_back(real_data, tokenizer, caplog):
   path = str(real_data / "cluener" / "train.json")
   examples = entity_files.read_examples(path, settings=ReadSettings(
       skip_bad_rows=True))
@@ -39,7 +39,6 @@ def test_all_entities_of_cluener_come_back(real_data, caplog):
   labels = ner.labels_of(entity.kind for example in examples
                          for entity in example.entities)
   assert len(labels) == 21
-  tokenizer = tokenization.create_tokenizer(VOCAB_FILE)
   # Few texts fit one window.
   texts = ner.Texts(examples, tokenizer, labels, 24, True)
   assert len(texts.windows) > 2 * len(examples)

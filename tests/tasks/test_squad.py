@@ -6,10 +6,9 @@ import json
 import numpy as np
 import pytest
 from refusals import refused
-from vocabularies import VOCAB_FILE, Letters, written
+from vocabularies import Letters, written
 from writing import write
 
-import tokenization
 from albert.tasks import squad
 from albert.tasks.squad import Answer, Passages
 
@@ -23,11 +22,10 @@ NOT_EXACT = {
 
 
 @pytest.mark.parametrize("name", sorted(NOT_EXACT))
-def test_gold_answers_come_back(real_data, name):
+def test_gold_answers_come_back(real_data, tokenizer, name):
   """Between the targets of a window; of several, of that with most context."""
   questions = squad.read_questions(str(real_data / name))
-  passages = Passages(
-      questions, tokenization.create_tokenizer(VOCAB_FILE), 512, 128, 64)
+  passages = Passages(questions, tokenizer, 512, 128, 64)
   differ = {}
   for number, windows in itertools.groupby(
       passages.windows, lambda window: window.number):

@@ -18,7 +18,6 @@ def one_hot(size, *hot):
 
 
 def chosen(*rows):
-  """Predictions of multiple choice."""
   return [{"log_probabilities": list(row)} for row in rows]
 
 
@@ -88,11 +87,6 @@ CASES = {"run_classifier": [
     ("sts-b", {"test.tsv": MNLI},
      {"test": [{"logits": [4.0626]}, {"logits": [0.5]}]},
      {"STS-B.tsv": glue((0, "4.063"), (1, "0.500"))}, None),
-    ("xnli", {"test.tsv": ["premise\thypo\tlabel", "甲\t乙\tcontradictory",
-                           "甲\t乙\tneutral", "甲\t乙\tneutral"]},
-     {"test": one_hot(3, 0, 2, 1)}, {"xnli_predict.json": clue(
-         (0, "contradiction"), (1, "neutral"), (2, "entailment"))},
-     {"accuracy": 2 / 3}),
     ("ocnli", {"test.json": [dict(PAIR, label=label) for label in (
         "-", "neutral", "entailment")]},  # not scored without agreement
      {"test": one_hot(3, 0, 2, 0)}, {"ocnli_50k_predict.json": clue(

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from reading import read_json
 from reference_albert import softmax
+from refusals import refused
 from scripting import succeed
 from small_models import albert_zh_config, google_config, write_folder
-from vocabularies import write_vocab
+from writing import write
 
 import tokenization
-from albert.errors import InputError
 from albert.files import checkpoints
 from albert.predict import load
 from albert.vocab.extend import read_words
@@ -25,11 +25,9 @@ TABLE, BIAS = "bert/embeddings/word_embeddings", "cls/predictions/output_bias"
 
 
 def extend(source, target, words, *flags):
-  path = target.parent / "words.txt"
-  path.write_text(words, encoding="utf-8")
-  return succeed("albert/vocab/extend.py", "--words_file=%s" % path,
-                 "--init_checkpoint=%s" % source, "--output_dir=%s" % target,
-                 *flags)
+  succeed("albert/vocab/extend.py", "--init_checkpoint=%s" % source,
+          "--words_file=" + write(target.parent, "words.txt", words),
+          "--output_dir=%s" % target, *flags)
 
 
 @pytest.mark.slow
@@ -84,16 +82,17 @@ def test_training_raises_the_probability_of_words(tmp_path):
   write_folder(folder, albert_zh_config(
       vocab_size=len(PIECES), max_position_embeddings=24), PIECES)
   extend(folder, target, "首都是")
-  text, records = tmp_path / "text.txt", tmp_path / "text.tfrecord"
-  text.write_text("中国的首都是北京\n上海很大，我爱上海\n\n" * 9, "utf-8")
-  succeed("create_pretraining_data.py", "--input_file=%s" % text,
-          "--output_file=%s" % records, "--masked_lm_prob=0.3", *LENGTHS,
-          "--vocab_file=%s" % (target / "vocab.txt"))
-  succeed("run_pretraining.py", "--input_file=%s" % records, *LENGTHS,
+  records = "%s/records" % tmp_path
+  succeed("create_pretraining_data.py", "--output_file=" + records, *LENGTHS,
+          "--vocab_file=%s/vocab.txt" % target, "--masked_lm_prob=0.3",
+          "--input_file=" + write(tmp_path, "text.txt", *[
+              "中国的首都是北京", "上海很大，我爱上海", ""] * 9))
+  succeed("run_pretraining.py", "--input_file=" + records, *LENGTHS,
           "--init_checkpoint=%s" % target, "--output_dir=%s" % out,
-          "--bert_config_file=%s" % (target / "config.json"), "--do_train",
+          "--bert_config_file=%s/config.json" % target, "--do_train",
           "--num_train_steps=200", "--num_warmup_steps=20",
           "--train_batch_size=16", "--optimizer=adamw", "--learning_rate=3e-3")
+
   def probability(folder):
     """Returns that of the word among all that could fill the mask."""
     found, = load(str(folder)).predict(["中国的[MASK]北京"], len(PIECES))
@@ -114,11 +113,9 @@ def test_training_raises_the_probability_of_words(tmp_path):
     ("[unused1]", r"words.txt:1: '\[unused1\]'"),
     ("中国\n猫狗", "words.txt:2: '猫狗' has no piece")])
 def test_bad_words(words, message, tmp_path):
-  (tmp_path / "words.txt").write_text(words, encoding="utf-8")
-  tokenizer = tokenization.WordPieceTokenizer(
-      write_vocab(tmp_path / "vocab.txt", PIECES))
-  with pytest.raises(InputError, match=message):
-    read_words(str(tmp_path / "words.txt"), tokenizer)
+  refused(message, read_words, write(tmp_path, "words.txt", words),
+          tokenization.WordPieceTokenizer(write(
+              tmp_path, "vocab.txt", *PIECES)))
 
 
 @pytest.mark.slow
@@ -132,7 +129,6 @@ def test_bad_input(words, message, source, target, spm_file, tmp_path):
                pathlib.Path(spm_file))
   write_folder(tmp_path / "wordpiece", google_config(vocab_size=len(PIECES)),
                PIECES)
-  with pytest.raises(InputError, match=message):
-    extend(tmp_path / source, tmp_path / target, words)
+  refused(message, extend, tmp_path / source, tmp_path / target, words)
   assert {path.name for path in tmp_path.iterdir()} == {
       "spm", "wordpiece", "words.txt"}
