@@ -83,7 +83,7 @@ class ProgressHook(tf.train.SessionRunHook):
     every: steps between lines.
     examples_per_step: over all processes.
     output_dir: output folder.
-    writes: whether to write the rate for TensorBoard.
+    writes: whether to write the same means for TensorBoard.
   """
 
   def __init__(self, num_train_steps: int, every: int, examples_per_step: int,
@@ -196,17 +196,20 @@ class ProgressHook(tf.train.SessionRunHook):
                     rel_tol=1e-6):
       del means["example_loss"]
     rate = self._examples_per_step / seconds
-    if self._writes and self._num_lines:
-      write_summary(self._output_dir, self._step, {"examples_per_second": rate})
-    speed = "%.1f examples/s" % rate if self._num_lines else (
-        "%.1f s a step" % seconds)
     left = seconds * (self._num_train_steps - self._step)
+    parts = ["%s %s" % (name, short(mean)) for name, mean in means.items()]
+    # A TPU's host writes the other summaries.
+    summary = {} if self._of_host else means
+    if self._num_lines:
+      parts += ["%.1f examples/s" % rate, hours(left) + " left"]
+      summary = dict(summary, examples_per_second=rate)
+    else:  # it took long for other reasons
+      parts.append("%.1f s a step" % seconds)
+    if self._writes and summary:
+      write_summary(self._output_dir, self._step, summary)
     self._bar.clear()
-    logging.info(
-        "step %d/%d | last %d: %s | %s | %s left", self._step,
-        self._num_train_steps, self._step - self._first_step, " | ".join(
-            "%s %s" % (name, short(mean)) for name, mean in means.items()),
-        speed, hours(left))
+    logging.info("step %d/%d | last %d: %s", self._step, self._num_train_steps,
+                 self._step - self._first_step, " | ".join(parts))
     self._num_lines += 1
     if self._num_lines == 2 and left > _DAY:
       logging.warning(

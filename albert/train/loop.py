@@ -168,7 +168,7 @@ def create_estimator(settings: TrainSettings, workers: distribution.Workers,
       save_checkpoints_steps=(
           None if workers.rank else run.save_checkpoints_steps),
       keep_checkpoint_max=run.keep_checkpoint_max,
-      save_summary_steps=0 if workers.rank else run.log_steps,
+      save_summary_steps=0,  # hooks.ProgressHook writes means
       log_step_count_steps=None,
       tpu_config=tf.estimator.tpu.TPUConfig(
           iterations_per_loop=min(device.iterations_per_loop,

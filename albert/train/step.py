@@ -224,10 +224,8 @@ def _with_adversarial(gradients, compute, epsilon):
 
 
 def _show(scalars):
-  """Adds scalars to the summaries for TensorBoard and to the log."""
+  """Adds scalars to what hooks.ProgressHook logs and writes."""
   for name, scalar in scalars.items():
-    if name != "global_step":
-      tf.summary.scalar(name, scalar)
     tf.add_to_collection(
         PROGRESS, tf.identity(scalar, name="progress/" + name))
 
