@@ -131,6 +131,12 @@ class Tokenizer:
     raise NotImplementedError
 
 
+# Text whose characters are normalized one by one: no accents to reorder, no
+# final sigma.
+_SIMPLE = re.compile("[\x00-\u02ff\u2000-\u206f\u3000-\u3029\u3030-\u303f"
+                     "\u4e00-\u9fff\uff00-\uffef]*")
+
+
 class BasicTokenizer:
   """Splits at white space, punctuation and around each Chinese character.
 
@@ -144,6 +150,7 @@ class BasicTokenizer:
     self._isolate = characters.Table(
         characters.isolate_and_strip_accent if do_lower_case else
         characters.isolate)
+    self._normalize = characters.Table(self._normalize_text)
 
   def clean(self, text: str) -> str:
     """Drops control characters and turns every white space into a space."""
@@ -151,6 +158,11 @@ class BasicTokenizer:
 
   def normalize(self, text: str) -> str:
     """Returns the text with its tokens separated by spaces."""
+    if _SIMPLE.fullmatch(text):
+      return text.translate(self._normalize)
+    return self._normalize_text(text)
+
+  def _normalize_text(self, text):
     text = self.clean(text)
     if self.do_lower_case:
       text = characters.decompose(characters.lower(text), "NFD")
@@ -270,8 +282,13 @@ class WordPieceTokenizer(Tokenizer):
       yield token, start, end
 
   def tokenize_plain(self, text: str) -> List[str]:
-    return [piece for word in self.basic_tokenize(text)
-            for piece in self.wordpiece(word)]
+    pieces: List[str] = []
+    for word in self.basic_tokenize(text):
+      if word in self.vocab:  # as nearly all: saves the call
+        pieces.append(word)
+      else:
+        pieces += self.wordpiece(word)
+    return pieces
 
   def tokenize_with_offsets(self, text: str) -> TokensAndSpans:
     # Characters are normalized independently, except for the spelling of a

@@ -102,7 +102,9 @@ def serialize(values: Dict[str, Any], specs: Sequence[FeatureSpec]) -> bytes:
         encoded.append(_encode_mask(spec, value.tobytes(), value.dtype.char))
         continue
       value = value.tolist()  # many times faster than extending by an array
-    encoded.append(_encode(spec, [value] if spec.length == 0 else value))
+    few = [value] if spec.length == 0 else value
+    encode = _encode_few if len(few) and few[0] in (0, 1) else _encode
+    encoded.append(encode(spec, tuple(few)))
   return b"".join(encoded)
 
 
@@ -113,6 +115,10 @@ def _encode(spec, values):
   values_of = feature.int64_list if spec.dtype == "int" else feature.float_list
   values_of.value.extend(values)
   return example.SerializeToString()
+
+
+# Segments, labels and masks; few different ones occur.
+_encode_few = functools.lru_cache(maxsize=4096)(_encode)
 
 
 @functools.lru_cache(maxsize=4096)
