@@ -21,6 +21,9 @@ _WORD_START = "\u2581"  # SentencePiece's mark for the space before a word
 TokensAndSpans = Tuple[List[str], List[Tuple[int, int]]]
 
 
+_MOST_BYTES = 100 << 20  # of a vocabulary
+
+
 def load_vocab(vocab_file: str) -> Dict[str, int]:
   """Reads a WordPiece vocabulary, one token per line.
 
@@ -35,9 +38,9 @@ def load_vocab(vocab_file: str) -> Dict[str, int]:
     token -> id.
 
   Raises:
-    InputError: the file is empty, is not UTF-8, or lists a token twice.
+    InputError: the file is empty, too large, not UTF-8, or lists a token twice.
   """
-  tokens = filesystem.read_text(vocab_file).split("\n")
+  tokens = filesystem.read_text(vocab_file, _MOST_BYTES).split("\n")
   if tokens[-1] == "":
     tokens.pop()
   if not tokens:
@@ -372,7 +375,8 @@ class SentencePieceTokenizer(Tokenizer):
     import sentencepiece
     self._model = sentencepiece.SentencePieceProcessor()
     try:
-      self._model.LoadFromSerializedProto(filesystem.read_bytes(model_file))
+      self._model.LoadFromSerializedProto(
+          filesystem.read_bytes(model_file, _MOST_BYTES))
     except RuntimeError as error:
       raise InputError("%s: not a SentencePiece model (%s)" % (
           model_file, str(error).split("\n")[0])) from error

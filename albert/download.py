@@ -248,16 +248,21 @@ def _check_sha256(path, expected):
     raise ValueError("sha256 is %s, not %s" % (found, expected))
 
 
+_MOST_UNPACKED = 100  # bytes per byte of an archive
+
+
 @contextlib.contextmanager
 def _open_archive(path):
-  """Yields a list of (path, function that opens it) of an archive's files."""
+  """Yields a list of (path, size, function that opens it) of the files."""
   if tarfile.is_tarfile(path):
     with tarfile.open(path) as reader:
-      yield [(member.name, functools.partial(reader.extractfile, member))
+      yield [(member.name, member.size,
+              functools.partial(reader.extractfile, member))
              for member in reader if member.isfile()]
   else:
     with zipfile.ZipFile(path) as reader:
-      yield [(member.filename, functools.partial(reader.open, member))
+      yield [(member.filename, member.file_size,
+              functools.partial(reader.open, member))
              for member in reader.infolist() if not member.is_dir()]
 
 
@@ -274,19 +279,23 @@ def unpack(archive: str, target: str, files: Sequence[str]) -> None:
   Raises:
     zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError: the file is
       damaged, or not an archive.
-    ValueError: a file is missing, or its path leads out of the archive.
+    ValueError: a file is missing, its path leads out of the archive, or the
+      files are a hundred times as large as the archive.
   """
   with _open_archive(archive) as members:
-    for path, _ in members:
+    size = sum(size for _, size, _ in members)
+    if size > _MOST_UNPACKED * os.path.getsize(archive):
+      raise ValueError("%d MB inside are too many for its size" % (size >> 20))
+    for path, _, _ in members:
       if os.path.isabs(path) or ".." in path.split("/"):
         raise ValueError("%r inside leads out of it" % path)
-    names = [os.path.basename(path) for path, _ in members]
+    names = [os.path.basename(path) for path, _, _ in members]
     for pattern in files:
       if not fnmatch.filter(names, pattern):
         raise ValueError("there is no %s inside" % pattern)
     with filesystem.temporary_folder(
         os.path.join(target, "files")) as folder:
-      for name, (_, open_member) in zip(names, members):
+      for name, (_, _, open_member) in zip(names, members):
         with open_member() as source, open(
             os.path.join(folder, name), "wb") as writer:
           shutil.copyfileobj(source, writer)

@@ -143,6 +143,12 @@ def test_a_bad_archive(server, fetch, tmp_path, content, message):
   assert not tmp_path.exists()
 
 
+def test_an_archive_that_unpacks_to_too_much(fetch, tmp_path, monkeypatch):
+  monkeypatch.setattr(download, "_MOST_UNPACKED", 0.1)
+  refused("too many for its size", fetch, "/model.zip")
+  assert not tmp_path.exists()
+
+
 def test_separate_files_and_those_that_are_there(server, fetch, tmp_path):
   server.files.update({"/train.txt": b"t", "/dev.txt": b"d"})
   (tmp_path / "dev.txt").write_text("own")

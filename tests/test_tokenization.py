@@ -63,6 +63,17 @@ def test_a_bad_vocabulary_is_named(tmp_path, content, message):
     tokenization.WordPieceTokenizer(str(path))
 
 
+def test_a_file_that_is_too_large(tmp_path, monkeypatch):
+  monkeypatch.setattr(tokenization, "_MOST_BYTES", 1 << 20)
+  path = tmp_path / "v.txt"
+  path.write_text("a" * (1 << 20))
+  assert tokenization.load_vocab(str(path))
+  path.write_text("a" * ((1 << 20) + 1))
+  for make in (tokenization.load_vocab, tokenization.SentencePieceTokenizer):
+    with pytest.raises(InputError, match="too large, more than 1 MB"):
+      make(str(path))
+
+
 @pytest.mark.parametrize("text, alphabet, expected, cased", [
     ("ab博推ba", "ab博推", "ab 博 推 ba", "ab 博 推 ba"),
     ("aアb あc", "abcアあ", "aアb あc", "aアb あc"),

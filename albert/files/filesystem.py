@@ -138,10 +138,22 @@ def size(path: str) -> int:
     return reader.seek(0, os.SEEK_END)
 
 
-def read_bytes(path: str) -> bytes:
-  """Returns the content of a file; raises OSError."""
+def read_bytes(path: str, most: Optional[int] = None) -> bytes:
+  """Returns the content of a file.
+
+  Args:
+    path: the file.
+    most: maximum number of bytes.
+
+  Raises:
+    OSError: the file cannot be read.
+    InputError: it is too large.
+  """
   with open_binary(path) as reader:
-    return reader.read()
+    content = reader.read(-1 if most is None else most + 1)
+  if most is not None and len(content) > most:
+    raise InputError("%s: too large, more than %d MB" % (path, most >> 20))
+  return content
 
 
 def local_copy(path: str) -> str:
@@ -167,17 +179,21 @@ def sha256(*paths: str) -> str:
   return digest.hexdigest()
 
 
-def read_text(path: str) -> str:
+def read_text(path: str, most: Optional[int] = None) -> str:
   """Returns the content of a UTF-8 file, without its byte order mark.
 
   Line endings are kept.
 
+  Args:
+    path: the file.
+    most: maximum number of bytes.
+
   Raises:
     OSError: the file cannot be opened.
-    InputError: the file is not UTF-8.
+    InputError: the file is not UTF-8, or too large.
   """
   try:
-    return read_bytes(path).decode("utf-8-sig")
+    return read_bytes(path, most).decode("utf-8-sig")
   except UnicodeDecodeError as error:
     raise InputError("%s: not UTF-8 (%s); %s" % (
         path, error, CONVERT)) from error
@@ -209,8 +225,8 @@ def read_json(path: str) -> Any:
 def whole_file(path: str) -> Iterator[str]:
   """Creates a file atomically.
 
-  A link stays one, and what is replaced keeps its mode. What is no file, such
-  as a pipe or /dev/null, is written to directly.
+  A link stays one; what is replaced keeps its mode and owner. What is no file,
+  such as a pipe or /dev/null, is written to directly.
 
   Args:
     path: a file in an existing folder.
@@ -228,6 +244,7 @@ def whole_file(path: str) -> Iterator[str]:
     yield unfinished
     if os.path.exists(path) and os.path.exists(unfinished):
       shutil.copymode(path, unfinished)
+      _keep_owner(path, unfinished)
     gfile.rename(unfinished, path, overwrite=True)
   except BaseException as error:
     if gfile.exists(unfinished):
@@ -235,6 +252,13 @@ def whole_file(path: str) -> Iterator[str]:
     if isinstance(error, OSError) and not error.filename:
       error.filename = path  # not set if the disk is full, for instance
     raise
+
+
+def _keep_owner(path, other):
+  """Gives a file the owner of another, if this process may."""
+  found = os.stat(path)
+  with contextlib.suppress(PermissionError):
+    os.chown(other, found.st_uid, found.st_gid)
 
 
 def _unfinished(path):

@@ -29,10 +29,14 @@ def test_links_and_modes_stay_and_pipes_are_written_to(tmp_path):
   path, link, pipe = [tmp_path / name for name in ("file", "link", "pipe")]
   path.write_text("before")
   path.chmod(0o640)
+  is_root = os.getuid() == 0
+  if is_root:
+    os.chown(str(path), 1234, 1235)
   link.symlink_to(path)
   filesystem.write_text(str(link), "after")
   assert link.is_symlink() and path.read_text() == "after"
   assert path.stat().st_mode & 0o777 == 0o640
+  assert not is_root or (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
   os.mkfifo(str(pipe))
   reader = os.open(str(pipe), os.O_RDONLY | os.O_NONBLOCK)
   filesystem.write_text(str(pipe), "text")
