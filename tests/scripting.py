@@ -111,6 +111,15 @@ def command(script, *args):
   return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
 
 
+# Of Markdown, with the comment before it.
+BLOCK = r"(?ms)^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$"
+
+
+def blocks(path):
+  """Returns (comment, language, text) of each block of a document."""
+  return re.findall(BLOCK, (ROOT / path).read_text(encoding="utf-8"))
+
+
 @functools.lru_cache()
 def quick_python():
   """Returns a `python` that has TensorFlow loaded; see fork_server."""

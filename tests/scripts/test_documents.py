@@ -6,7 +6,7 @@ import types
 
 import pytest
 from absl import flags
-from scripting import ROOT, module_of, parsed
+from scripting import BLOCK, ROOT, blocks, module_of, parsed
 
 from albert import download
 
@@ -16,8 +16,6 @@ DOCUMENTS = ["README.md", "albert_tiny_starter/MODEL_CARD.md", *(
     "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md")))]
 PAIRS = [(path.replace("docs/README_zh", "README").replace("_zh", ""), path)
          for path in DOCUMENTS if path.endswith("_zh.md")]
-BLOCK = re.compile(r"^((?:<!-- ([^\n]*) -->\n)?```(\w*)\n)(.*?)^```$",
-                   re.M | re.S)
 # The scripts that shell scripts hand their flags on to.
 STARTED = {"run_pretraining.sh": "run_pretraining.py",
            "create_pretrain_data.sh": "create_pretraining_data.py",
@@ -32,7 +30,7 @@ def read(path):
 
 
 def prose(path):  # what is outside blocks
-  return BLOCK.sub("", read(path))
+  return re.sub(BLOCK, "", read(path))
 
 
 def calls(path):
@@ -41,7 +39,7 @@ def calls(path):
   A variable or function of the shell stands for the script that it calls.
   """
   known = {}
-  for _, _, language, text in BLOCK.findall(read(path)):
+  for _, language, text in blocks(path):
     name = None
     text = re.sub(r"(?<!\S)#.*|\\\n|\$\([^()]*\)", " ", text)
     text = re.sub(r'"[^"]*"', lambda found: found[0].replace("\n", " "), text)
@@ -84,7 +82,7 @@ def test_flags_of_commands(path, monkeypatch):
 
 @pytest.mark.parametrize("path", DOCUMENTS)
 def test_blocks_and_links(path):
-  for _, comment, language, text in BLOCK.findall(read(path)):
+  for comment, language, text in blocks(path):
     assert language in ("", "bash", "python")
     assert re.match("$|not run: |needs ", comment), comment
     assert language or not comment and not re.search(
@@ -118,8 +116,8 @@ def tables(path):
 
 
 def code(path):  # without comments: they are translated
-  return [(head, re.sub(" *# .*", "", text) if language else text)
-          for head, _, language, text in BLOCK.findall(read(path))]
+  return [(comment, language, re.sub(" *# .*", "", text) if language else text)
+          for comment, language, text in blocks(path)]
 
 
 @pytest.mark.parametrize("pair", PAIRS)

@@ -17,7 +17,7 @@ import pytest
 import scripting
 import tensorflow.compat.v1 as tf
 from reading import read_json, table
-from scripting import ROOT, SCRIPTS, SIZES
+from scripting import ROOT, SCRIPTS, SIZES, blocks
 from small_models import write_folder
 from trained_models import write_files
 from writing import write
@@ -64,11 +64,6 @@ ENDS = {
 # In the output of similarity.py and in results.
 SCORE = r"\d+\.\d+(\tsame|\tdifferent)?"
 NEEDS = {"TensorFlow 2": not tf.__version__.startswith("1.")}
-
-
-def blocks(path):
-  return re.findall(r"^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$",
-                    (ROOT / path).read_text(encoding="utf-8"), re.M | re.S)
 
 
 def can_run(comment):
@@ -148,16 +143,15 @@ def tree(tmp_path_factory):
 def run(path, tree, replace=("", "")):
   """Runs a file's blocks in order; returns [(block, its output)]."""
   done = []
-  environment = dict(
-      os.environ, TF_CPP_MIN_LOG_LEVEL="3",
-      PATH="%s:%s" % (tree.parent / "bin", os.environ["PATH"]))
   for comment, language, text in blocks(path):
     if language and can_run(comment):
       (tree / "block").write_text(text.replace(*replace), encoding="utf-8")
       options = ["-euo", "pipefail"] if language == "bash" else []
       found = subprocess.run(
-          [language, *options, "block"], cwd=str(tree), env=environment,
-          timeout=600, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+          [language, *options, "block"], cwd=str(tree), timeout=600,
+          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(
+              os.environ, TF_CPP_MIN_LOG_LEVEL="3",
+              PATH="%s:%s" % (tree.parent / "bin", os.environ["PATH"])))
       output = found.stdout.decode()
       assert not found.returncode, "%s\n%s\n%s" % (path, text, output[-3000:])
       done.append((text, output))
