@@ -46,8 +46,8 @@ def weights_of(*folders):
 
 
 def assert_files(folder, *names):
-  names = {"config.json", "task.json", "vocab.txt", *names}
-  assert {path.name for path in folder.iterdir()} == names
+  assert {path.name for path in folder.iterdir()} == {
+      "config.json", "task.json", "vocab.txt", *names}
 
 
 @pytest.mark.parametrize("flags, inside, files", [
@@ -84,9 +84,9 @@ def test_positions_are_repeated(model):
   weights = {name: old}
   export_model.repeat_positions(weights, count=18)
   np.testing.assert_array_equal(weights[name], old[[*range(16), 0, 1]])
-  repeat = export_model.repeat_positions
   for lengths in ({"length": 17}, {"count": 15}):
-    refused("16 positions", repeat, {name: old}, **lengths)
+    refused("16 positions", export_model.repeat_positions, {name: old},
+            **lengths)
 
 
 def test_inspect_a_folder_that_was_moved(model):
@@ -105,17 +105,17 @@ def test_bad_input(model, tmp_path):
          "--output_dir=%s" % out, *args)
     assert not target.exists() and not list(tmp_path.glob("*.tmp"))
 
-  for message, *flags in (
-      ("--batch_size=0", "--tflite", "--batch_size=0"),
-      ("--inspect, --strip, ", "--strip", "--tflite"),
-      ("--repeat_positions: .*--strip", "--onnx", "--repeat_positions=5"),
-      ("--int8: .*--tflite", "--saved_model", "--int8"),
-      ("--signature: .*--tflite", "--saved_model", "--signature=encode"),
-      ("--with_code: .* --onnx", "--saved_model", "--with_code"),
-      ("--max_seq_length 17", "--tflite", "--max_seq_length=17"),
-      ("masked_lm.* classify, encode, sentence_vector", "--onnx",
-       "--signature=masked_lm")):
-    fails(message, *flags)
+  for message, flags in (
+      ("--batch_size=0", "tflite --batch_size=0"),
+      ("--inspect, --strip, ", "strip --tflite"),
+      ("--repeat_positions: .*--strip", "onnx --repeat_positions=5"),
+      ("--int8: .*--tflite", "saved_model --int8"),
+      ("--signature: .*--tflite", "saved_model --signature=encode"),
+      ("--with_code: .* --onnx", "saved_model --with_code"),
+      ("--max_seq_length 17", "tflite --max_seq_length=17"),
+      ("masked_lm.* classify, encode, sentence_vector",
+       "onnx --signature=masked_lm")):
+    fails(message, *("--" + flags).split())
   fails(str(tmp_path), "--strip", out=tmp_path)
   fails("config.json/sub", "--strip", out=model / "config.json" / "sub")
   for changes, message in (
