@@ -59,10 +59,8 @@ def make_commands(folder):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-  """A function of (a command, at which change to kill it, 0 for never).
-
-  It is run with the files of `out`; returns (exit status, changes of files).
-  """
+  """A function of (a command, at which change to kill it, 0 for never): runs it
+  with the files of `out`, returns (what it said, changes of files)."""
   folder = tmp_path_factory.mktemp("kills")
   library, log = folder / "kill_at.so", folder / "changes"
   if not shutil.which("cc"):
