@@ -34,10 +34,8 @@ def prose(path):  # what is outside blocks
 
 
 def calls(path):
-  """Yields the script and the words of each command line in a document.
-
-  A variable or function of the shell stands for the script that it calls.
-  """
+  """Yields the script, which a variable or function of the shell may stand for,
+  and the words of each command line in a document."""
   known = {}
   for _, language, text in blocks(path):
     name = None

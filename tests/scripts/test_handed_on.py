@@ -1,7 +1,4 @@
-"""What a script makes has with it what the next one needs to know.
-
-No flag says a vocabulary, a case or a length twice.
-"""
+"""No flag says a vocabulary, a case or a length twice."""
 
 import random
 

@@ -88,10 +88,8 @@ def test_at_a_signal_it_answers_what_it_has(onnx, number):
   process = subprocess.Popen(
       command("serve.py", "--port=0", *onnx, "--max_wait_ms=2000"),
       stderr=subprocess.PIPE, text=True)
-  log = iter(process.stderr)
-  port = next(filter(None, (re.search(r":(\d+) serves", line)
-                            for line in log))).group(1)
-  ask = client(int(port))
+  ask = client(int(next(filter(None, (
+      re.search(r":(\d+) serves", line) for line in process.stderr)))[1]))
   assert ask("/health").status == 200
   with concurrent.futures.ThreadPoolExecutor() as pool:
     answer = pool.submit(ask, "/v1/models/onnx:predict", {"instances": TEXTS})

@@ -46,11 +46,9 @@ def of_number(number):
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
-  """Returns a function that makes a Runner, and trains if it should.
-
-  Its estimator predicts the sum of the ids of an example. It returns (the
-  Runner, the shapes it predicts, the first ids that training reads).
-  """
+  """Returns a function that makes a Runner, which predicts the sum of the ids
+  of an example, and trains if it should: (the Runner, the shapes it predicts,
+  the first ids that training reads)."""
   def start(examples, make, rank=0, size=1, begin=0, **changes):
     folder, shapes = tmp_path / ("rank-%d" % rank), set()
     folder.mkdir(exist_ok=True)

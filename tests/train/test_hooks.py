@@ -3,6 +3,7 @@
 import logging
 import time
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -91,20 +92,18 @@ def test_what_ends_training(start, losses, message):
 def test_where_a_training_waits_is_told(clock, caplog, monkeypatch):
   """Once, after ten times the usual; not while something else is done."""
   monkeypatch.setitem(interrupts._state, "training", True)
-  watch, told = hooks._Watch(), []
+  watch = hooks._Watch()
 
   def told_after(seconds, usual=4.0):
     caplog.clear()
     clock[0] += seconds
     watch.usual = usual
-    stops = [False, False, True]
-    watch.stop = SimpleNamespace(
-        wait=lambda _: stops.pop(0), set=lambda: None)
+    watch.stop = mock.Mock(**{"wait.side_effect": [False, False, True]})
     watch.run()
     return len(caplog.records)
 
-  told = [told_after(39), told_after(2), told_after(500, None)]
-  assert told == [0, 1, 0] and told_after(0) == 1
+  assert [told_after(39), told_after(2), told_after(500, None),
+          told_after(0)] == [0, 1, 0, 1]
   watch.ended()
   assert told_after(29, 0.1) == 0 and told_after(2, 0.1) == 1
   assert "no step has ended for 31 s, 0.1 s are usual: waiting in run (" in (
@@ -155,8 +154,8 @@ def test_order(given, rank, names, monkeypatch):
 def test_checkpoints_by_time(tmp_path, clock):
   """Neither the first step nor the last one; a step takes 25 seconds."""
   advance = tf.train.get_or_create_global_step().assign_add(1)
-  saver = hooks._TimedSaver(str(tmp_path), 60)
-  with tf.train.SingularMonitoredSession(hooks=[saver]) as session:
+  with tf.train.SingularMonitoredSession(
+      hooks=[hooks._TimedSaver(str(tmp_path), 60)]) as session:
     for _ in range(8):
       session.run(advance)
       clock[0] += 25

@@ -184,11 +184,8 @@ def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
 
 @pytest.mark.parametrize("epsilon, num_slices", [(0.0, 1), (0.3, 2)])
 def test_adversarial_gradients(epsilon, num_slices):
-  """The loss is w times the sum of e^3 / 3 over words that are looked up.
-
-  What stands for the other replicas adds 1 to all that is reduced, as to what
-  the loss is divided by.
-  """
+  """The loss is w times the sum of e^3 / 3 over words that are looked up. The
+  other replicas add 1 to all that is reduced, as to what it is divided by."""
   table, ids = np.random.RandomState(0).normal(size=[4, 2]), [0, 2, 2, 1]
 
   def loss_fn(features):
