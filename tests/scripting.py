@@ -107,6 +107,12 @@ def fail(message, script, *args, input=b""):
   assert "\n" not in str(error.value)
 
 
+def export(source, target, *args):
+  """Exports a model's folder, as URLs; returns what `succeed` does."""
+  return succeed("export_model.py", "--init_checkpoint=file://%s" % source,
+                 "--output_dir=file://%s" % target, *args)
+
+
 def command(script, *args):
   return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
 

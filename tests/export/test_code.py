@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from live_service import client
-from scripting import ROOT, succeed
+from scripting import ROOT, export
 
 from albert.export import code
 from albert.predict import load
@@ -27,8 +27,7 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 def test_it_predicts_and_serves_the_page(trained, tmp_path):
   pytest.importorskip("onnxruntime")
   source, target = trained("labels").best, tmp_path / "onnx"
-  succeed("export_model.py", "--onnx", "--with_code", "--signature=classify",
-          "--init_checkpoint=%s" % source, "--output_dir=%s" % target)
+  export(source, target, "--onnx", "--with_code", "--signature=classify")
   assert {str(path.relative_to(target)) for path in target.rglob("*")
           if path.is_file() and "__pycache__" not in path.parts} == {
               "classify.onnx", "config.json", "task.json", "vocab.txt",

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference_albert as reference
+import scripting
 import small_models
 from reading import read_json
 from refusals import refused
@@ -33,11 +34,9 @@ def model(tmp_path):
 
 
 def export(model, *args, name="exported"):
-  target = model.parent / name
-  succeed("export_model.py", "--init_checkpoint=file://%s" % model,
-          "--output_dir=file://%s" % target, *args)
+  scripting.export(model, model.parent / name, *args)
   assert {path.name for path in model.parent.iterdir()} == {model.name, name}
-  return target
+  return model.parent / name
 
 
 def weights_of(*folders):
@@ -105,17 +104,17 @@ def test_bad_input(model, tmp_path):
          "--output_dir=%s" % out, *args)
     assert not target.exists() and not list(tmp_path.glob("*.tmp"))
 
-  for message, flags in (
-      ("--batch_size=0", "tflite --batch_size=0"),
-      ("--inspect, --strip, ", "strip --tflite"),
-      ("--repeat_positions: .*--strip", "onnx --repeat_positions=5"),
-      ("--int8: .*--tflite", "saved_model --int8"),
-      ("--signature: .*--tflite", "saved_model --signature=encode"),
-      ("--with_code: .* --onnx", "saved_model --with_code"),
-      ("--max_seq_length 17", "tflite --max_seq_length=17"),
-      ("masked_lm.* classify, encode, sentence_vector",
-       "onnx --signature=masked_lm")):
-    fails(message, *("--" + flags).split())
+  for message, *flags in (
+      ("--batch_size=0", "--tflite", "--batch_size=0"),
+      ("--inspect, --strip, ", "--strip", "--tflite"),
+      ("--repeat_positions: .*--strip", "--onnx", "--repeat_positions=5"),
+      ("--int8: .*--tflite", "--saved_model", "--int8"),
+      ("--signature: .*--tflite", "--saved_model", "--signature=encode"),
+      ("--with_code: .* --onnx", "--saved_model", "--with_code"),
+      ("--max_seq_length 17", "--tflite", "--max_seq_length=17"),
+      ("masked_lm.* classify, encode, sentence_vector", "--onnx",
+       "--signature=masked_lm")):
+    fails(message, *flags)
   fails(str(tmp_path), "--strip", out=tmp_path)
   fails("config.json/sub", "--strip", out=model / "config.json" / "sub")
   for changes, message in (
@@ -152,6 +151,6 @@ def test_tflite_has_each_weight_once(tmp_path):
       hidden_size=240, intermediate_size=960), TOKENS)
   target = export(model, "--tflite", "--signature=masked_lm",
                   "--max_seq_length=9")
-  count = sum(value.size for name, value in weights_of(model)[0].items()
-              if "seq_relationship" not in name)
-  assert (target / "model.tflite").stat().st_size <= 1.1 * 4 * count
+  assert (target / "model.tflite").stat().st_size <= 1.1 * 4 * sum(
+      value.size for name, value in weights_of(model)[0].items()
+      if "seq_relationship" not in name)

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from live_service import client, live
-from scripting import ROOT, command, fail, parsed, succeed
+from scripting import ROOT, command, export, fail, parsed
 from small_steps import full
 from writing import write
 
@@ -40,9 +40,7 @@ def onnx(folder, tmp_path_factory):
   """Flags of the same model as ONNX Runtime has it."""
   pytest.importorskip("onnxruntime")
   target = tmp_path_factory.mktemp("exported") / "onnx"
-  succeed("export_model.py", "--onnx", "--signature=classify",
-          "--init_checkpoint=file://%s" % folder,
-          "--output_dir=file://%s" % target)
+  export(folder, target, "--onnx", "--signature=classify")
   return ["--engine=onnx", "--model_dir=%s" % target]
 
 
