@@ -16,7 +16,6 @@ import run_classifier
 from albert.files import outputs
 from albert.model_folder import ModelFolder
 from albert.tasks.classification import InputExample
-from albert.train import finetuning, sweep
 from benchmarks import plot_curves
 
 PAIRS = ROOT / "tests" / "pairs"
@@ -155,24 +154,6 @@ def test_what_is_said_of_labels(caplog):
     run_classifier.report_labels("train", [InputExample(
         0, "x", None, label) for label in labels[:4000]], labels)
   assert max(map(len, caplog.messages)) < 500
-
-
-@pytest.mark.slow
-def test_several_runs_differ_in_seed_and_rate_alone(classify, tmp_path,
-                                                    monkeypatch):
-  """In one folder, other settings of this script's own are errors, too."""
-  monkeypatch.setattr(finetuning.Runner, "_run", lambda *_: None)
-  monkeypatch.setattr(sweep, "_keep_best", lambda *_: None)
-  monkeypatch.setattr(outputs, "read_results", lambda _: {
-      "eval_accuracy": 0.5, "global_step": 1})
-  args = [*classify, "--do_eval", "--num_seeds=2"]
-  succeed(*args)
-  before = table(tmp_path / "out" / "runs.tsv")
-  fail("begun with --class_weights=None, not balanced: .*--output_dir", *args,
-       "--class_weights=balanced")
-  # More seeds, and what changes no weights, may come later.
-  succeed(*args, "--num_seeds=3", "--log_steps=1", "--eval_batch_size=7")
-  assert table(tmp_path / "out" / "runs.tsv")[:3] == before[:3]
 
 
 @pytest.mark.slow
