@@ -41,15 +41,14 @@ HEADS = [
 
 def write(folder, config, weights, **task):
   """Writes what transformers read; `task` has fields of a ModelFolder."""
-  safetensors = pytest.importorskip("safetensors.numpy")
   theirs, state = pytorch.to_pytorch(
       AlbertConfig.from_dict(config),
       {name: value.astype(np.float32) for name, value in weights.items()},
       heads.restore({name: value.shape for name, value in weights.items()},
                     ModelFolder(config, None, **task)))
   write_file(folder, "config.json", theirs)
-  safetensors.save_file(state, str(folder / "model.safetensors"),
-                        metadata={"format": "pt"})
+  pytest.importorskip("safetensors.numpy").save_file(
+      state, str(folder / "model.safetensors"), metadata={"format": "pt"})
 
 
 def run(name, folder):

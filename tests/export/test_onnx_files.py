@@ -97,8 +97,8 @@ def test_files_of_a_model(tmp_path):
       "config", "task", "vocab", "classify", "encode", "masked_lm",
       "sentence_order", "sentence_vector"}
   # It has the embedding table once, and not its transpose too.
-  count = sum(x.size for x in weights.values())
-  assert (target / "masked_lm.onnx").stat().st_size <= 1.15 * 4 * count
+  assert (target / "masked_lm.onnx").stat().st_size <= 1.15 * 4 * sum(
+      x.size for x in weights.values())
   ours, theirs = [re.sub(r" [\d.]+", "", succeed(
       "predict.py", "--model_dir=%s" % folder, "--engine=" + engine,
       "--top_k=3", "[MASK]海[MASK]", "中国的首[MASK]是北京")[0])

@@ -73,15 +73,14 @@ def can_run(comment):
 
 
 def write_models(tree):
-  configs = tree / "albert_config"
+  configs, sizes = tree / "albert_config", dict(SIZES, num_hidden_layers=1)
   for path in configs.glob("*.json"):
-    sizes = dict(SIZES, num_hidden_layers=1)
     config = read_json(path)
     write(configs, path.name, dict(config, **{
         key: sizes[key] for key in set(config) & set(sizes)}))
   for layout in ("", "_google"):
-    config = configs / ("albert_config_tiny%s.json" % layout)
-    write_folder(tree / ("model" + layout), read_json(config),
+    write_folder(tree / ("model" + layout), read_json(
+        configs / ("albert_config_tiny%s.json" % layout)),
                  configs / "vocab.txt")
   for name in ["albert_tiny_starter", *download.ITEMS]:
     if name.startswith("albert_"):
@@ -201,9 +200,9 @@ def test_the_starter_weights_know_what_their_card_says():
       starter / "MODEL_CARD.md").read_text(encoding="utf-8"), re.M)
   assert [[text, answer] for text, answer, _ in rows] == (
       table(ROOT / "data" / "cloze.tsv")[1:])
-  filled = load(str(starter)).predict([row[0] for row in rows])
-  assert [" ".join(token for token, _ in found.masks[0])
-          for found in filled] == [likeliest for _, _, likeliest in rows]
+  assert [" ".join(token for token, _ in found.masks[0]) for found in load(
+      str(starter)).predict([row[0] for row in rows])] == [
+          likeliest for _, _, likeliest in rows]
   # Weights alone: no optimizer, no graph, no copy of the vocabulary.
   assert (starter / "vocab.txt").is_symlink()
   assert sum(path.stat().st_size for path in starter.iterdir()
@@ -214,8 +213,8 @@ def test_the_starter_weights_know_what_their_card_says():
 def test_the_programs_agree(tree, readme):
   probability = float(re.search(r"^\S+ (0\.\d+)$", output_of(
       readme, "import load"), re.M).group(1))
-  done = readme + run("docs/deployment.md", tree)
-  programs = [output for text, output in done if "labels = json" in text]
+  programs = [output for text, output in readme + run(
+      "docs/deployment.md", tree) if "labels = json" in text]
   assert len(programs) == 2 * NEEDS["TensorFlow 2"] + can_run(
       "needs onnxruntime")
   for output in programs:

@@ -24,8 +24,8 @@ def check_files(out, content):
       "null_odds.json")]
   found = results(out / "best")
   assert list(predictions) == list(answers) and dev == predictions
-  right = sum(predictions[key] in answers[key] for key in answers)
-  assert 100 * right / len(answers) == pytest.approx(found["eval_exact"])
+  assert found["eval_exact"] == pytest.approx(100 * sum(
+      predictions[key] in answers[key] for key in answers) / len(answers))
   assert found["eval_f1"] >= found["eval_exact"]
   for key, texts in nbest.items():
     assert sum(row["probability"] for row in texts) == pytest.approx(1)
