@@ -14,7 +14,7 @@ from albert.serving.batching import Batcher, Full
 
 @pytest.fixture
 def model():
-  """Doubles its inputs; `batcher` makes a Batcher of it."""
+  """Doubles its inputs, when `let`; `batcher` makes a Batcher of it."""
   go, batches = threading.Semaphore(0), []
 
   def let(count):
@@ -139,17 +139,6 @@ def test_an_error_is_of_its_request_alone(model):
   with pytest.raises(BadInput, match="input 5: empty"):
     batcher.submit(["a", "a", "a", "a", "number"], 5).result()
   assert batcher.submit(["c"], 5).result() == ["cc"]
-
-
-def test_too_many_that_wait_are_refused(model):
-  batcher = model.batcher(queue=3)
-  found = [hold(batcher), batcher.submit([1, 2], 5), batcher.submit([3], 5)]
-  with pytest.raises(Full):
-    batcher.submit([4], 5)
-  model.let(4)
-  assert [len(x.result()) for x in found] == [1, 2, 1]
-  # One of many inputs is taken where nothing waits.
-  assert len(batcher.submit(list(range(7)), 5).result()) == 7
 
 
 def test_many_threads_get_their_own_answers(model):
