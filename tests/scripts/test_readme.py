@@ -96,12 +96,14 @@ def write_data(tree):
       (data / "text_heldout.txt").read_bytes()))
   row = {"sentence1": "甲", "sentence2": "乙", "sentence": "甲", "abst": "乙",
          "keyword": ["甲"], "text": "甲他乙", "target": {
-             "span1_index": 0, "span1_text": "甲",
-             "span2_index": 1, "span2_text": "他"}}
-  for task, kind in (("chid", "idioms"), ("c3", "choices"),
-                     ("cmrc2018", "spans")):
-    (clue / task).mkdir(parents=True)
-    write_files(clue / task, kind)
+             "span1_index": 0, "span1_text": "甲", "span2_index": 1,
+             "span2_text": "他"}}
+  for folder, kind in ((clue / "chid", "idioms"), (clue / "c3", "choices"),
+                       (clue / "cmrc2018", "spans"),
+                       (clue / "cluener", "entities"),
+                       (tree / "my_tags", "several")):
+    folder.mkdir(parents=True)
+    write_files(folder, kind)
   for split in ("train", "dev", "test"):
     texts = table(data / "topics" / (split + ".tsv"))[::7]
     pairs = table(data / "pairs" / (split + ".txt"))[::15]
@@ -110,16 +112,13 @@ def write_data(tree):
     for name in ("pairs", "lcqmc"):
       write(data / name, split + ".txt", *lines)
     write(tree / "my_scores", tsv, "text_a\ttext_b\tscore", *lines)
-    write(tree / "my_tags", tsv, "text_a\tlabel", *(
-        "%s\t%s" % (pair[0], ["a|b", "b", ""][i % 3])
-        for i, pair in enumerate(pairs)))
     write(tree / "my_reviews", split + ".jsonl", *(
         dict(zip(("title", "body", "stars"), pair)) for pair in pairs))
     for task, *labels in (
         ("afqmc", "0", "1"), ("cmnli", "neutral", "entailment"),
         ("csl", "1", "0"), ("ocnli", "neutral", "entailment"),
         ("iflytek", "7", "8"), ("tnews", "100", "101"),
-        ("wsc", "true", "false"), ("cluener", {"name": {"甲": [[0, 0]]}})):
+        ("wsc", "true", "false")):
       write(clue / task, split + ".json", *[
           dict(row, label=label) for label in labels] * 10)
 
