@@ -81,9 +81,9 @@ def test_another_optimizer(begin):
 
 def test_several_runs(begin):
   """Their seeds and rates are free, but not their number of steps."""
-  begin(several=True, num_seeds=2)
+  begin(several=True, do_eval=True, num_seeds=2)
   begin(several=True, random_seed=3, learning_rate=0.1)
-  begin(several=True, num_seeds=3, log_steps=1, eval_batch_size=7)
+  begin(several=True, do_eval=True, num_seeds=3, log_steps=1)
   refused("--num_train_epochs=2.0, not 3.0", begin, several=True,
           num_train_epochs=3.0)
 
