@@ -107,8 +107,23 @@ def fail(message, script, *args, input=b""):
   assert "\n" not in str(error.value)
 
 
+def export(source, target, *args):
+  """Exports a model's folder, as URLs; returns what `succeed` does."""
+  return succeed("export_model.py", "--init_checkpoint=file://%s" % source,
+                 "--output_dir=file://%s" % target, *args)
+
+
 def command(script, *args):
   return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
+
+
+# Of Markdown, with the comment before it.
+BLOCK = r"(?ms)^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$"
+
+
+def blocks(path):
+  """Returns (comment, language, text) of each block of a document."""
+  return re.findall(BLOCK, (ROOT / path).read_text(encoding="utf-8"))
 
 
 @functools.lru_cache()

@@ -7,6 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from given_settings import make_settings
 
+import modeling
 from albert.files import records
 from albert.heads.pretraining import Pretraining
 from albert.model.config import AlbertConfig
@@ -25,6 +26,11 @@ LAYOUTS = {"albert_zh": {}, "google_preln": {
 
 def full(*args):
   return pytest.param(*args, marks=pytest.mark.full)
+
+
+def without_dropout(monkeypatch):
+  monkeypatch.setattr(modeling.AlbertModel, "dropout",
+                      lambda model, x, *args, **kwargs: x)
 
 
 def make_options(**changes):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from live_service import client
-from scripting import ROOT, succeed
+from scripting import ROOT, export
 
 from albert.export import code
 from albert.predict import load
@@ -23,47 +23,42 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 """
 
 
-def start(target, script, *args):
-  return subprocess.Popen(
-      [sys.executable, "-c", ALONE, script, "--engine=onnx", *args], text=True,
-      cwd=str(target), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-      env={"PATH": os.environ["PATH"]})
-
-
 @pytest.mark.slow
 def test_it_predicts_and_serves_the_page(trained, tmp_path):
   pytest.importorskip("onnxruntime")
   source, target = trained("labels").best, tmp_path / "onnx"
-  succeed("export_model.py", "--onnx", "--with_code", "--signature=classify",
-          "--init_checkpoint=%s" % source, "--output_dir=%s" % target)
+  export(source, target, "--onnx", "--with_code", "--signature=classify")
   assert {str(path.relative_to(target)) for path in target.rglob("*")
           if path.is_file() and "__pycache__" not in path.parts} == {
               "classify.onnx", "config.json", "task.json", "vocab.txt",
               *code.files(False)}
-  text = "今天天气很好"
-  out, log = start(target, "predict.py", "--model_dir=.", "--format=jsonl", text
-                   ).communicate()
-  found = json.loads(out)
-  wanted, = load(str(source)).predict([text])
-  assert found["label"] == wanted.label, log
-  assert found["probability"] == pytest.approx(wanted.probability, abs=1e-5)
-  process = start(target, "serve.py", "--model_dir=a=.", "--port=0")
+  predict, serve = [subprocess.Popen(
+      [sys.executable, "-c", ALONE, *words.split()], text=True,
+      cwd=str(target), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+      env={"PATH": os.environ["PATH"]}) for words in (
+          "predict.py --engine=onnx --model_dir=. --format=jsonl 今天天气很好",
+          "serve.py --engine=onnx --model_dir=a=. --port=0")]
   try:
-    line = next(line for line in process.stderr if "serves" in line)
+    found = json.loads(predict.communicate()[0])
+    wanted, = load(str(source)).predict(["今天天气很好"])
+    assert found["label"] == wanted.label
+    assert found["probability"] == pytest.approx(wanted.probability, abs=1e-5)
+    line = next(line for line in serve.stderr if "serves" in line)
     ask = client(int(line.split("http://127.0.0.1:")[1].split(" ")[0]))
     assert ask("/").text == (ROOT / "albert/serving/page.html").read_text(
         encoding="utf-8")
     assert ask("/v1/models/a:predict", {"instances": ["好"]}).status == 200
   finally:
-    process.kill()
-    process.communicate()
+    serve.kill()
+    serve.communicate()
 
 
 def test_files():
   found = code.files(is_sentencepiece=False)
-  packages = found.pop("requirements.txt").decode()
-  assert re.fullmatch(r"numpy\nabsl-py\nonnxruntime\nfastapi==.*\nuvloop>=0.17;"
-                      " platform_system != 'Windows'\n", packages, re.S)
+  assert re.fullmatch(
+      r"numpy\nabsl-py\nonnxruntime\nfastapi==.*\nuvloop>=0.17;"
+      " platform_system != 'Windows'\n",
+      found.pop("requirements.txt").decode(), re.S)
   for path, content in found.items():  # as they are here
     assert content == (ROOT / path).read_bytes()
   assert {"predict.py", "serve.py", "LICENSE", "albert/predict/engines.py",

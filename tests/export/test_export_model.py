@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference_albert as reference
+import scripting
 import small_models
 from reading import read_json
 from refusals import refused
@@ -33,11 +34,9 @@ def model(tmp_path):
 
 
 def export(model, *args, name="exported"):
-  target = model.parent / name
-  succeed("export_model.py", "--init_checkpoint=file://%s" % model,
-          "--output_dir=file://%s" % target, *args)
+  scripting.export(model, model.parent / name, *args)
   assert {path.name for path in model.parent.iterdir()} == {model.name, name}
-  return target
+  return model.parent / name
 
 
 def weights_of(*folders):
@@ -46,8 +45,8 @@ def weights_of(*folders):
 
 
 def assert_files(folder, *names):
-  names = {"config.json", "task.json", "vocab.txt", *names}
-  assert {path.name for path in folder.iterdir()} == names
+  assert {path.name for path in folder.iterdir()} == {
+      "config.json", "task.json", "vocab.txt", *names}
 
 
 @pytest.mark.parametrize("flags, inside, files", [
@@ -84,9 +83,9 @@ def test_positions_are_repeated(model):
   weights = {name: old}
   export_model.repeat_positions(weights, count=18)
   np.testing.assert_array_equal(weights[name], old[[*range(16), 0, 1]])
-  repeat = export_model.repeat_positions
   for lengths in ({"length": 17}, {"count": 15}):
-    refused("16 positions", repeat, {name: old}, **lengths)
+    refused("16 positions", export_model.repeat_positions, {name: old},
+            **lengths)
 
 
 def test_inspect_a_folder_that_was_moved(model):
@@ -152,6 +151,6 @@ def test_tflite_has_each_weight_once(tmp_path):
       hidden_size=240, intermediate_size=960), TOKENS)
   target = export(model, "--tflite", "--signature=masked_lm",
                   "--max_seq_length=9")
-  count = sum(value.size for name, value in weights_of(model)[0].items()
-              if "seq_relationship" not in name)
-  assert (target / "model.tflite").stat().st_size <= 1.1 * 4 * count
+  assert (target / "model.tflite").stat().st_size <= 1.1 * 4 * sum(
+      value.size for name, value in weights_of(model)[0].items()
+      if "seq_relationship" not in name)

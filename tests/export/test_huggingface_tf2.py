@@ -26,37 +26,37 @@ from albert.tasks import ner
 
 pytestmark = pytest.mark.full
 LABELS = ["O", "B-a", "I-a"]
-ONE = {"output_weights": [3, 24], "output_bias": [3]}
-# Head, shapes of its weights, their class, outputs here and there.
+RNG = np.random.RandomState(5)
+ONE = {"output_weights": RNG.normal(size=[3, 24]),
+       "output_bias": RNG.normal(size=[3])}
+# Head, its weights, their class, outputs here and there.
 HEADS = [
     (heads.Classifier(3), ONE, "SequenceClassification", {"logits": "logits"}),
     (heads.MultiLabel(3), ONE, "SequenceClassification", {"logits": "logits"}),
     (heads.TokenLabels(LABELS, False), ONE, "TokenClassification",
      {"scores": "logits"}),
-    (heads.Spans(), {"cls/squad/output_weights": [2, 24],
-                     "cls/squad/output_bias": [2]}, "QuestionAnswering",
-     {"start": "start_logits", "end": "end_logits"})]
+    (heads.Spans(), small_models.span_weights(24, "independent"),
+     "QuestionAnswering", {"start": "start_logits", "end": "end_logits"})]
 
 
 def write(folder, config, weights, **task):
   """Writes what transformers read; `task` has fields of a ModelFolder."""
-  safetensors = pytest.importorskip("safetensors.numpy")
   theirs, state = pytorch.to_pytorch(
       AlbertConfig.from_dict(config),
       {name: value.astype(np.float32) for name, value in weights.items()},
       heads.restore({name: value.shape for name, value in weights.items()},
                     ModelFolder(config, None, **task)))
   write_file(folder, "config.json", theirs)
-  safetensors.save_file(state, str(folder / "model.safetensors"),
-                        metadata={"format": "pt"})
+  pytest.importorskip("safetensors.numpy").save_file(
+      state, str(folder / "model.safetensors"), metadata={"format": "pt"})
 
 
 def run(name, folder):
   """Loads a model, each parameter from the file; returns it, what it gives."""
   torch = pytest.importorskip("torch")
-  transformers = pytest.importorskip("transformers")
-  model, info = getattr(transformers, "AutoModel" + name).from_pretrained(
-      str(folder), output_loading_info=True)
+  model, info = getattr(pytest.importorskip(
+      "transformers"), "AutoModel" + name).from_pretrained(
+          str(folder), output_loading_info=True)
   assert not info["missing_keys"] and not info["mismatched_keys"]
   with torch.no_grad():
     return model, model.eval()(
@@ -99,30 +99,29 @@ def test_pretrained_model(name, tmp_path):
 
 @pytest.mark.parametrize("do_lower_case", [True, False])
 def test_characters_are_tokens(do_lower_case, tmp_path):
-  transformers = pytest.importorskip("transformers")
   tokenizer = tokenization.WordPieceTokenizer(VOCAB_FILE, do_lower_case)
   write_file(tmp_path, "tokenizer.json",
              transformers_tokenizer.character_tokenizer(
                  tokenizer.vocab, do_lower_case))
-  theirs = transformers.PreTrainedTokenizerFast(
+  theirs = pytest.importorskip("transformers").PreTrainedTokenizerFast(
       tokenizer_file=str(tmp_path / "tokenizer.json"),
       **transformers_tokenizer.WORDPIECE)
-  characters = [chr(i) for i in range(0x20000) if unicodedata.category(
-      chr(i)) not in ("Cn", "Co", "Cs", "Mn", "Mc", "Cf")]
-  different = [x for x in characters if theirs.tokenize("他 用%s3.5！" % x) != (
-      ner.tokenize(tokenizer, "他 用%s3.5！" % x, by_character=True)[0])]
+  different = [x for x in map(chr, range(0x20000)) if unicodedata.category(
+      x) not in ("Cn", "Co", "Cs", "Mn", "Mc", "Cf") and theirs.tokenize(
+          "他 用%s3.5！" % x) != ner.tokenize(
+              tokenizer, "他 用%s3.5！" % x, by_character=True)[0]]
   # A character that decomposes is several [UNK] there, and one here.
   assert len(different) == (20 if do_lower_case else 0)
   assert all(len(unicodedata.normalize("NFD", x)) > 1 for x in different)
 
 
 @pytest.mark.parametrize("name", ["google", "bert"])
-@pytest.mark.parametrize("head, shapes, suffix, outputs", HEADS)
-def test_head(head, shapes, suffix, outputs, name, tmp_path):
-  config, rng = small_models.CONFIGS[name], np.random.RandomState(5)
-  weights = {key: x for key, x in reference.random_weights(config).items()
-             if key.startswith("bert/")}
-  weights.update((key, rng.normal(size=shape)) for key, shape in shapes.items())
+@pytest.mark.parametrize("head, weights, suffix, outputs", HEADS)
+def test_head(head, weights, suffix, outputs, name, tmp_path):
+  config = small_models.CONFIGS[name]
+  weights = dict(weights, **{
+      key: x for key, x in reference.random_weights(config).items()
+      if key.startswith("bert/")})
   write(tmp_path, config, weights, head=head.name, labels=LABELS)
   model, theirs = run("For" + suffix, tmp_path)
   model.save_pretrained(str(tmp_path / "theirs"))
@@ -163,8 +162,7 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
   model_file = str(real_data / "sentencepiece" / "30k-clean.model")
   write_file(tmp_path, "tokenizer.json",
              transformers_tokenizer.unigram_tokenizer(model_file, True))
-  theirs = load_tokenizer(
-      tmp_path, transformers_tokenizer.SENTENCEPIECE)
+  theirs = load_tokenizer(tmp_path, transformers_tokenizer.SENTENCEPIECE)
   ours = tokenization.create_tokenizer(spm_model_file=model_file)
   for text in ("हिन्दी में", "a\x1cb\x0bc", "Ǻ ộ"):
     assert theirs.tokenize(text) == ours.tokenize(text)
@@ -190,12 +188,12 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
 
 
 def load_tokenizer(folder, special, words=None):
-  transformers = pytest.importorskip("transformers")
   write_file(folder, "tokenizer_config.json",
              transformers_tokenizer.tokenizer_settings(
                  special, True, 512, words))
   write_file(folder, "config.json", {"model_type": "albert"})
-  return transformers.AutoTokenizer.from_pretrained(str(folder))
+  return pytest.importorskip(
+      "transformers").AutoTokenizer.from_pretrained(str(folder))
 
 
 def ids_of(tokenizer, text):

@@ -20,12 +20,10 @@ SEGMENTS = np.array([[0] * 8, [0] * 4 + [1] * 4])
 def paths(name, tmp_path, trained, monkeypatch):
   monkeypatch.setenv("TF_KERAS", "1")
   tf.keras.backend.clear_session()
-  folder = tmp_path
-  if name == "starter":
-    folder = ROOT / "albert_tiny_starter"
-  elif name == "tuned":
+  folder = ROOT / "albert_tiny_starter" if name == "starter" else tmp_path
+  if name == "tuned":
     folder = trained("labels").best
-  else:
+  elif name in CONFIGS:
     write_folder(folder, CONFIGS[name], TOKENS)
   yield str(folder / "config.json"), checkpoints.find_checkpoint(str(folder))
   tf.keras.backend.clear_session()
@@ -39,8 +37,8 @@ def check(model, paths):
         tf.constant((IDS > 0).astype(int)), tf.constant(SEGMENTS))
     with checkpoints.restored_session(paths[1]) as session:
       wanted = session.run(own.get_sequence_output())
-  found = model.predict([IDS, SEGMENTS])
-  np.testing.assert_allclose(found[IDS > 0], wanted[IDS > 0], rtol=0, atol=1e-5)
+  np.testing.assert_allclose(model.predict([IDS, SEGMENTS])[IDS > 0],
+                             wanted[IDS > 0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["starter", "google"])
@@ -65,9 +63,9 @@ def test_bert_for_tf2(name, paths):
   params.project_position_embeddings = is_google
   params.project_embeddings_with_bias = is_google
   layer = bert.BertModelLayer.from_params(params, name="albert")
-  ids, segments = [tf.keras.layers.Input([8], dtype="int32") for _ in range(2)]
-  mask = tf.keras.layers.Lambda(lambda x: tf.not_equal(x, 0))(ids)
-  model = tf.keras.Model([ids, segments], layer([ids, segments], mask=mask))
+  inputs = [tf.keras.layers.Input([8], dtype="int32") for _ in range(2)]
+  model = tf.keras.Model(inputs, layer(
+      inputs, mask=tf.keras.layers.Lambda(lambda x: x > 0)(inputs[0])))
   changes = {"map_to_stock_fn": map_to_tfhub_albert_variable_name} if (
       is_google) else {}
   assert not bert.loader.load_stock_weights(layer, paths[1], **changes)

@@ -10,18 +10,13 @@ import reference_albert as reference
 import small_models
 from reading import table
 from refusals import refused
-from scripting import ROOT, SIZES, succeed
+from scripting import ROOT, SIZES, export, succeed
 from small_steps import full
 
 from albert import heads
 from albert.export import onnx_files
 from albert.model.config import AlbertConfig
 from albert.predict import engines
-
-
-def export(source, target, *args):
-  succeed("export_model.py", "--onnx", "--init_checkpoint=file://%s" % source,
-          "--output_dir=file://%s" % target, *args)
 
 
 def run_file(content, feed):
@@ -97,13 +92,13 @@ def test_files_of_a_model(tmp_path):
   small_models.write_folder(
       source, config, ROOT / "albert_config" / "vocab.txt", dict(
           weights, output_weights=np.ones([2, 32]), output_bias=np.ones([2])))
-  export(source, target)
+  export(source, target, "--onnx")
   assert {path.stem for path in target.iterdir()} == {
       "config", "task", "vocab", "classify", "encode", "masked_lm",
       "sentence_order", "sentence_vector"}
   # It has the embedding table once, and not its transpose too.
-  count = sum(x.size for x in weights.values())
-  assert (target / "masked_lm.onnx").stat().st_size <= 1.15 * 4 * count
+  assert (target / "masked_lm.onnx").stat().st_size <= 1.15 * 4 * sum(
+      x.size for x in weights.values())
   ours, theirs = [re.sub(r" [\d.]+", "", succeed(
       "predict.py", "--model_dir=%s" % folder, "--engine=" + engine,
       "--top_k=3", "[MASK]海[MASK]", "中国的首[MASK]是北京")[0])
@@ -121,7 +116,8 @@ def test_a_fine_tuned_model_in_8_bits(tmp_path):
           "--output_dir=%s" % tmp_path, "--do_train", "--num_train_epochs=1",
           "--max_seq_length=48", "--train_batch_size=16",
           "--learning_rate=3e-4")
-  export(tmp_path, tmp_path / "onnx", "--signature=classify", "--int8")
+  export(tmp_path, tmp_path / "onnx", "--onnx", "--signature=classify",
+         "--int8")
   assert (tmp_path / "onnx" / "classify.onnx").stat().st_size < 5e6
   texts = [(row[1], None) for path in topics.glob("*.tsv")
            for row in table(path)[1:]]

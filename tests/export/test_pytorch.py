@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import reference_albert as reference
 import small_models
+import tensorflow.compat.v1 as tf
 from reading import read_json as read
 from refusals import refused
 from scripting import fail, succeed
@@ -42,9 +43,8 @@ def there_and_back(folder, config, top=None, task=None, vocabulary=TOKENS):
 
 
 def weights_of(folder):
-  path = checkpoints.find_checkpoint(str(folder))
-  return {key: value.tobytes()
-          for key, value in checkpoints.read_weights(path).items()}
+  return {key: value.tobytes() for key, value in checkpoints.read_weights(
+      checkpoints.find_checkpoint(str(folder))).items()}
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ def test_what_a_model_was_trained_for_comes_back(
   assert config.get("label2id", {}) == {
       label: i for i, label in enumerate(task["labels"])}
   assert read(back / "task.json") == task
-  kept = {name: x for name, x in weights_of(ours).items()
-          if kind != "Token" or "pooler" not in name}
-  assert kept.items() <= weights_of(back).items()
+  assert {name: x for name, x in weights_of(ours).items()
+          if kind != "Token" or "pooler" not in name
+          }.items() <= weights_of(back).items()
 
 
 @pytest.mark.full
@@ -112,26 +112,17 @@ def test_a_model_of_each_kind_comes_back(name, trained, tmp_path):
       (model.best, "init_checkpoint", "theirs"),
       (tmp_path / "theirs", "pytorch_dir", "back")):
     convert(source, flag, tmp_path / target)
-  before, after = [load(str(folder)).predict(model.inputs)
+  before, after = [list(map(to_json, load(str(folder)).predict(model.inputs)))
                    for folder in (model.best, tmp_path / "back")]
-  assert_same(list(map(to_json, before)), list(map(to_json, after)))
+  tf.nest.assert_same_structure(before, after)
+  for one, other in zip(*map(tf.nest.flatten, (before, after))):
+    assert one == (pytest.approx(other, rel=1e-6, abs=1e-5) if isinstance(
+        one, float) else other)
   # A description that is not of these weights counts for nothing.
   own = tmp_path / "theirs" / "albert_task.json"
   write(own.parent, own.name, dict(read(own), weights_sha256="other"))
   assert "not of these weights" in convert(
       own.parent, "pytorch_dir", tmp_path / "guessed")
-
-
-def assert_same(one, other):
-  """Asserts that two JSON values are equal, numbers to 1e-5."""
-  if isinstance(one, float):
-    assert one == pytest.approx(other, rel=1e-6, abs=1e-5)
-  elif isinstance(one, (list, dict)):
-    assert type(one) is type(other) and len(one) == len(other)
-    for key in one if isinstance(one, dict) else range(len(one)):
-      assert_same(one[key], other[key])
-  else:
-    assert one == other
 
 
 @pytest.mark.slow

@@ -24,8 +24,8 @@ def make(folder, pooling="mean", layer=-1):
 
 
 def vectors(path):
-  predictor = engines.sentence_vectors(engines.load("tensorflow", str(path)))
-  return predictor.predict([(text, None) for text in TEXTS])
+  engine = engines.load("tensorflow", str(path))
+  return engines.sentence_vectors(engine).predict([(x, None) for x in TEXTS])
 
 
 def test_what_a_folder_says_of_its_vectors(tmp_path):

@@ -16,23 +16,18 @@ HISTORY = ("global_step\tloss\teval_accuracy\tf1\tmatthews\n"
 
 
 def write_events(folder, second, events, is_tpu=False):
-  """Writes an event file as of some second; returns its path.
-
-  Ten steps take a minute. `events` is a dict: step -> tag -> number. A TPU's
-  host call writes tensors, as TensorFlow 2 does.
-  """
-  def value(number):
-    return {"tensor": tf.make_tensor_proto(number, tf.float32)} if is_tpu else {
-        "simple_value": number}
-
+  """Writes events, step -> tag -> number; returns the path. Ten steps take a
+  minute. A TPU's host call writes tensors, as TensorFlow 2 does."""
   path = folder / ("events.out.tfevents.%d.host" % (1700000000 + second))
   folder.mkdir(exist_ok=True)
   with tf.io.TFRecordWriter(str(path)) as writer:
     writer.write(tf.Event(file_version="brain.Event:2").SerializeToString())
     for step, scalars in events.items():
       writer.write(tf.Event(step=step, wall_time=second + 6 * step, summary={
-          "value": [dict(value(number), tag=tag)
-                    for tag, number in scalars.items()]}).SerializeToString())
+          "value": [
+              {"tag": tag, "tensor": tf.make_tensor_proto(number, tf.float32)}
+              if is_tpu else {"tag": tag, "simple_value": number}
+              for tag, number in scalars.items()]}).SerializeToString())
   return path
 
 
@@ -104,8 +99,8 @@ def test_what_is_drawn(monkeypatch):
   assert plot_curves.smooth([3.0, 1.0], 0.0) == [3.0, 1.0]
   # The learning rate is known, not measured: it is drawn as it is.
   assert panels["learning rate"].get_xlabel() == "minutes"
-  lines = panels["learning rate"].lines
-  assert [list(line.get_ydata()) for line in lines] == [[1.0, 3.0], []]
+  assert [list(line.get_ydata()) for line in panels["learning rate"].lines] == [
+      [1.0, 3.0], []]
   # Those for which there is something to draw, and the legend.
   assert set(panels) == {"masked-LM loss", "learning rate", ""}
   assert [text.get_text() for text in panels[""].get_legend().get_texts()] == [

@@ -46,9 +46,8 @@ def test_a_killed_run_keeps_its_finished_shards(made, tmp_path):
   args = make(folder, "--num_workers=2")
   process = subprocess.Popen(
       command(*args), stderr=subprocess.DEVNULL, start_new_session=True)
-  deadline = time.time() + 120
   while len(list(folder.glob("unfinished-*/*.json"))) < 3:
-    assert process.poll() is None and time.time() < deadline
+    assert process.poll() is None
     time.sleep(0.01)
   os.killpg(process.pid, signal.SIGKILL)
   process.wait()

@@ -6,7 +6,7 @@ import types
 
 import pytest
 from absl import flags
-from scripting import ROOT, module_of, parsed
+from scripting import BLOCK, ROOT, blocks, module_of, parsed
 
 from albert import download
 
@@ -16,8 +16,6 @@ DOCUMENTS = ["README.md", "albert_tiny_starter/MODEL_CARD.md", *(
     "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md")))]
 PAIRS = [(path.replace("docs/README_zh", "README").replace("_zh", ""), path)
          for path in DOCUMENTS if path.endswith("_zh.md")]
-BLOCK = re.compile(r"^((?:<!-- ([^\n]*) -->\n)?```(\w*)\n)(.*?)^```$",
-                   re.M | re.S)
 # The scripts that shell scripts hand their flags on to.
 STARTED = {"run_pretraining.sh": "run_pretraining.py",
            "create_pretrain_data.sh": "create_pretraining_data.py",
@@ -32,16 +30,14 @@ def read(path):
 
 
 def prose(path):  # what is outside blocks
-  return BLOCK.sub("", read(path))
+  return re.sub(BLOCK, "", read(path))
 
 
 def calls(path):
-  """Yields the script and the words of each command line in a document.
-
-  A variable or function of the shell stands for the script that it calls.
-  """
+  """Yields the script, which a variable or function of the shell may stand for,
+  and the words of each command line in a document."""
   known = {}
-  for _, _, language, text in BLOCK.findall(read(path)):
+  for _, language, text in blocks(path):
     name = None
     text = re.sub(r"(?<!\S)#.*|\\\n|\$\([^()]*\)", " ", text)
     text = re.sub(r'"[^"]*"', lambda found: found[0].replace("\n", " "), text)
@@ -84,7 +80,7 @@ def test_flags_of_commands(path, monkeypatch):
 
 @pytest.mark.parametrize("path", DOCUMENTS)
 def test_blocks_and_links(path):
-  for _, comment, language, text in BLOCK.findall(read(path)):
+  for comment, language, text in blocks(path):
     assert language in ("", "bash", "python")
     assert re.match("$|not run: |needs ", comment), comment
     assert language or not comment and not re.search(
@@ -102,7 +98,7 @@ def links(path):
 
 
 def headings(path):
-  return re.findall("^(#+) (.*)", prose(path), re.M)
+  return re.findall("(?m)^(#+) (.*)", prose(path))
 
 
 def figures(text):
@@ -117,15 +113,14 @@ def tables(path):
           for table in re.findall(r"(?:^\|.*\n)+", prose(path), re.M)]
 
 
-def code(path):  # without comments: they are translated
-  return [(head, re.sub(" *# .*", "", text) if language else text)
-          for head, _, language, text in BLOCK.findall(read(path))]
-
-
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_pair_agrees(pair):
-  for part in (code, tables, lambda path: set(figures(prose(path))),
-               lambda path: [level for level, _ in headings(path)]):
+  for part in (
+      tables, lambda path: set(figures(prose(path))),
+      lambda path: [level for level, _ in headings(path)],
+      # Without comments: they are translated.
+      lambda path: [(*head, re.sub(" *# .*", "", text) if head[1] else text)
+                    for *head, text in blocks(path)]):
     assert part(pair[0]) == part(pair[1])
   # The first link is that to the other language.
   for path, other in (pair, pair[::-1]):
@@ -135,6 +130,6 @@ def test_a_pair_agrees(pair):
 def test_the_readme_is_short_and_names_all_released_models():
   text = read("README.md")
   assert len(text.splitlines()) <= 300
-  table = text[text.index("## Released models"):text.index("## (a)")]
-  assert set(re.findall("`(albert_[a-z0-9_]+)`", table)) == {
-      name for name in download.ITEMS if name.startswith("albert_")}
+  assert set(re.findall("`(albert_[a-z0-9_]+)`", text[
+      text.index("## Released models"):text.index("## (a)")])) == {
+          name for name in download.ITEMS if name.startswith("albert_")}

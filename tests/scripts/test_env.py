@@ -12,6 +12,7 @@ from scripting import ROOT
 pytestmark = [pytest.mark.slow,
               pytest.mark.platform_independent("shell scripts")]
 
+SCRIPTS = sorted(path.name for path in ROOT.glob("*.sh"))
 # A Python of the version in its name, which makes venvs of itself. Its pip
 # writes down what it is asked for, and does what PIP says.
 PYTHON = """#!/usr/bin/env bash
@@ -34,12 +35,11 @@ class Shell:
     self.log = tmp_path / "pip.log"
     for path in ("bin", "tree/output/quickstart", "tree/.ci", "tree/albert"):
       (tmp_path / path).mkdir(parents=True)
-    for name in (*(path.name for path in ROOT.glob("*.sh")), ".ci/run",
-                 "albert/shell.sh", "pyproject.toml"):
+    for name in (*SCRIPTS, ".ci/run", "albert/shell.sh", "pyproject.toml"):
       shutil.copy(str(ROOT / name), str(self.tree / name))
     self.log.write_text("")
-    for name in ("python python3 python3.7 python3.9 python3.10 python3.11 "
-                 "uv").split():
+    for name in ("python", "python3", "uv", *(
+        "python3.%d" % minor for minor in (7, 9, 10, 11))):
       self.add(name)
 
   def add(self, name, version="", program=PYTHON):
@@ -71,8 +71,7 @@ def shell(tmp_path):
   return Shell(tmp_path)
 
 
-@pytest.mark.parametrize("script", sorted(
-    path.name for path in ROOT.glob("*.sh")))
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_a_shell_script_explains_itself(shell, script):
   """And refuses what it does not know, before it does anything."""
   head = re.match(r"(?:#!.*\n)?((?:#.*\n)+)", (ROOT / script).read_text())

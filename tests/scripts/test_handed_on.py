@@ -1,7 +1,4 @@
-"""What a script makes has with it what the next one needs to know.
-
-No flag says a vocabulary, a case or a length twice.
-"""
+"""No flag says a vocabulary, a case or a length twice."""
 
 import random
 
@@ -23,22 +20,22 @@ TOKENS = SPECIAL + WORDS
 def test_a_cased_model_from_text_to_predictions(tmp_path):
   """Its vocabulary tells capitals apart; only the first script is told."""
   rng, words = random.Random(0), write(tmp_path, "words.txt", *TOKENS)
-  text = write(tmp_path, "text.txt", *(
-      " ".join(rng.choices(WORDS, k=8)) for _ in range(99)), "宇 宙")
   pretrained, tuned = tmp_path / "pretrained", tmp_path / "tuned"
   records = [str(tmp_path / "records" / name) for name in "ab"]
   _, log = succeed(
       "create_pretraining_data.py", "--max_seq_length=24",
       "--max_predictions_per_seq=4", "--dupe_factor=1", "--non_chinese",
-      "--vocab_file=" + words, "--nodo_lower_case", "--input_file=" + text,
-      "--output_file=" + ",".join(records))
+      "--vocab_file=" + words, "--nodo_lower_case",
+      "--output_file=" + ",".join(records), "--input_file=" + write(
+          tmp_path, "text.txt", *(" ".join(rng.choices(WORDS, k=8))
+                                  for _ in range(99)), "宇 宙"))
   assert "unknown tokens  2, %.3f%%, [UNK]" % (200 / 794) in log
-  config = write(tmp_path, "small.json", dict(
-      SIZES, vocab_size=len(TOKENS), num_hidden_layers=1))
   succeed("run_pretraining.py", "--do_train", "--num_train_steps=2",
           "--num_warmup_steps=1", "--train_batch_size=4",
           "--input_file=" + records[0], "--eval_input_file=" + records[1],
-          "--bert_config_file=" + config, "--output_dir=%s" % pretrained)
+          "--output_dir=%s" % pretrained, "--bert_config_file=" + write(
+              tmp_path, "small.json", dict(
+                  SIZES, vocab_size=len(TOKENS), num_hidden_layers=1)))
   for folder in (pretrained, pretrained / "best"):
     assert read_json(folder / "task.json") == {
         "max_seq_length": 24, "do_lower_case": False,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scripting import ROOT, VOCAB
 from small_steps import full, write_pretraining
-from trained_models import write_files
+from trained_models import command
 
 from albert.files import checkpoints
 
@@ -29,7 +29,6 @@ def make_commands(folder):
   with zipfile.ZipFile(str(folder / "model.zip"), "w") as archive:
     for name in ("a.ckpt.index", "a.ckpt.data-0", "config.json", "vocab.txt"):
       archive.writestr("model/" + name, name)
-  write_files(folder, "labels")
   return {
       "records": [
           "create_pretraining_data.py", "--input_file=text.txt", VOCAB,
@@ -39,10 +38,8 @@ def make_commands(folder):
       "pretraining": [
           "run_pretraining.py", *write_pretraining(folder, 21), *STEPS,
           "--eval_input_file=heldout.tfrecord", "--num_train_steps=4"],
-      "fine-tuning": [
-          "run_classifier.py", "--task_name=tsv", "--data_dir=.", VOCAB, *STEPS,
-          "--bert_config_file=small.json", "--do_eval", "--do_predict",
-          "--num_train_steps=4", "--max_seq_length=16"],
+      "fine-tuning": command(folder, "labels", *STEPS, "--do_eval",
+                             "--do_predict", "--num_train_steps=4"),
       "vocabulary": [
           "albert/vocab/__main__.py", "build", "--input_file=text.txt",
           "--kind=sentencepiece", "--vocab_size=650",
@@ -59,10 +56,8 @@ def make_commands(folder):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-  """A function of (a command, at which change to kill it, 0 for never).
-
-  It is run with the files of `out`; returns (exit status, changes of files).
-  """
+  """A function of (a command, at which change to kill it, 0 for never): runs it
+  with the files of `out`, returns (what it said, changes of files)."""
   folder = tmp_path_factory.mktemp("kills")
   library, log = folder / "kill_at.so", folder / "changes"
   if not shutil.which("cc"):

@@ -25,9 +25,8 @@ def test_help(script):
     text = cli.help_text(module.__doc__)
   assert text.startswith(module.__doc__.strip() + "\n\n")
   text = text[len(module.__doc__):]
-  fields = sum(map(dataclasses.fields, module.SETTINGS), ())
   assert sorted(re.findall(r"^  --(\w+)  \S", text, re.M)) == sorted(
-      field.name for field in fields)
+      x.name for cls in module.SETTINGS for x in dataclasses.fields(cls))
   assert max(map(len, text.splitlines())) <= 80
 
 

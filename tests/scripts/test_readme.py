@@ -17,7 +17,7 @@ import pytest
 import scripting
 import tensorflow.compat.v1 as tf
 from reading import read_json, table
-from scripting import ROOT, SCRIPTS, SIZES
+from scripting import ROOT, SCRIPTS, SIZES, blocks
 from small_models import write_folder
 from trained_models import write_files
 from writing import write
@@ -66,11 +66,6 @@ SCORE = r"\d+\.\d+(\tsame|\tdifferent)?"
 NEEDS = {"TensorFlow 2": not tf.__version__.startswith("1.")}
 
 
-def blocks(path):
-  return re.findall(r"^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$",
-                    (ROOT / path).read_text(encoding="utf-8"), re.M | re.S)
-
-
 def can_run(comment):
   return not comment.startswith("not run: ") and all(
       NEEDS.get(name) or importlib.util.find_spec(name.split()[0])
@@ -78,15 +73,14 @@ def can_run(comment):
 
 
 def write_models(tree):
-  configs = tree / "albert_config"
+  configs, sizes = tree / "albert_config", dict(SIZES, num_hidden_layers=1)
   for path in configs.glob("*.json"):
-    sizes = dict(SIZES, num_hidden_layers=1)
     config = read_json(path)
     write(configs, path.name, dict(config, **{
         key: sizes[key] for key in set(config) & set(sizes)}))
   for layout in ("", "_google"):
-    config = configs / ("albert_config_tiny%s.json" % layout)
-    write_folder(tree / ("model" + layout), read_json(config),
+    write_folder(tree / ("model" + layout), read_json(
+        configs / ("albert_config_tiny%s.json" % layout)),
                  configs / "vocab.txt")
   for name in ["albert_tiny_starter", *download.ITEMS]:
     if name.startswith("albert_"):
@@ -102,12 +96,14 @@ def write_data(tree):
       (data / "text_heldout.txt").read_bytes()))
   row = {"sentence1": "甲", "sentence2": "乙", "sentence": "甲", "abst": "乙",
          "keyword": ["甲"], "text": "甲他乙", "target": {
-             "span1_index": 0, "span1_text": "甲",
-             "span2_index": 1, "span2_text": "他"}}
-  for task, kind in (("chid", "idioms"), ("c3", "choices"),
-                     ("cmrc2018", "spans")):
-    (clue / task).mkdir(parents=True)
-    write_files(clue / task, kind)
+             "span1_index": 0, "span1_text": "甲", "span2_index": 1,
+             "span2_text": "他"}}
+  for folder, kind in ((clue / "chid", "idioms"), (clue / "c3", "choices"),
+                       (clue / "cmrc2018", "spans"),
+                       (clue / "cluener", "entities"),
+                       (tree / "my_tags", "several")):
+    folder.mkdir(parents=True)
+    write_files(folder, kind)
   for split in ("train", "dev", "test"):
     texts = table(data / "topics" / (split + ".tsv"))[::7]
     pairs = table(data / "pairs" / (split + ".txt"))[::15]
@@ -116,16 +112,13 @@ def write_data(tree):
     for name in ("pairs", "lcqmc"):
       write(data / name, split + ".txt", *lines)
     write(tree / "my_scores", tsv, "text_a\ttext_b\tscore", *lines)
-    write(tree / "my_tags", tsv, "text_a\tlabel", *(
-        "%s\t%s" % (pair[0], ["a|b", "b", ""][i % 3])
-        for i, pair in enumerate(pairs)))
     write(tree / "my_reviews", split + ".jsonl", *(
         dict(zip(("title", "body", "stars"), pair)) for pair in pairs))
     for task, *labels in (
         ("afqmc", "0", "1"), ("cmnli", "neutral", "entailment"),
         ("csl", "1", "0"), ("ocnli", "neutral", "entailment"),
         ("iflytek", "7", "8"), ("tnews", "100", "101"),
-        ("wsc", "true", "false"), ("cluener", {"name": {"甲": [[0, 0]]}})):
+        ("wsc", "true", "false")):
       write(clue / task, split + ".json", *[
           dict(row, label=label) for label in labels] * 10)
 
@@ -148,16 +141,15 @@ def tree(tmp_path_factory):
 def run(path, tree, replace=("", "")):
   """Runs a file's blocks in order; returns [(block, its output)]."""
   done = []
-  environment = dict(
-      os.environ, TF_CPP_MIN_LOG_LEVEL="3",
-      PATH="%s:%s" % (tree.parent / "bin", os.environ["PATH"]))
   for comment, language, text in blocks(path):
     if language and can_run(comment):
       (tree / "block").write_text(text.replace(*replace), encoding="utf-8")
       options = ["-euo", "pipefail"] if language == "bash" else []
       found = subprocess.run(
-          [language, *options, "block"], cwd=str(tree), env=environment,
-          timeout=600, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+          [language, *options, "block"], cwd=str(tree), timeout=600,
+          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(
+              os.environ, TF_CPP_MIN_LOG_LEVEL="3",
+              PATH="%s:%s" % (tree.parent / "bin", os.environ["PATH"])))
       output = found.stdout.decode()
       assert not found.returncode, "%s\n%s\n%s" % (path, text, output[-3000:])
       done.append((text, output))
@@ -207,9 +199,9 @@ def test_the_starter_weights_know_what_their_card_says():
       starter / "MODEL_CARD.md").read_text(encoding="utf-8"), re.M)
   assert [[text, answer] for text, answer, _ in rows] == (
       table(ROOT / "data" / "cloze.tsv")[1:])
-  filled = load(str(starter)).predict([row[0] for row in rows])
-  assert [" ".join(token for token, _ in found.masks[0])
-          for found in filled] == [likeliest for _, _, likeliest in rows]
+  assert [" ".join(token for token, _ in found.masks[0]) for found in load(
+      str(starter)).predict([row[0] for row in rows])] == [
+          likeliest for _, _, likeliest in rows]
   # Weights alone: no optimizer, no graph, no copy of the vocabulary.
   assert (starter / "vocab.txt").is_symlink()
   assert sum(path.stat().st_size for path in starter.iterdir()
@@ -220,8 +212,8 @@ def test_the_starter_weights_know_what_their_card_says():
 def test_the_programs_agree(tree, readme):
   probability = float(re.search(r"^\S+ (0\.\d+)$", output_of(
       readme, "import load"), re.M).group(1))
-  done = readme + run("docs/deployment.md", tree)
-  programs = [output for text, output in done if "labels = json" in text]
+  programs = [output for text, output in readme + run(
+      "docs/deployment.md", tree) if "labels = json" in text]
   assert len(programs) == 2 * NEEDS["TensorFlow 2"] + can_run(
       "needs onnxruntime")
   for output in programs:

@@ -16,7 +16,6 @@ import run_classifier
 from albert.files import outputs
 from albert.model_folder import ModelFolder
 from albert.tasks.classification import InputExample
-from albert.train import finetuning, sweep
 from benchmarks import plot_curves
 
 PAIRS = ROOT / "tests" / "pairs"
@@ -25,14 +24,14 @@ PAIRS = ROOT / "tests" / "pairs"
 @pytest.fixture
 def classify(tmp_path):
   """A command of pairs; its paths are URLs, as on another file system."""
-  config = write(tmp_path, "small.json", dict(
-      SIZES, hidden_dropout_prob=0.1, num_hidden_layers=1))
   return ["run_classifier.py", "--task_name=LCQMC",
           "--data_dir=file://%s" % PAIRS, VOCAB.replace("=", "=file://"),
-          "--bert_config_file=" + config, "--do_train", "--train_batch_size=8",
+          "--do_train", "--train_batch_size=8", "--num_train_epochs=1",
           "--output_dir=file://%s/out" % tmp_path, "--max_seq_length=32",
           "--learning_rate=0.01", "--max_train_examples=64",
-          "--num_train_epochs=1", "--save_checkpoints_steps=4"]
+          "--save_checkpoints_steps=4", "--bert_config_file=" + write(
+              tmp_path, "small.json", dict(
+                  SIZES, hidden_dropout_prob=0.1, num_hidden_layers=1))]
 
 
 def predicted(folder):
@@ -47,12 +46,11 @@ def test_fine_tuning(classify, tmp_path):
   _, log = succeed(*classify, "--do_eval", "--do_predict")
   folder, rows = tmp_path / "out", table(PAIRS / "train.txt")
   rows = [rows[i] for i in random.Random(12345).sample(range(len(rows)), 64)]
-  ones = sum(label == "1" for _, _, label in rows)
-  assert re.search("train: 64 examples of .*; labels: .*1 %d\\b" % ones, log)
+  assert re.search("train: 64 examples of .*; labels: .*1 %d\\b" % sum(
+      label == "1" for _, _, label in rows), log)
   # A character is a token in these texts.
-  lengths = [min(32, len(a) + len(b) + 3) for a, b, _ in rows]
   assert "train: %.1f%% of the examples fill --max_seq_length=32" % (
-      100 * lengths.count(32) / 64) in log
+      100 * np.mean([len(a) + len(b) + 3 >= 32 for a, b, _ in rows])) in log
   assert results(folder)["global_step"] == 8
   _, probabilities = predicted(folder)
   np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
@@ -125,12 +123,11 @@ def test_the_label_of_f1_is_kept(caplog):
 
 
 def test_records_of_many_labels_name_those_of_the_text():
-  labels = list(map(str, range(14000)))
   examples = [InputExample(0, "x", None, found)
               for found in (("7",), ("1", "9"))]
   kind = run_classifier.create_kind(
       None, None, types.SimpleNamespace(is_multi_label=True),
-      {"train": examples}, labels)
+      {"train": examples}, list(map(str, range(14000))))
   assert [kind.label_ids(target) for target in kind.targets(examples)] == [
       [7, 14000], [1, 9]]
 
@@ -145,8 +142,8 @@ def test_a_model_of_other_inputs_or_labels(caplog):
   assert "dev has no example of 1 label(s): 2" in caplog.text
   refused("all 2 training .* label 0: .*nothing", run_classifier.check_variety,
           [text, text], ["0", "1"])
-  several = [text._replace(label=labels) for labels in (("x", "y"), ("x",))]
-  run_classifier.check_variety(several, ["x", "y"])
+  run_classifier.check_variety([text._replace(label=("x", "y")),
+                                text._replace(label=("x",))], ["x", "y"])
   assert "all training examples have the label x" in caplog.text
   pair = text._replace(text_b="b")
   assert not run_classifier.check_pairs(one, {"dev": [text]}, False)
@@ -170,33 +167,15 @@ def test_what_is_said_of_labels(caplog):
 
 
 @pytest.mark.slow
-def test_several_runs_differ_in_seed_and_rate_alone(classify, tmp_path,
-                                                    monkeypatch):
-  """In one folder, other settings of this script's own are errors, too."""
-  monkeypatch.setattr(finetuning.Runner, "_run", lambda *_: None)
-  monkeypatch.setattr(sweep, "_keep_best", lambda *_: None)
-  monkeypatch.setattr(outputs, "read_results", lambda _: {
-      "eval_accuracy": 0.5, "global_step": 1})
-  args = [*classify, "--do_eval", "--num_seeds=2"]
-  succeed(*args)
-  before = table(tmp_path / "out" / "runs.tsv")
-  fail("begun with --class_weights=None, not balanced: .*--output_dir", *args,
-       "--class_weights=balanced")
-  # More seeds, and what changes no weights, may come later.
-  succeed(*args, "--num_seeds=3", "--log_steps=1", "--eval_batch_size=7")
-  assert table(tmp_path / "out" / "runs.tsv")[:3] == before[:3]
-
-
-@pytest.mark.slow
 def test_bad_input(classify, trained, tmp_path):
-  other = write(tmp_path, "other.json", dict(SIZES, vocab_size=30000))
   write(tmp_path, "train.txt", *["a\tb\t1"] * 9)
   for message, *args in (
       ("--metric_for_best=pearson .* 2 labels", "--metric_for_best=pearson"),
       ("--early_stop_evals: .*--do_eval", "--early_stop_evals=2"),
       ("--unlabelled_file: .*--teacher", "--unlabelled_file=x"),
       ("'lcqcm'.* lcqmc", "--task_name=lcqcm"),
-      ("vocab.txt .*21128.* 30000", "--bert_config_file=" + other),
+      ("vocab.txt .*21128.* 30000", "--bert_config_file=" + write(
+          tmp_path, "other.json", dict(SIZES, vocab_size=30000))),
       ("all 9 training .* the label 1", "--data_dir=%s" % tmp_path),
       ("--long_text=windows .*pairs", "--long_text=windows"),
       ("has no checkpoint: ", "--nodo_train", "--do_predict"),

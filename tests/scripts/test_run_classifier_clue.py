@@ -41,10 +41,8 @@ BOARD = ["afqmc", "tnews", "iflytek", "ocnli", "cmnli", "wsc", "csl",
 
 @pytest.fixture
 def clue(tmp_path):
-  """Runs a shell script; returns (what it did, commands of training).
-
-  A command is a dict: flag -> value, and "script".
-  """
+  """Runs a shell script; returns (what it did, commands of training, which are
+  dicts: flag -> value, and "script")."""
   (tmp_path / "albert").mkdir()
   for name in ("run_classifier_clue.sh", "run_classifier_lcqmc.sh",
                "albert/shell.sh"):

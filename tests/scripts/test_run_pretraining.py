@@ -1,7 +1,5 @@
 """run_pretraining.py: what it keeps, kills, growth, TPUs, bad input."""
 
-import logging
-import math
 import os
 import random
 import re
@@ -19,7 +17,6 @@ import run_pretraining
 from albert.files import checkpoints, records
 from albert.model.config import AlbertConfig
 from albert.train import hooks
-from albert.train.settings import BatchSettings
 from benchmarks import plot_curves
 
 
@@ -59,8 +56,8 @@ def history_of(folder, column="loss"):
   return plot_curves.read_history(str(folder))[column]
 
 
-def pretrain(*args):
-  log = succeed(*args)[1]
+def pretrain(output_dir, *args):
+  log = succeed(*command(output_dir, *args))[1]
   return log, losses_of(log)
 
 
@@ -79,7 +76,7 @@ TRAINING = ["--do_train", "--bert_config_file=deep.json",
 @pytest.fixture(scope="module")
 def whole(work):
   """(folder, losses) of a training that nothing stops."""
-  return work / "whole", pretrain(*command(work / "whole", *TRAINING))[1]
+  return work / "whole", pretrain(work / "whole", *TRAINING)[1]
 
 
 @pytest.mark.slow
@@ -93,21 +90,20 @@ def test_what_training_leaves(whole):
   assert found["global_step"] == 6
   assert found["loss"] == history_of(folder)[6] == pytest.approx(
       found["masked_lm_loss"] + found["sentence_order_loss"])
-  saved = dict(tf.train.list_variables(str(folder / "best")))
-  assert saved["bert/embeddings/word_embeddings/adam_v"] == [50, 8]
-  assert saved["cls/seq_relationship/output_weights"] == [2, 24]
-  tags = {value.tag for path in folder.glob("events*")
-          for event in tf.train.summary_iterator(str(path))
-          for value in event.summary.value}
+  assert dict(tf.train.list_variables(str(folder / "best"))).items() >= {
+      "bert/embeddings/word_embeddings/adam_v": [50, 8],
+      "cls/seq_relationship/output_weights": [2, 24]}.items()
   assert {"masked_lm_accuracy", "sentence_order_accuracy", "learning_rate",
-          "eval/masked_lm_loss"} <= tags
+          "eval/masked_lm_loss"} <= {
+              value.tag for path in folder.glob("events*")
+              for event in tf.train.summary_iterator(str(path))
+              for value in event.summary.value}
 
 
 def check_resumed(folder, args, wanted, losses):
   """Kills a training at step 4; what it goes on with is what is wanted."""
-  args = command(folder, *args)
-  kill_at(4, *args)
-  log, found = pretrain(*args)
+  kill_at(4, *command(folder, *args))
+  log, found = pretrain(folder, *args)
   assert "resuming from step 3 " in log
   assert found == pytest.approx(
       {step: losses[step] for step in range(4, 7)}, abs=2e-4)
@@ -122,14 +118,14 @@ def test_training_goes_on_after_a_kill(work, whole):
 @pytest.mark.full
 def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work):
   folder, args = work / "grown", [*TRAINING, "--grow_layers=1:3"]
-  _, losses = pretrain(*command(folder, *args))
+  _, losses = pretrain(folder, *args)
   history = history_of(folder)
   assert sorted(history) == [3, 6]
   assert abs(losses[4] - history[3]) > 0.001
   # The configuration is found next to the checkpoint.
-  succeed(*command("deeper", "--do_eval", "--bert_config_file=",
-                   "--input_file=same.tfrecord",
-                   "--init_checkpoint=%s" % (folder / "model.ckpt-3")))
+  pretrain("deeper", "--do_eval", "--bert_config_file=",
+           "--input_file=same.tfrecord",
+           "--init_checkpoint=%s" % (folder / "model.ckpt-3"))
   found = results(work / "deeper")
   assert losses[4] == pytest.approx(found["loss"], abs=2e-4)
   assert found["global_step"] == 0
@@ -139,10 +135,10 @@ def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work):
 @pytest.mark.full
 def test_training_goes_on_after_kills(work):
   """It writes a checkpoint at every step: most kills fall into a write."""
-  args = command("many_kills", "--do_train", "--num_train_steps=1000",
-                 "--save_checkpoints_steps=1", "--learning_rate=1e-4")
+  args = ["many_kills", "--do_train", "--num_train_steps=1000",
+          "--save_checkpoints_steps=1", "--learning_rate=1e-4"]
   for number in range(int(os.environ.get("ALBERT_TESTS_KILLS", 3))):
-    log = kill_at(3, *args, later=random.Random(number).random() / 5)
+    log = kill_at(3, *command(*args), later=random.Random(number).random() / 5)
   reached = max(losses_of(log))
   args += ["--num_train_steps=%d" % (reached + 20), "--export_dir=exported"]
   _, losses = pretrain(*args)
@@ -177,15 +173,15 @@ def test_a_file_that_changes_while_it_is_used(flag, state, work, tmp_path,
   path = tmp_path / "file.tfrecord"
   rows = list(tf.io.tf_record_iterator("same.tfrecord"))
   records.write_records(str(path), rows)
+  bad = tf.train.Example.FromString(rows[0])
+  bad.features.feature["input_ids"].int64_list.value[0] = 50
   create, slept = hooks.create, []
 
   def create_and_change(*args):
     path.unlink()
     if state == "bad":
-      bad = tf.train.Example.FromString(rows[0])
-      bad.features.feature["input_ids"].int64_list.value[0] = 50
-      records.write_records(str(path), rows[:4] + [bad.SerializeToString()] +
-                            rows[5:])
+      records.write_records(
+          str(path), rows[:4] + [bad.SerializeToString()] + rows[5:])
     return create(*args)
 
   monkeypatch.setattr(hooks, "create", create_and_change)
@@ -236,21 +232,13 @@ def test_flags_that_do_nothing_are_warned_of(caplog, monkeypatch):
   fail("--do_train or --do_eval", *command(
       "none", "--use_fp16", "--num_tpu_cores=8", "--recompute_grads",
       "--max_eval_steps=3", "--norecompute_grads"))
-  warnings = [record.getMessage() for record in caplog.records
-              if record.levelno == logging.WARNING]
-  assert [re.findall("--[a-z_0-9]+|GPU", text) for text in warnings] == [
+  assert [re.findall("--[a-z_0-9]+|GPU", record.getMessage())
+          for record in caplog.records if record.levelname == "WARNING"] == [
       text.split() for text in (
           "--num_warmup_steps --train_batch_size --do_train",
           "--max_eval_steps --do_eval --eval_input_file",
           "--eval_batch_size --do_eval --eval_input_file",
           "--num_tpu_cores --use_tpu", "--precision GPU")]
-
-
-def test_the_default_rate_is_that_of_the_default_batch():
-  rate = 0.00176 * math.sqrt(BatchSettings().train_batch_size / 4096)
-  assert run_pretraining.DEFAULTS["learning_rate"]["default"] == pytest.approx(
-      rate, rel=0.01)
-  assert run_pretraining.DEFAULTS["optimizer"] == "lamb"
 
 
 def test_growth():
@@ -283,7 +271,6 @@ def calls(monkeypatch):
   calls = []
 
   def train(self, input_fn, max_steps, hooks):
-    assert [type(hook).__name__ for hook in hooks] == ["ProgressHook"]
     calls.append(("train", max_steps))
     checkpoints.write_checkpoint(
         self.model_dir, "model.ckpt-%d" % max_steps, {"x": np.zeros([])})
@@ -304,7 +291,7 @@ def calls(monkeypatch):
 def test_training_leaves_a_tpu_only_to_evaluate(calls, tmp_path):
   def called(folder, *args):
     del calls[:]
-    succeed(*command(tmp_path / folder, *TPU, *args))
+    pretrain(tmp_path / folder, *TPU, *args)
     return " ".join("%s %d" % call for call in calls)
 
   heldout = "--eval_input_file=heldout.tfrecord"
@@ -321,8 +308,8 @@ def test_training_leaves_a_tpu_only_to_evaluate(calls, tmp_path):
 
 @pytest.mark.usefixtures("calls")
 def test_the_best_is_never_of_a_shallower_model(tmp_path):
-  succeed(*command(tmp_path, *TRAINING, *TPU, "--grow_layers=1:5",
-                   "--num_train_steps=9"))
+  pretrain(tmp_path, *TRAINING, *TPU, "--grow_layers=1:5",
+           "--num_train_steps=9")
   assert history_of(tmp_path, "masked_lm_loss") == {
       step: LOSSES[step] for step in (3, 5, 8, 9)}
   assert results(tmp_path / "best")["global_step"] == 8

@@ -1,14 +1,13 @@
 """Sentence vectors: what they are trained on, and what is said of them."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
 from reading import read_json, table
 from scripting import fail, results, succeed
 from small_models import albert_zh_config
-from trained_models import LENGTH
+from trained_models import LENGTH, command
 from writing import write
 
 import run_sentence_vectors as vectors
@@ -17,15 +16,9 @@ from albert.model.config import AlbertConfig
 
 @pytest.fixture
 def script(trained, tmp_path):
-  """A function of flags that returns the command of a training in tmp_path."""
-  model = trained("cosines")
-  for path in model.folder.glob("*.tsv"):
-    shutil.copy(str(path), str(tmp_path))
-  return lambda *args: [
-      "run_sentence_vectors.py", "--data_dir=%s" % tmp_path,
-      "--init_checkpoint=%s" % model.best, "--max_seq_length=%d" % LENGTH,
-      "--output_dir=%s" % (tmp_path / "out"), "--train_batch_size=4",
-      "--num_train_epochs=1", "--do_train", *args]
+  """The command of a training in tmp_path."""
+  return command(tmp_path, "cosines", "--num_train_epochs=1", "--do_train",
+                 "--init_checkpoint=%s" % trained("cosines").best)
 
 
 @pytest.mark.slow
@@ -35,10 +28,9 @@ def test_cosines_of_pairs_with_labels(trained):
   assert header == ["score", "text_a", "text_b"]
   assert [tuple(row[1:]) for row in rows] == model.inputs
   cosines = np.array([float(row[0]) for row in rows])
-  labels = np.arange(9) % 2
-  found = results(model.best)
-  auc = np.mean(cosines[labels == 1][:, None] > cosines[labels == 0])
-  assert 0.5 < found["eval_auc"] == pytest.approx(auc)
+  labels, found = np.arange(9) % 2, results(model.best)
+  assert 0.5 < found["eval_auc"] == pytest.approx(np.mean(
+      cosines[labels == 1][:, None] > cosines[labels == 0]))
   assert found["eval_pearson"] == pytest.approx(
       np.corrcoef(labels, cosines)[0, 1], abs=1e-4)
   assert found.pop("global_step")
@@ -57,9 +49,9 @@ def test_in_batch(script, tmp_path):
   test = tmp_path / "test.tsv"
   test.write_text(re.sub("[01]$", lambda x: str(1 - int(x.group())),
                          test.read_text("utf-8"), flags=re.M), "utf-8")
-  _, log = succeed(*script(
-      "--loss=in_batch", "--do_eval", "--do_predict", "--pooling=cls",
-      "--gradient_accumulation_steps=2", "--layer=1"))
+  _, log = succeed(
+      *script, "--loss=in_batch", "--do_eval", "--do_predict", "--pooling=cls",
+      "--gradient_accumulation_steps=2", "--layer=1")
   assert "4 of 9 pairs are alike: with a score of 1 or more" in log
   assert "those of the same 2, not of the whole batch of 4" in log
   best = tmp_path / "out" / "best"
@@ -94,8 +86,7 @@ def test_simcse_takes_each_text_once_with_dropout(tmp_path):
 def test_negatives_and_texts_alone(args, message, script, trained, tmp_path):
   write(tmp_path, "train.tsv", "text_a\ttext_b\tlabel\tnegative", *(
       "\t".join([*pair, "1", "天"]) for pair in trained("cosines").inputs))
-  _, log = succeed(*script(*args))
-  assert message in log
+  assert message in succeed(*script, *args)[1]
 
 
 @pytest.mark.slow
@@ -113,4 +104,4 @@ def test_negatives_and_texts_alone(args, message, script, trained, tmp_path):
 def test_bad_input(message, rows, args, script, tmp_path):
   for split in ("train", "dev") if rows else ():
     write(tmp_path, split + ".tsv", rows)
-  fail(message, *script(*args.format(tmp_path).split()))
+  fail(message, *script, *args.format(tmp_path).split())

@@ -4,22 +4,14 @@ import shutil
 
 import pytest
 from reading import read_json
-from scripting import VOCAB, fail, results, succeed
+from scripting import fail, results, succeed
 from small_steps import full
-from trained_models import LENGTH, LIMITS, write_files
+from trained_models import LENGTH, command
 from writing import write
 
 pytestmark = pytest.mark.slow
 
-HEADS = {"spans": "independent", "beam": "beam"}
 BOTH = pytest.mark.parametrize("head", ["spans", full("beam")])
-
-
-def squad(out, head, *args):
-  return ["run_squad.py", "--output_dir=%s" % out, "--train_batch_size=4",
-          "--task_name=squad2", "--max_seq_length=%d" % LENGTH, *(
-              "--%s=%d" % item for item in LIMITS.items()),
-          "--head=" + HEADS[head], *args]
 
 
 def check_files(out, content):
@@ -32,8 +24,8 @@ def check_files(out, content):
       "null_odds.json")]
   found = results(out / "best")
   assert list(predictions) == list(answers) and dev == predictions
-  right = sum(predictions[key] in answers[key] for key in answers)
-  assert 100 * right / len(answers) == pytest.approx(found["eval_exact"])
+  assert found["eval_exact"] == pytest.approx(100 * sum(
+      predictions[key] in answers[key] for key in answers) / len(answers))
   assert found["eval_f1"] >= found["eval_exact"]
   for key, texts in nbest.items():
     assert sum(row["probability"] for row in texts) == pytest.approx(1)
@@ -51,8 +43,8 @@ def test_files_of_answers(head, trained):
       if key in ("eval_exact", "eval_f1", "eval_total") or "Ans_" in key})
   assert read_json(model.best / "task.json") == {
       "task_name": "squad2", "max_seq_length": LENGTH, "do_lower_case": True,
-      "head": HEADS[head], "has_unanswerable": True,
-      "init_checkpoint": "random weights"}
+      "head": {"spans": "independent"}.get(head, head),
+      "has_unanswerable": True, "init_checkpoint": "random weights"}
 
 
 @BOTH
@@ -65,18 +57,18 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
       {"context": text, "qas": [{"id": "x" + text, "question": "谁",
                                  "is_impossible": True, "answers": []}]}
       for text in ("", "甲")]
-  test_file = write(tmp_path, "test.json", content)
+  args = command(
+      tmp_path, head, "--do_predict", "--eval_batch_size=1",
+      "--test_file=" + write(tmp_path, "own.json", content),
+      "--init_checkpoint=file://%s/best" % tmp_path)
   shutil.copytree(str(model.best), str(tmp_path / "best"))
 
-  def predict(out):
-    log = succeed(*squad(
-        tmp_path / out, head, "--do_predict", "--eval_batch_size=1",
-        "--test_file=" + test_file,
-        "--init_checkpoint=file://%s/best" % tmp_path))[1]
-    return [log, *(read_json(tmp_path / out / name)
-                   for name in ("predictions.json", "null_odds.json"))]
+  def predict():
+    return [succeed(*args)[1], *(
+        read_json(tmp_path / "out" / name)
+        for name in ("predictions.json", "null_odds.json"))]
 
-  _, found, odds = predict("out")
+  _, found, odds = predict()
   assert found.pop("x") == "" and found.pop("x甲") in ("甲", "")
   # The threshold is the odds of a question, which rounding may change.
   threshold = results(model.best)["null_threshold"]
@@ -84,7 +76,7 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
       odds[key] - threshold) > 1e-4}.items() <= read_json(
           model.out / "predictions.json").items()
   (tmp_path / "best" / "eval_results.txt").unlink()
-  log, found, odds = predict("without")
+  log, found, odds = predict()
   assert "no null threshold from --do_eval: taking 0" in log
   for key, text in found.items():
     assert key == "x" or (text == "") == (odds[key] > 0)
@@ -97,8 +89,8 @@ def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
           {"query_id": text + answer, "query_text": "住在哪里？",
            "answers": [answer]} for answer in answers]}
       for text, *answers in (("他在北京。", "北京", "上海"), ("", "北京"))])
-  args = squad(tmp_path / "out", "spans", "--task_name=CMRC2018",
-               "--init_checkpoint=%s" % trained("spans").best)
+  args = command(tmp_path, "spans", "--task_name=CMRC2018",
+                 "--init_checkpoint=%s" % trained("spans").best)
   fail("1 training examples", *args, "--do_train", "--train_file=" + path)
   assert "left out 2 question(s) " in caplog.text
   assert "passage: 他在北京。上海, 北京\n" in caplog.text
@@ -114,22 +106,20 @@ def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
     (None, [], "bad.json: 1 question.* without .*: a$"),
     ([{"text": "d"}], [], "0 training examples")])
 def test_bad_input(answers, args, message, trained, tmp_path):
-  path = write(tmp_path, "bad.json", {"data": [{"paragraphs": [{
-      "context": "c", "qas": [{"id": "a", "question": "b",
-                               "answers": answers}]}]}]})
-  fail(message, *squad(
-      tmp_path / "out", "spans", "--do_train", "--train_file=" + path,
-      "--init_checkpoint=%s" % trained("spans").best, *args))
+  fail(message, *command(
+      tmp_path, "spans", "--do_train", "--init_checkpoint=%s" % trained(
+          "spans").best, "--train_file=" + write(tmp_path, "bad.json", {
+              "data": [{"paragraphs": [{"context": "c", "qas": [{
+                  "id": "a", "question": "b", "answers": answers}]}]}]}),
+      *args))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("head", sorted(HEADS))
+@pytest.mark.parametrize("head", ["beam", "spans"])
 def test_a_small_model_learns_the_answers(head, tmp_path):
-  _, data = write_files(tmp_path, head)
-  succeed(*squad(
-      tmp_path / "out", head, *data, VOCAB,
-      "--bert_config_file=%s" % (tmp_path / "small.json"), "--do_train",
-      "--do_eval", "--do_predict", "--num_train_epochs=60",
-      "--learning_rate=3e-3", "--save_checkpoints_steps=1000"))
+  succeed(*command(
+      tmp_path, head, "--do_train", "--do_eval", "--do_predict",
+      "--num_train_epochs=60", "--learning_rate=3e-3",
+      "--save_checkpoints_steps=1000"))
   assert check_files(tmp_path / "out", read_json(tmp_path / "test.json"))[
       "eval_exact"] > 95

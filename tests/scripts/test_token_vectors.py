@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference_albert as reference
 from reading import json_lines
-from scripting import fail, succeed
+from scripting import export, fail, succeed
 from small_models import albert_zh_config, google_config, write_folder
 from small_steps import full
 from vocabularies import SPECIAL
@@ -34,8 +34,7 @@ def make(folder, config, *engine):
         found["embedding_output"], *found["all_layers"])]))
   if engine:
     pytest.importorskip("onnxruntime")
-    succeed("export_model.py", "--onnx", "--signature=encode",
-            "--init_checkpoint=%s" % model, "--output_dir=%s/onnx" % folder)
+    export(model, folder / "onnx", "--onnx", "--signature=encode")
     model = folder / "onnx"
   return ["extract_features.py", "--init_checkpoint=file://%s" % model,
           "--input_file=" + write(folder, "texts", *TEXTS),

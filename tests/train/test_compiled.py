@@ -10,7 +10,6 @@ import small_steps as small
 import tensorflow.compat.v1 as tf
 from small_steps import BATCH, SEQ
 
-import modeling
 from albert import heads
 from albert.heads.pretraining import Pretraining
 
@@ -94,8 +93,7 @@ def test_a_compiled_head_gives_the_same(name, layout, changes, monkeypatch):
   for one, other in zip(plain, compiled):
     np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-4)
   # Compiled, other numbers are drawn.
-  monkeypatch.setattr(modeling.AlbertModel, "dropout",
-                      lambda model, x, *args, **kwargs: x)
+  small.without_dropout(monkeypatch)
   plain, compiled = [run(name, config, [MODES.TRAIN], way, 3, **changes)
                      for way in (False, True)]
   np.testing.assert_allclose(compiled, plain, rtol=1e-4)

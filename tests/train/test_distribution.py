@@ -14,6 +14,7 @@ import small_steps as small
 import tensorflow.compat.v1 as tf
 from reading import table
 from scripting import ROOT, quick_python
+from small_models import evaluate
 from small_steps import LAYOUTS, make_options
 from trained_models import command
 
@@ -48,17 +49,10 @@ def test_a_rank_has_one_gpu(visible, own, monkeypatch, horovod):
 
 def test_scalars_are_sent_together_with_the_step(horovod):
   sent = {}
-
-  def allreduce(tensor, op, name):
-    sent[name] = op, tensor.shape.as_list()
-    return tensor + 100
-
-  horovod.allreduce = allreduce
-  means = distribution._horovod_mean(
-      [tf.constant(1.0), tf.constant([2.0, 3.0]), tf.constant(4.0)])
-  with tf.Session() as session:
-    session.run(tf.global_variables_initializer())
-    one, two, three = session.run(means)
+  horovod.allreduce = lambda tensor, op, name: sent.update(
+      {name: (op, tensor.shape.as_list())}) or tensor + 100
+  one, two, three = evaluate(distribution._horovod_mean(
+      [tf.constant(1.0), tf.constant([2.0, 3.0]), tf.constant(4.0)]))
   assert (one, two.tolist(), three) == (101, [102, 103], 104)
   assert sent == {"mean_3_3": ("average", [3]), "mean_3_1": ("average", [2])}
   assert distribution.broadcast(7) == 7  # a number, of the first rank
@@ -68,36 +62,37 @@ def test_scalars_are_sent_together_with_the_step(horovod):
 def test_all_ranks_stop_where_the_first_says(rank, last, horovod):
   """Asked every two steps, from the one that was resumed from."""
   horovod.rank = lambda: rank
-  asked = []
-
-  def should_stop():
-    asked.append(1)
-    return len(asked) == 2
-
+  answers, steps = [True, False], []
   step = tf.train.get_or_create_global_step()
-  advance, steps = step.assign_add(1), []
+  advance = step.assign_add(1)
   with tf.train.SingularMonitoredSession(
-      hooks=[distribution.StopTogetherHook(2, should_stop)],
+      hooks=[distribution.StopTogetherHook(2, answers.pop)],
       scaffold=tf.train.Scaffold(init_op=step.assign(3))) as session:
     while not session.should_stop() and len(steps) < 6:
       steps.append(session.run(advance))
   assert steps == list(range(4, last + 1))
-  assert len(asked) == 2 * (not rank)
+  assert len(answers) == 2 * bool(rank)
 
 
-class Ranks:
-  """Stands for a reduction over processes, which are threads here."""
+@pytest.mark.slow
+@pytest.mark.parametrize("layout, optimizer, slices", [
+    ("albert_zh", "lamb", 1), small.full("google_preln", "adamw", 3)])
+def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
+    layout, optimizer, slices):
+  """Two threads stand for processes."""
+  config, given = LAYOUTS[layout], [None] * 2
+  barrier = threading.Barrier(2, timeout=100)
+  batches = list(map(small.make_features, range(3)))
+  # Flags are of the process: two threads cannot parse them at once.
+  settings = make_options(optimizer=optimizer, train_batch_size=3,
+                          gradient_accumulation_steps=slices)
 
-  def __init__(self, size):
-    self._barrier = threading.Barrier(size, timeout=100)
-    self._given = [None] * size
-
-  def workers(self, rank):
+  def train(rank):
     def exchange(*arrays):
-      self._given[rank] = arrays
-      self._barrier.wait()
-      means = [np.mean(x, 0, np.float32) for x in zip(*self._given)]
-      self._barrier.wait()
+      given[rank] = arrays
+      barrier.wait()
+      means = [np.mean(x, 0, np.float32) for x in zip(*given)]
+      barrier.wait()
       return means
 
     def reduce_mean(tensors):
@@ -106,25 +101,10 @@ class Ranks:
         mean.set_shape(tensor.shape)
       return means
 
-    return distribution.Workers(rank, len(self._given), 0, reduce_mean)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout, optimizer, slices", [
-    ("albert_zh", "lamb", 1),
-    pytest.param("google_preln", "adamw", 3, marks=pytest.mark.full)])
-def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
-    layout, optimizer, slices):
-  config, ranks = LAYOUTS[layout], Ranks(2)
-  batches = list(map(small.make_features, range(3)))
-  # Flags are of the process: two threads cannot parse them at once.
-  settings = make_options(optimizer=optimizer, train_batch_size=3,
-                          gradient_accumulation_steps=slices)
-
-  def train(rank):
-    mine = [{name: x[3 * rank:][:3] for name, x in batch.items()}
-            for batch in batches]
-    return small.train(3, settings, mine, workers=ranks.workers(rank), **config)
+    return small.train(
+        3, settings, [{name: x[3 * rank:][:3] for name, x in batch.items()}
+                      for batch in batches],
+        workers=distribution.Workers(rank, 2, 0, reduce_mean), **config)
 
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
     trained = list(pool.map(train, range(2)))
@@ -154,7 +134,7 @@ def start(tmp_path):
 
 
 def pretraining(folder, name, ranks, *args):
-  """Returns the command of one without shuffling, of 16 examples a step."""
+  """A command without shuffling, of 16 examples a step."""
   return [ranks, "run_pretraining.py", *small.write_pretraining(folder, 64),
           "--do_train", "--output_dir=" + name, "--shuffle_buffer=1",
           "--train_batch_size=%d" % (16 / ranks), "--log_steps=1",
@@ -215,10 +195,11 @@ def test_killing_one_ends_the_other(start, tmp_path, victim, other):
   psutil = pytest.importorskip("psutil")
   process = start(*pretraining(
       tmp_path, "out", 2, "--num_train_steps=1000000"), python=sys.executable)
+  tree = psutil.Process(process.pid)
   try:
     assert any(b"step 10/" in line for line in process.stdout)
     ranks = {child.environ().get("HOROVOD_RANK"): child
-             for child in psutil.Process(process.pid).children(recursive=True)
+             for child in tree.children(recursive=True)
              if child.cmdline()[0] == sys.executable}
     ranks[victim].kill()
     log = process.communicate(timeout=60)[0].decode()
@@ -228,7 +209,6 @@ def test_killing_one_ends_the_other(start, tmp_path, victim, other):
     assert "Process name: %s\nExit code: 137" % victim in log
   finally:
     if process.poll() is None:
-      tree = psutil.Process(process.pid)
       for left in (*tree.children(recursive=True), tree):
         left.kill()
 

@@ -3,6 +3,7 @@
 import logging
 import time
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -34,13 +35,12 @@ def start(clock, monkeypatch, caplog):
     hook = hooks.ProgressHook(num_train_steps, every, 10, "/nowhere", writes)
     hook.begin()
     hook.after_create_session(SimpleNamespace(run=lambda x: 0), None)
+    run = SimpleNamespace(request_stop=lambda: calls.append("stop"))
 
     def make_step(number, loss, seconds=2.0, **values):
       clock[0] += seconds
-      hook.after_run(
-          SimpleNamespace(request_stop=lambda: calls.append("stop")),
-          SimpleNamespace(results=dict(
-              loss=loss, global_step=number, **values)))
+      hook.after_run(run, SimpleNamespace(results=dict(
+          loss=loss, global_step=number, **values)))
 
     return hook, make_step, calls
   return start
@@ -48,12 +48,12 @@ def start(clock, monkeypatch, caplog):
 
 def test_lines_of_progress(start, clock, caplog):
   hook, make_step, calls = start(5, 2)
-  make_step(1, 4.0, accuracy=0.5, example_loss=4.0)
-  make_step(2, 3.0, accuracy=0.7, example_loss=3.0)
-  clock[0] += 3
-  hook.exclude(3)  # of an evaluation
-  make_step(3, 2.0, accuracy=0.8, example_loss=2.0)
-  make_step(4, 1.0, accuracy=0.9, example_loss=1.0)
+  for step, loss, accuracy in ((1, 4.0, 0.5), (2, 3.0, 0.7), (3, 2.0, 0.8),
+                               (4, 1.0, 0.9)):
+    make_step(step, loss, accuracy=accuracy, example_loss=loss)
+    if step == 2:  # an evaluation follows
+      clock[0] += 3
+      hook.exclude(3)
   make_step(5, 1.0, accuracy=1.0, example_loss=0.5)
   assert [record.getMessage().split(" | ") for record in caplog.records] == [
       line.split("|") for line in (
@@ -96,20 +96,18 @@ def test_what_ends_training(start, losses, message):
 def test_where_a_training_waits_is_told(clock, caplog, monkeypatch):
   """Once, after ten times the usual; not while something else is done."""
   monkeypatch.setitem(interrupts._state, "training", True)
-  watch, told = hooks._Watch(), []
+  watch = hooks._Watch()
 
   def told_after(seconds, usual=4.0):
     caplog.clear()
     clock[0] += seconds
     watch.usual = usual
-    stops = [False, False, True]
-    watch.stop = SimpleNamespace(
-        wait=lambda _: stops.pop(0), set=lambda: None)
+    watch.stop = mock.Mock(**{"wait.side_effect": [False, False, True]})
     watch.run()
     return len(caplog.records)
 
-  told = [told_after(39), told_after(2), told_after(500, None)]
-  assert told == [0, 1, 0] and told_after(0) == 1
+  assert [told_after(39), told_after(2), told_after(500, None),
+          told_after(0)] == [0, 1, 0, 1]
   watch.ended()
   assert told_after(29, 0.1) == 0 and told_after(2, 0.1) == 1
   assert "no step has ended for 31 s, 0.1 s are usual: waiting in run (" in (
@@ -129,16 +127,15 @@ def test_what_a_tpu_sends_its_host_may_be_late(clock, monkeypatch):
   hook = hooks.ProgressHook(9, 4, 10, "/nowhere")
   hook._of_host = None
   monkeypatch.setattr(time, "sleep", lambda seconds: None)
-  sent = [{"host_step": step, "loss": step / 8} for step in (4, 5, 6, 7)]
-  session = SimpleNamespace(run=lambda _: sent.pop(0))
-  assert hook._host_values(session, 6) == {"loss": 0.75}
-
-  def never(_):
-    clock[0] += 6
-    return {"host_step": 1, "loss": 0.5}
-
   # It is not waited for longer than ten seconds.
-  assert hook._host_values(SimpleNamespace(run=never), 6) == {"loss": 0.5}
+  for seconds, loss in ((0, 0.75), (6, 0.625)):
+    sent = [{"host_step": step, "loss": step / 8} for step in (4, 5, 6, 7)]
+
+    def run(_, seconds=seconds, sent=sent):
+      clock[0] += seconds
+      return sent.pop(0)
+
+    assert hook._host_values(SimpleNamespace(run=run), 6) == {"loss": loss}
 
 
 @pytest.mark.parametrize("given, rank, names", [
@@ -161,8 +158,8 @@ def test_order(given, rank, names, monkeypatch):
 def test_checkpoints_by_time(tmp_path, clock):
   """Neither the first step nor the last one; a step takes 25 seconds."""
   advance = tf.train.get_or_create_global_step().assign_add(1)
-  saver = hooks._TimedSaver(str(tmp_path), 60)
-  with tf.train.SingularMonitoredSession(hooks=[saver]) as session:
+  with tf.train.SingularMonitoredSession(
+      hooks=[hooks._TimedSaver(str(tmp_path), 60)]) as session:
     for _ in range(8):
       session.run(advance)
       clock[0] += 25

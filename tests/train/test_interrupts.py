@@ -41,8 +41,8 @@ def test_signals(signals, tmp_path):
   ends = re.findall("ended at (once|step [12] )", log)
   # A second signal may have come when the step had ended.
   assert ends and (signals == 2 or ends[0] != "once"), log
-  path = checkpoints.latest_checkpoint(str(tmp_path / "out"))
-  assert path.endswith(tuple("012"))
+  assert checkpoints.latest_checkpoint(
+      str(tmp_path / "out")).endswith(tuple("012"))
 
 
 def test_a_signal_outside_of_training_ends_the_process():

@@ -79,23 +79,14 @@ def linear_loss(steps):
   return tf.add_n(terms)
 
 
-class GivenLoss(base.Head):
-  """A head whose loss is a function of a slice of the features."""
-
-  def __init__(self, loss_fn, total=1.0):
-    self._loss_fn = loss_fn
-    self._total = total
-
-  def apply(self, model, features):
-    return base.HeadOutput({}, {"loss": self._loss_fn(features)})
-
-  def totals(self, features):
-    return {"loss": tf.constant(self._total)}
-
-
-def training_step(head, schedule, input_ids=IDS, reduce_mean=list, **changes):
-  """Returns the step that is made of a head: (train_op, loss)."""
-  ids = tf.constant(input_ids)
+def training_step(loss_fn, schedule, input_ids=IDS, reduce_mean=list, total=1.0,
+                  **changes):
+  """Returns the step, (train_op, loss), of a head whose loss is a function of a
+  slice of the features."""
+  head, ids = base.Head(), tf.constant(input_ids)
+  head.apply = lambda _, features: base.HeadOutput(
+      {}, {"loss": loss_fn(features)})
+  head.totals = lambda _: {"loss": tf.constant(total)}
   spec = model_fn_builder(
       AlbertConfig(**albert_zh_config(num_hidden_layers=1)), head,
       make_settings(**changes), schedule, Workers(0, 1, 0, reduce_mean))(
@@ -139,9 +130,8 @@ def test_five_steps_with_clipping(name):
   steps = make_gradients([1.0, 0.05, 3.0, 0.1, 1.0])
   assert [norm_of(densify(step)) > 1 for step in steps] == [
       True, False, True, False, True]
-  train_op, _ = training_step(
-      GivenLoss(lambda _: linear_loss(steps)), Schedule(8, 3), optimizer=name,
-      learning_rate=0.1)
+  train_op, _ = training_step(lambda _: linear_loss(steps), Schedule(8, 3),
+                              optimizer=name, learning_rate=0.1)
   assert_follows(train_op, numpy_steps(
       steps, name == "lamb", [0, 0.1 / 3, 0.2 / 3, 0.0625, 0.05], 1.0))
 
@@ -173,9 +163,8 @@ def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
     # The root's slope at 0 is infinite.
     return tf.reduce_sum(x) + tf.sqrt(poison * tf.reduce_sum(x * x))
 
-  train_op, _ = training_step(
-      GivenLoss(loss_fn), Schedule(10), precision="fp16",
-      gradient_accumulation_steps=num_slices)
+  train_op, _ = training_step(loss_fn, Schedule(10), precision="fp16",
+                              gradient_accumulation_steps=num_slices)
   variables = {v.op.name: v for v in tf.global_variables()}
   scale, = [name for name in variables if name.endswith("loss_scale")]
   found = []
@@ -189,17 +178,14 @@ def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
   assert first[scale] == 2 * second[scale] == 2 * third[scale]
   for name in ("x", "x/adam_m", "x/adam_v"):
     assert np.all(first[name] == second[name])
-    assert np.all(np.isfinite(third[name])) and np.any(
-        third[name] != second[name])
+    assert np.all(np.isfinite(third[name]))
+    assert np.any(third[name] != second[name])
 
 
 @pytest.mark.parametrize("epsilon, num_slices", [(0.0, 1), (0.3, 2)])
 def test_adversarial_gradients(epsilon, num_slices):
-  """The loss is w times the sum of e^3 / 3 over words that are looked up.
-
-  What stands for the other replicas adds 1 to all that is reduced, as to what
-  the loss is divided by.
-  """
+  """The loss is w times the sum of e^3 / 3 over words that are looked up. The
+  other replicas add 1 to all that is reduced, as to what it is divided by."""
   table, ids = np.random.RandomState(0).normal(size=[4, 2]), [0, 2, 2, 1]
 
   def loss_fn(features):
@@ -213,14 +199,14 @@ def test_adversarial_gradients(epsilon, num_slices):
     return [of_table, 1 + (table[ids]**3).sum() / 3]
 
   clean = numpy_gradients(table)
-  moved = numpy_gradients(table + epsilon * clean[0] / np.linalg.norm(clean[0]))
   sums = {name: one + (other if epsilon else 0) for name, one, other in zip(
-      ("a/word_embeddings", "w"), clean, moved)}
+      ("a/word_embeddings", "w"), clean, numpy_gradients(
+          table + epsilon * clean[0] / np.linalg.norm(clean[0])))}
   assert norm_of(sums) > 1  # it is clipped
   train_op, loss = training_step(
-      GivenLoss(loss_fn, total=0.0), Schedule(10, adversarial_epsilon=epsilon),
+      loss_fn, Schedule(10, adversarial_epsilon=epsilon),
       np.array(ids)[:, None], lambda tensors: [x + 1.0 for x in tensors],
-      gradient_accumulation_steps=num_slices)
+      total=0.0, gradient_accumulation_steps=num_slices)
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     assert session.run(loss) == pytest.approx(

@@ -1,27 +1,13 @@
 """What flags make of the settings of a training, and what contradicts."""
 
-import dataclasses
-
 import pytest
 from given_settings import make_settings
 from refusals import refused
-
-from albert.train import settings
-
-
-def test_groups_of_flags():
-  assert set(settings.FINE_TUNING) < {
-      field.type for field in dataclasses.fields(settings.TrainSettings)}
-  read = make_settings(settings.PRETRAINING, train_batch_size=7)
-  assert read.batch.train_batch_size == 7
-  assert read.optimizer == settings.OptimizerSettings()
-  assert read.data is None and read.sweep is None
 
 
 @pytest.mark.parametrize("given, device", [
     ({}, dict(precision="float32")),
     (dict(use_fp16=True), dict(precision="fp16")),
-    (dict(precision="fp16"), dict(precision="fp16")),
     (dict(use_fp16=True, precision="fp16"), dict(precision="fp16")),
     (dict(dry_run="gpu:4"), dict(num_gpus=4)),
     (dict(dry_run="tpu:4x2"), dict(use_tpu=True, num_tpu_cores=8))])

@@ -100,9 +100,9 @@ def test_without_the_sentence_loss_what_only_it_trains_stays(changes):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("layout, blocks, dropout", [
-    ("google_preln", 2, small.DROPOUT), ("google_preln", 2, {}),
-    ("albert_zh", 1, {}), ("albert_zh", 1, small.DROPOUT)])
+@pytest.mark.parametrize("layout, blocks", [
+    ("google_preln", 2), ("albert_zh", 1)])
+@pytest.mark.parametrize("dropout", [{}, small.DROPOUT])
 def test_recomputing_changes_no_gradient(layout, blocks, dropout):
   config = dict(LAYOUTS[layout], **dropout)
   kept, matmuls = gradients(**config)

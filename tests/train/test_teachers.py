@@ -11,6 +11,7 @@ from refusals import refused
 from scripting import call_main, results
 from trained_models import CITIES, command
 from vocabularies import small_tokenizer
+from writing import write
 
 from albert.export import pytorch
 from albert.model_folder import FolderSettings
@@ -26,11 +27,11 @@ TEXTS = [("甲甲乙", None), ("丙", None)]
 @pytest.fixture
 def engines(tmp_path, monkeypatch):
   """Teachers of every kind, by their names."""
-  tokenizer = small_tokenizer(tmp_path, [*"甲乙丙丁戊己庚辛壬癸", "ab"])
-
   def engine(output, head, labels=(), pairs=False, **described):
-    return Engine(tokenizer, collections.defaultdict(lambda: output), head=head,
-                  labels=list(labels), pairs=pairs, **described)
+    return Engine(
+        small_tokenizer(tmp_path, [*"甲乙丙丁戊己庚辛壬癸", "ab"]),
+        collections.defaultdict(lambda: output), head=head,
+        labels=list(labels), pairs=pairs, **described)
 
   engines = {
       "one": engine(counts, "classifier", "abc"),
@@ -62,16 +63,14 @@ def taught(paths, kind, labels, texts):
 @pytest.mark.parametrize("paths, kind, texts, expected", [
     # By their names: b, c, a.
     (["one"], "label", TEXTS, [[1, 0, 2], [0, 1, 0]]),
-    (["turned"], "label", TEXTS, [[0, 20, 20], [30, 0, 0]]),
     (["one", "turned"], "label", TEXTS, [[0.5, 10, 11], [15, 0.5, 0]]),
     (["several"], "labels", TEXTS, [[1, 0, 2], [0, 1, 0]]),
     # [CLS] 2, [SEP] 3, 甲 5, 乙 6
     (["numbers"], "score", [("甲", "乙"), ("乙", "乙甲")], [
         [(2 + 5 + 3 + 6 + 3) / 4], [(2 + 6 + 3 + 6 + 5 + 3) / 4]])])
 def test_logits_of_texts(engines, paths, kind, texts, expected):
-  labels = [] if kind == "score" else ["b", "c", "a"]
-  assert taught(paths, kind, labels, texts) == {
-      "teacher_logits": expected, "is_labelled": [1, 0]}
+  assert taught(paths, kind, [] if kind == "score" else ["b", "c", "a"],
+                texts) == {"teacher_logits": expected, "is_labelled": [1, 0]}
 
 
 def test_tokens_that_are_cut_alike():
@@ -129,10 +128,9 @@ def test_teachers_of_something_else(engines, paths, kind, labels, pairs,
 
 def test_texts_without_labels(tmp_path):
   def read(content, are_pairs):
-    path.write_text(content, encoding="utf-8")
-    return teachers.read_unlabelled(str(path), are_pairs)
+    return teachers.read_unlabelled(
+        write(tmp_path, "texts.txt", content), are_pairs)
 
-  path = tmp_path / "texts.txt"
   assert teachers.read_unlabelled(None, True) == []
   assert read("丁丁\n\n庚己\n", False) == [("丁丁", None), ("庚己", None)]
   assert read("丁\t庚\n", True) == [("丁", "庚")]
@@ -144,11 +142,11 @@ def test_texts_without_labels(tmp_path):
 
 def train(teacher, kind, folder, *args):
   """Trains on six texts, and on two more; returns the records."""
-  (folder / "texts.txt").write_text("丁丁\n\n庚己\n", encoding="utf-8")
   call_main(*command(
       folder, kind, "--do_train", "--teacher=%s" % teacher.best,
       "--max_train_examples=6", "--max_seq_length=32", "--num_train_epochs=1",
-      "--unlabelled_file=%s" % (folder / "texts.txt"), *args))
+      "--unlabelled_file=" + write(folder, "texts.txt", "丁丁", "", "庚己"),
+      *args))
   return features(folder / "out" / "train.tf_record")
 
 
@@ -158,11 +156,10 @@ def test_records_of_a_teacher(trained, tmp_path, monkeypatch):
   monkeypatch.setattr(loop, "train_and_evaluate",
                       lambda *args: args[3](0))  # input_fn_at
   rows = train(teacher, "labels", tmp_path)
-  drawn = random.Random(12345).sample(range(9), 6)  # by --random_seed
-  texts = [teacher.inputs[i] for i in drawn] + ["丁丁", "庚己"]
+  texts = random.Random(12345).sample(teacher.inputs, 6)  # by --random_seed
   model = load(str(teacher.best))
-  labels = read_json(tmp_path / "out" / "task.json")["labels"]
-  expected = model.logits(texts)[:, list(map(model.labels.index, labels))]
+  expected = model.logits(texts + ["丁丁", "庚己"])[:, list(map(
+      model.labels.index, read_json(tmp_path / "out" / "task.json")["labels"]))]
   assert sorted(row["number"] for row in rows) == [[i] for i in range(8)]
   assert sum(row["is_labelled"][0] for row in rows) == 6
   np.testing.assert_allclose(sorted(row["teacher_logits"] for row in rows),

@@ -5,20 +5,18 @@ import re
 import numpy as np
 import pytest
 import scripting
+import small_steps
 import tensorflow.compat.v1 as tf
 from small_steps import assert_equal_variables, full, write_pretraining
 from trained_models import command
 
-import modeling
 from albert.files import checkpoints
 from benchmarks import plot_curves
 
 
 @pytest.fixture(autouse=True)
-def no_dropout(monkeypatch):
-  """A replica draws other numbers than a device that has the whole batch."""
-  monkeypatch.setattr(modeling.AlbertModel, "dropout",
-                      lambda model, x, *args, **kwargs: x)
+def no_dropout(monkeypatch):  # of which replicas draw other numbers
+  small_steps.without_dropout(monkeypatch)
 
 
 def run(folder, topology, script, *args):
@@ -36,12 +34,8 @@ def run(folder, topology, script, *args):
 
 def assert_same_training(one, other, evaluations=0, shifts="key/bias",
                          tolerance=1e-5):
-  """Weights, and what was evaluated at every checkpoint of two folders.
-
-  `shifts` are variables that shift all scores of a softmax alike: their
-  gradient is 0, so that rounding errors move them. Adam divides by gradients,
-  however small.
-  """
+  """Weights, and what was evaluated at every checkpoint. `shifts` shift all
+  scores of a softmax alike: rounding errors move them, and Adam's moments."""
   wanted, found = [{
       name: value for name, value in checkpoints.read_all(
           tf.train.latest_checkpoint(str(folder))).items()
