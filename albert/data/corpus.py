@@ -179,7 +179,7 @@ class Segmenter:
         self._by_jieba if use_jieba else self._by_spelling)
     if use_jieba:
       self._cutter = WordCutter(user_words)
-    self._cache: Dict[str, List[int]] = {}
+    self._cache: Dict[str, Tuple[List[int], bool, bool]] = {}
     lost = [word for word in user_words if len(self.segment(word)[1]) != 1]
     if lost:
       logging.warning("%d words of the user dictionary are never found as "
@@ -215,26 +215,26 @@ class Segmenter:
   def _by_jieba(self, line):
     ids, words, clauses = [], [], []
     line = self._tokenizer.clean(line)
-    parts = self._cutter.cut(line)
-    ends = set(_clause_ends(parts))
+    ends = {match.end() for match in _CLAUSE_END.finditer(line)}
     inside = self._inside_tokens(line)
-    together, place = [], 0
-    for number, part in enumerate(parts, 1):
-      together.append(part)
+    together, place = [], 0  # parts of a word, and where they end
+    word_ids, is_open = [], False  # of the last part
+    for part in [*self._cutter.cut(line), ""]:
+      part_ids, begins_joined, ends_joined = (
+          self._cache.get(part) or self._look_up(part))
+      if place in inside or is_open and begins_joined:
+        together.append(part)  # in a basic token or a word of the vocabulary
+      else:
+        if len(together) > 1:
+          word_ids = self._look_up("".join(together))[0]
+        if word_ids:
+          words.append(len(ids))
+          ids += word_ids
+        if place in ends:
+          clauses.append(len(ids))
+        together = [part]
       place += len(part)
-      if place in inside or (
-          number < len(parts) and characters.is_joined(part[-1]) and
-          characters.is_joined(parts[number][0])):
-        continue  # inside a basic token or a word of the vocabulary
-      word, together = "".join(together), []
-      word_ids = self._cache.get(word)
-      if word_ids is None:
-        word_ids = self._look_up(word)
-      if word_ids:
-        words.append(len(ids))
-        ids += word_ids
-      if number in ends:
-        clauses.append(len(ids))
+      word_ids, is_open = part_ids, ends_joined
     return ids, words, clauses
 
   def _inside_tokens(self, line):
@@ -245,11 +245,17 @@ class Segmenter:
     return {place for start, end in spans for place in range(start + 1, end)}
 
   def _look_up(self, word):
+    """Returns ids, and whether the word's ends can join with its neighbours."""
+    if word in self._cache:
+      return self._cache[word]
     if len(self._cache) >= _CACHE_SIZE:
       self._cache.clear()
-    ids = self._cache[word] = self._tokenizer.convert_tokens_to_ids(
-        self._tokenizer.tokenize_plain(word))
-    return ids
+    known = self._cache[word] = (
+        self._tokenizer.convert_tokens_to_ids(
+            self._tokenizer.tokenize_plain(word)),
+        bool(word) and characters.is_joined(word[0]),
+        bool(word) and characters.is_joined(word[-1]))
+    return known
 
 
 def _clause_ends(parts):

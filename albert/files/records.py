@@ -102,9 +102,11 @@ def serialize(values: Dict[str, Any], specs: Sequence[FeatureSpec]) -> bytes:
         encoded.append(_encode_mask(spec, value.tobytes(), value.dtype.char))
         continue
       value = value.tolist()  # many times faster than extending by an array
-    few = [value] if spec.length == 0 else value
-    encode = _encode_few if len(few) and few[0] in (0, 1) else _encode
-    encoded.append(encode(spec, tuple(few)))
+    items = [value] if spec.length == 0 else value
+    if len(items) and items[0] in (0, 1):
+      encoded.append(_encode_few(spec, tuple(items)))
+    else:
+      encoded.append(_encode(spec, items))
   return b"".join(encoded)
 
 
