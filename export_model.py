@@ -55,6 +55,9 @@ class ExportSettings:
       False, "Print layout, sizes and missing parts.", NEEDED)
   strip: bool = setting(
       False, "Write the weights without optimizer state.", NEEDED)
+  average: int = setting(
+      1, "With --strip: how many checkpoints to average, the last ones up to "
+      "--init_checkpoint.", least=1, demands="strip")
   saved_model: bool = setting(
       False, "Write a SavedModel for any batch and length, with all "
       "signatures.", NEEDED)
@@ -170,7 +173,9 @@ def export(args: ExportSettings, folder: ModelFolder, target: str) -> None:
 def strip(args: ExportSettings, folder: Optional[ModelFolder],
           checkpoint: str, target: str) -> None:
   """Writes the weights and the files that describe the model."""
-  weights = Regression.for_use(checkpoints.read_weights(checkpoint))
+  weights = Regression.for_use(
+      checkpoints.read_average(checkpoint, args.average) if args.average > 1
+      else checkpoints.read_weights(checkpoint))
   if args.repeat_positions or args.extend_positions:
     repeat_positions(weights, args.repeat_positions, args.extend_positions)
   if args.extend_positions:

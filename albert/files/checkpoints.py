@@ -150,6 +150,31 @@ def read_weights(checkpoint: str) -> Dict[str, np.ndarray]:
   return _read(checkpoint, saved_shapes(checkpoint))
 
 
+def read_average(checkpoint: str, count: int) -> Dict[str, np.ndarray]:
+  """Returns the mean of the weights of the last checkpoints of a training.
+
+  Args:
+    checkpoint: the last one.
+    count: number of checkpoints.
+
+  Raises:
+    InputError: its folder has fewer, up to this one.
+  """
+  folder, last = os.path.split(checkpoint)
+  names = whole_checkpoints(folder)
+  names = names[:names.index(last) + 1][-count:] if last in names else []
+  if len(names) < count:
+    raise InputError("%s: the folder has %d complete checkpoints up to it, not "
+                     "%d" % (checkpoint, len(names), count))
+  logging.info("mean of %s", ", ".join(names))
+  sums: Dict[str, np.ndarray] = {}
+  for name in names:
+    for key, value in read_weights(os.path.join(folder, name)).items():
+      sums[key] = sums.get(key, 0.0) + value.astype(np.float64)
+  return {key: (value / count).astype(np.float32)
+          for key, value in sums.items()}
+
+
 def read_all(checkpoint: str) -> Dict[str, np.ndarray]:
   """Returns all variables of a checkpoint by name."""
   with reading(checkpoint):

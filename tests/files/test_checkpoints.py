@@ -145,3 +145,13 @@ def test_what_a_killed_save_left_is_removed(tmp_path):
   (tmp_path / "model.ckpt-2.index.tempstate12").touch()
   checkpoints.remove_unfinished_checkpoints(str(tmp_path))
   assert sorted(os.listdir(str(tmp_path))) == kept
+
+
+def test_the_mean_of_checkpoints(tmp_path):
+  for step, value in ((5, 1.0), (10, 2.0), (15, 6.0), (20, 9.0)):
+    write_checkpoint(tmp_path, step, value)
+  path = str(tmp_path / "model.ckpt-15")
+  assert checkpoints.read_average(path, 2) == {"x": 4.0}
+  assert checkpoints.read_average(path, 3)["x"].dtype == np.float32
+  refused("has 3 complete checkpoints up to it, not 4",
+          checkpoints.read_average, path, 4)
