@@ -76,7 +76,8 @@ class ProgressHook(tf.train.SessionRunHook):
   Logs after the first step, then every `every` steps, and at least every half
   minute. Raises an InputError before the weights of a step can reach a
   checkpoint whose loss or gradient is not finite, or if half precision keeps
-  overflowing. Stops after the step in which a signal requested it.
+  overflowing. Warns of a loss far above the first one. Stops after the step in
+  which a signal requested it.
 
   Args:
     num_train_steps: of the whole training.
@@ -94,6 +95,8 @@ class ProgressHook(tf.train.SessionRunHook):
     self._output_dir = output_dir
     self._writes = writes
     self._num_lines = 0
+    self._first_loss = 0.0
+    self._diverges = False
     self._num_skipped = 0  # consecutive steps
 
   def begin(self) -> None:
@@ -211,6 +214,12 @@ class ProgressHook(tf.train.SessionRunHook):
     logging.info("step %d/%d | last %d: %s", self._step, self._num_train_steps,
                  self._step - self._first_step, " | ".join(parts))
     self._num_lines += 1
+    self._first_loss = self._first_loss or means["loss"]
+    if means["loss"] > 2 * self._first_loss + 1 and not self._diverges:
+      self._diverges = True
+      logging.warning(
+          "the loss is %s, but was %s at first: training diverges; try a lower "
+          "--learning_rate", short(means["loss"]), short(self._first_loss))
     if self._num_lines == 2 and left > _DAY:
       logging.warning(
           "at this rate training takes %.1f more days; --num_train_steps, a "

@@ -69,6 +69,15 @@ def test_lines_of_progress(start, clock, caplog):
       {"loss": 1.5, "accuracy": 0.85, "examples_per_second": 5.0})
 
 
+def test_a_loss_that_rises_is_told_once(start, caplog):
+  _, make_step, _ = start(9, 1, writes=False)
+  for number, loss in enumerate((8.0, 17.0, 17.1, 900.0), 1):
+    make_step(number, loss)
+  told, = [record.getMessage() for record in caplog.records
+           if record.levelname == "WARNING"]
+  assert told.startswith("the loss is 17.1000, but was 8.0000 at first")
+
+
 def test_slow_steps(start, caplog):
   """A line at least every half minute, and how many days are left."""
   _, make_step, calls = start(10**6, 1000, writes=False)
