@@ -50,10 +50,13 @@ def test_tiny_has_the_released_variables(config, released, num_labels):
     ("base", 12, 768, 12), ("base_google", 12, 768, 12),
     ("large", 24, 1024, 16), ("large_google", 24, 1024, 16),
     ("xlarge", 24, 2048, 32), ("xlarge_google", 24, 2048, 16),
-    ("xxlarge", 12, 4096, 64), ("xxlarge_google", 12, 4096, 64)])
+    ("xxlarge", 12, 4096, 64), ("xxlarge_google", 12, 4096, 64),
+    ("bert_config", 12, 768, 12), ("bert_config_large", 24, 1024, 16),
+    ("bert_config_xlarge", 24, 2048, 16)])
 def test_sizes(name, layers, hidden, heads):
-  config = AlbertConfig.from_json_file(str(
-      CONFIG_DIR / ("albert_config_%s.json" % name)))
+  prefix = "" if name.startswith("bert") else "albert_config_"
+  config = AlbertConfig.from_json_file(str(CONFIG_DIR / (
+      prefix + name + ".json")))
   assert config.layout == ("google" if "google" in name else "albert_zh")
   assert (config.num_hidden_layers, config.hidden_size,
           config.num_attention_heads) == (layers, hidden, heads)
