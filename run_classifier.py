@@ -177,7 +177,8 @@ def read_examples(task: classification.Task, names: List[str],
       for name in wanted.difference(shares)}
   if shares:
     examples.update(classification.divide(
-        examples["train"], shares, seed, by_label=not task.is_regression))
+        examples["train"], shares, seed,
+        label_of=lambda x: None if task.is_regression else x.label))
   if labels is None:
     labels = sorted({label for example in examples["train"]
                      for label in labels_of(example)})

@@ -17,7 +17,7 @@ from albert.heads import TokenLabels, crf
 from albert.model_folder import ModelFolder
 from albert.predict import tagger
 from albert.settings import NEEDED, USUAL, from_flags, setting
-from albert.tasks import entity_files, metrics, ner
+from albert.tasks import classification, entity_files, metrics, ner
 from albert.train import finetuning, loop, teachers
 from albert.train.settings import FINE_TUNING, TrainSettings
 
@@ -30,6 +30,9 @@ class EntitySettings(teachers.DistillationSettings, tables.ReadSettings):
       ".tsv or .bio.", NEEDED, choices=sorted(entity_files.TASKS),
       required=True)
   data_dir: str = setting(None, "Folder with its files.", NEEDED, required=True)
+  dev_share: float = setting(
+      None, "Share of the training file to evaluate on instead of a dev file.",
+      USUAL, least=0.0, most=1.0)
   crf: bool = setting(
       False, "Train a CRF on top, instead of a softmax for each token.", USUAL,
       needs="do_train")
@@ -64,12 +67,19 @@ def read_texts(args: EntitySettings, settings: TrainSettings,
     raise InputError("%s has no model that finds entities: train one with "
                      "--do_train" % folder.where)
   task = entity_files.TASKS[args.task_name]
+  divides = bool(args.dev_share) and not {"train", "dev"}.isdisjoint(names)
+  read = {*names, "train"} - {"dev"} if divides else names
   examples = {name: entity_files.read_examples(
       entity_files.find_file(task, args.data_dir, name), name == "test",
-      args) for name in names}
+      args) for name in read}
   kinds = {name: {entity.kind for example in rows
                   for entity in example.entities or []}
            for name, rows in examples.items()}
+  if divides:
+    examples.update(classification.divide(
+        examples["train"], {"dev": args.dev_share}, settings.run.random_seed,
+        lambda x: x.text, lambda x: bool(x.entities)))
+  examples = {name: examples[name] for name in names}
   labels = ner.labels_of(kinds["train"]) if trains else cast(
       List[str], folder.labels)
   for name, names_found in kinds.items():
@@ -136,7 +146,7 @@ class EntityTask(finetuning.Task):
                labels: List[str], by_character: bool):
     trains = "train" in texts
     use_crf = args.crf if trains else folder.crf
-    self._name = args.task_name
+    self._name, self._dev_share = args.task_name, args.dev_share
     self._labels = labels
     self._init_checkpoint = settings.model.init_checkpoint
     # Without "train", so that its texts are freed once they are written.
@@ -151,13 +161,22 @@ class EntityTask(finetuning.Task):
             has_labels=name == "train" or all(
                 example.entities is not None for example in split.examples),
             paths=[entity_files.find_file(
-                entity_files.TASKS[args.task_name], args.data_dir, name),
+                entity_files.TASKS[args.task_name], args.data_dir,
+                "train" if args.dev_share and name == "dev" else name),
                    *teachers.unlabelled_files(args, name)],
             items=functools.partial(entity_files.items, split.examples))
         for name, split in texts.items()}
     if args.teacher and trains:
       self.splits["train"] = teachers.teach_tokens(
           self.splits["train"], args, texts["train"])
+
+  def begin(self, output_dir: str) -> None:
+    """See finetuning.Task."""
+    if self._dev_share and "dev" in self._texts:
+      filesystem.write_text(os.path.join(output_dir, "dev.jsonl"), "".join(
+          json.dumps(entity_files.with_offsets(x, x.entities or []),
+                     ensure_ascii=False) + "\n"
+          for x in self._texts["dev"].examples))
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
              checkpoint: Optional[str]) -> Tuple[List[Any], ...]:

@@ -17,7 +17,13 @@ from albert.heads import BeamSpans, Spans
 from albert.heads.spans import BEAM_SIZE
 from albert.model_folder import Tokenizer
 from albert.settings import NEEDED, USUAL, from_flags, setting
-from albert.tasks import metrics, squad, squad_metrics, submissions
+from albert.tasks import (
+    classification,
+    metrics,
+    squad,
+    squad_metrics,
+    submissions,
+)
 from albert.train import finetuning
 from albert.train.settings import FINE_TUNING, TrainSettings
 
@@ -54,9 +60,12 @@ class AnswerSettings(squad.Limits):
       needs="task_name=squad2 and do_predict or version_2_with_negative and "
       "do_predict")
   train_file: str = setting(None, "JSON file, for --do_train.", NEEDED,
-      required="do_train", needs="do_train")
+      required="do_train or dev_share", needs="do_train or dev_share")
   dev_file: str = setting(None, "JSON file, for --do_eval.", NEEDED,
-      required="do_eval", needs="do_eval")
+      required="do_eval and not dev_share", needs="do_eval")
+  dev_share: float = setting(
+      None, "Share of --train_file to evaluate on instead of --dev_file.",
+      USUAL, least=0.0, most=1.0, instead_of="dev_file")
   test_file: str = setting(None, "JSON file, for --do_predict.", NEEDED,
                            alias="predict_file",
       required="do_predict", needs="do_predict")
@@ -140,11 +149,21 @@ def write_answers(output_dir: str, prefix: str, predictions: Dict[Any, str],
     logging.info("wrote %s", path)
 
 
+def file_of(args: AnswerSettings, name: str) -> str:
+  """Returns the file of a split."""
+  is_part = args.dev_share and name == "dev"
+  return args.train_file if is_part else getattr(args, name + "_file")
+
+
 def read_passages(args: AnswerSettings, settings: TrainSettings, name: str,
                   tokenizer: Tokenizer) -> squad.Passages:
   """Reads the file of a split."""
-  path = getattr(args, name + "_file")
+  path = file_of(args, name)
   questions = squad.read_questions(path)
+  if args.dev_share and name != "test":
+    questions = classification.divide(
+        questions, {"dev": args.dev_share}, settings.run.random_seed,
+        lambda q: q.context, lambda q: bool(q.answers))[name]
   if name == "test":
     questions = metrics.without_placeholders(questions, "answers", path)
   else:
@@ -218,9 +237,16 @@ class AnswerTask(finetuning.Task):
     self.splits = {
         name: finetuning.Split(
             split.windows, functools.partial(make_features, split),
-            has_labels=name == "train", paths=[getattr(args, name + "_file")],
+            has_labels=name == "train", paths=[file_of(args, name)],
             items=functools.partial(squad.items, split.questions))
         for name, split in passages.items()}
+
+  def begin(self, output_dir: str) -> None:
+    """See finetuning.Task."""
+    if self._args.dev_share and "dev" in self._passages:
+      filesystem.write_json(
+          os.path.join(output_dir, "dev.json"),
+          squad.to_json(self._passages["dev"].questions))
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
              checkpoint: Optional[str]

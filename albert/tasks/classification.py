@@ -352,8 +352,10 @@ def read_examples(task: Task, path: str, is_test: bool = False,
   return _without_placeholders(task, examples, path) if is_test else examples
 
 
-def divide(examples: List[InputExample], shares: Dict[str, float], seed: int,
-           by_label: bool = True) -> Dict[str, List[InputExample]]:
+def divide(examples: List[Any], shares: Dict[str, float], seed: int,
+           text_of: Callable[[Any], Any] = lambda x: (x.text_a, x.text_b),
+           label_of: Callable[[Any], Any] = lambda x: x.label
+           ) -> Dict[str, List[Any]]:
   """Divides examples at random, those of each label alike.
 
   Examples of the same texts stay together, and all in their order.
@@ -362,8 +364,7 @@ def divide(examples: List[InputExample], shares: Dict[str, float], seed: int,
     examples: labelled examples.
     shares: name of a part -> its share.
     seed: of the choice.
-    by_label: whether to divide the examples of each label by themselves; not
-      for numbers.
+    text_of, label_of: return the text and the label of an example, hashable.
 
   Returns:
     the parts, and the rest as "train".
@@ -373,11 +374,10 @@ def divide(examples: List[InputExample], shares: Dict[str, float], seed: int,
   """
   places: Dict[Any, List[int]] = {}  # of each text
   for place, example in enumerate(examples):
-    places.setdefault((example.text_a, example.text_b), []).append(place)
+    places.setdefault(text_of(example), []).append(place)
   groups: Dict[Any, List[List[int]]] = {}  # of each label
   for group in places.values():
-    label = examples[group[0]].label if by_label else None
-    groups.setdefault(label, []).append(group)
+    groups.setdefault(label_of(examples[group[0]]), []).append(group)
   rng, part_of = random.Random(seed), ["train"] * len(examples)
   for same in groups.values():
     rng.shuffle(same)

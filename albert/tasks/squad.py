@@ -128,6 +128,17 @@ def read_questions(path: str) -> List[Question]:
   return questions
 
 
+def to_json(questions: List[Question]) -> List[Dict[str, Any]]:
+  """Returns answered questions in the layout of `datasets`."""
+  rows = []
+  for q in questions:
+    answers, first = q.answers or [], -1 if q.start is None else q.start
+    starts = [-1 if i else first for i in range(len(answers))]
+    rows.append({"id": q.id, "question": q.text, "context": q.context,
+                 "answers": {"text": answers, "answer_start": starts}})
+  return rows
+
+
 def _questions(content):
   """Yields the Question of each question of any layout."""
   if isinstance(content, dict):

@@ -18,6 +18,7 @@ from trained_models import command
 from albert.heads import base
 from albert.model.config import AlbertConfig
 from albert.model_folder import ModelFolder
+from albert.tasks import squad
 from albert.train import distribution, finetuning, loop, step
 
 LENGTHS = [1 + i * 7 % 20 for i in range(37)]
@@ -197,15 +198,28 @@ def test_data_is_described(name, labels, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_file_is_divided(tmp_path):
-  args = command(tmp_path, "labels", "--do_train", "--do_eval", "--do_predict",
-                 "--dev_share=0.34", "--test_share=0.34", "--num_train_steps=1",
-                 "--train_batch_size=2")
-  for name in ("dev.tsv", "test.tsv"):
-    (tmp_path / name).unlink()
-  succeed(*args)
+@pytest.mark.parametrize("kind, parts, dev", [
+    ("labels", ["train", "dev", "test"], "dev.jsonl"),
+    ("entities", ["train", "dev"], "dev.jsonl"),
+    ("spans", ["train", "dev"], "dev.json")])
+def test_a_file_is_divided(tmp_path, kind, parts, dev):
+  args = command(tmp_path, kind, "--do_train", "--do_eval", "--dev_share=0.34",
+                 "--num_train_steps=1", "--train_batch_size=2")
+  if "test" in parts:
+    args += ["--test_share=0.34", "--do_predict"]
+  for path in [*tmp_path.glob("dev.*"), *tmp_path.glob("test.*")]:
+    path.unlink()
+  succeed(*[arg for arg in args
+            if not arg.startswith(("--dev_file", "--test_file"))])
   report = (tmp_path / "out" / "data_report.txt").read_text(encoding="utf-8")
-  for name in ("train", "dev", "test"):
-    assert "%s: 3 examples of %s/train.tsv" % (name, tmp_path) in report
+  for name in parts:
+    assert re.search("%s: %d examples of %s/train" % (
+        name, 3 if name != "train" else 9 - 3 * len(parts[1:]), tmp_path),
+                     report)
   assert "are in the training file" not in report
-  assert len((tmp_path / "out" / "dev.jsonl").read_text().splitlines()) == 3
+  written = (tmp_path / "out" / dev).read_text(encoding="utf-8")
+  if kind == "spans":
+    assert [q.text in written for q in squad.read_questions(
+        str(tmp_path / "out" / dev))] == [True] * 3
+  else:
+    assert len(written.splitlines()) == 3
