@@ -379,7 +379,8 @@ class Runner:
                        self._settings.model.init_checkpoint)
 
   def _run(self, settings):
-    self._begin(settings)
+    if settings is not self._settings:  # a run of a sweep
+      self._begin(settings)
     run, data, task = settings.run, settings.data, self._task
     if run.do_train:
       evaluator = None
