@@ -44,10 +44,15 @@ def test_a_table_of_runs(folders):
 
 
 def test_the_card_of_a_model(folders):
+  with open(os.path.join(folders[0], "data_report.txt"), "w") as writer:
+    writer.write("train: 9 examples of a/b.tsv; labels: x 9\n"
+                 "train: the first is read as [CLS] secret [SEP]\n")
   model_card.write(folders[0], "lcqmc", None)
   with open(os.path.join(folders[0], "best", "MODEL_CARD.md")) as reader:
     card = reader.read()
   for text in ("| task | lcqmc |", "| begun with | random weights |",
                "| result on dev | accuracy = 0.2, loss = 1.5 |",
-               "\n--learning_rate=0.001\n", "## Intended use"):
+               "\n--learning_rate=0.001\n", "## Intended use",
+               "\ntrain: 9 examples of a/b.tsv; labels: x 9\n```"):
     assert text in card
+  assert "secret" not in card

@@ -4,6 +4,7 @@ Tests: tests/test_runs.py.
 """
 
 import os
+import re
 from typing import List, Optional
 
 from albert.files import filesystem
@@ -35,7 +36,9 @@ def write(output_dir: str, task: str, begun_with: Optional[str]) -> None:
   sections = [
       "# Model card", _NOTE,
       "\n".join(["| | |", "|---|---|"] + ["| %s | %s |" % row for row in rows]),
-      "## Data", _code(os.path.join(output_dir, "data_report.txt")),
+      # Without the lines that quote texts.
+      "## Data", _code(os.path.join(output_dir, "data_report.txt"),
+                       r"\w+: \d+ examples of "),
       "## Flags", _code(os.path.join(output_dir, run_file.NAME), "--"),
       "## Intended use", "To be written by whoever publishes the model."]
   filesystem.write_text(os.path.join(best, NAME), "\n\n".join(sections) + "\n")
@@ -51,6 +54,6 @@ def _results(path):
                     if line.startswith("eval_"))] if _lines(path) else []
 
 
-def _code(path, prefix=""):
+def _code(path, pattern):
   return "\n".join(["```"] + [line for line in _lines(path)
-                              if line.startswith(prefix)] + ["```"])
+                              if re.match(pattern, line)] + ["```"])
