@@ -6,6 +6,7 @@ J: seconds of single-threaded `jieba.lcut` over the same lines.
 W: wall seconds of the tool, including start-up.
 """
 
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -22,7 +23,10 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Text.", required=True)
 flags.DEFINE_integer("num_workers", 2, "Processes of the tool.")
 flags.DEFINE_bool("skip_jieba", False, "Measure the tool only.")
+flags.DEFINE_bool("without_rjieba", False, "As if rjieba were not installed.")
 
+_HIDE = ("import runpy, sys; sys.modules['rjieba'] = None; sys.argv.pop(0); "
+         "runpy.run_path(sys.argv[0], run_name='__main__')")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -63,14 +67,15 @@ def main(argv):
     peaks = {}
     start = time.time()
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "create_pretraining_data.py"),
-         "--input_file=%s" % FLAGS.input_file,
+        [sys.executable, *(["-c", _HIDE] if FLAGS.without_rjieba else []),
+         str(ROOT / "create_pretraining_data.py"),
+         "--input_file=%s" % os.path.abspath(FLAGS.input_file),
          "--output_file=%s/records" % folder,
          "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt"),
          "--max_seq_length=512", "--max_predictions_per_seq=51",
          "--dupe_factor=5", "--masking=word",
          "--num_workers=%d" % FLAGS.num_workers],
-        stderr=subprocess.PIPE)
+        stderr=subprocess.PIPE, cwd=str(ROOT))
     watcher = threading.Thread(target=peak_memory, args=(process, peaks))
     watcher.start()
     log = process.communicate()[1].decode()
@@ -79,11 +84,13 @@ def main(argv):
     if process.returncode:
       sys.exit(log)
     size = os.path.getsize(folder + "/records")
+    digest = hashlib.sha256(pathlib.Path(folder, "records").read_bytes())
   print("\n".join(log.splitlines()[-9:]))
   made = [line for line in log.splitlines() if " records  " in line][0]
   made = int(made.split("records")[1].split(",")[0])
   print("text %.1f MB, records %.1f MB" % (
       os.path.getsize(FLAGS.input_file) / 1e6, size / 1e6))
+  print("sha256 of the records", digest.hexdigest())
   print("W = %.1f s with %d workers, %.0f records/s" % (
       wall, FLAGS.num_workers, made / wall))
   print("peak resident memory, MB: main %.0f, workers %s" % (
