@@ -13,7 +13,8 @@ from albert.predict.similarity import Found
 from albert.serving.gate import LOCAL, Keys
 from albert.serving.service import Loaded, create_app
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.platform_independent(
+    "a page, with stand-ins for models")]
 
 HTML = "<img src=x onerror=alert(1)>&amp;<b>好</b>"
 WORDS = [results.Candidate("好", 0.75), results.Candidate("坏", 0.25)]
