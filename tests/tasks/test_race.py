@@ -3,10 +3,22 @@
 import numpy as np
 import pytest
 from refusals import refused
+from scripting import results, succeed
+from trained_models import command
 from vocabularies import Letters, written
 from writing import write
 
 from albert.tasks import race
+
+
+@pytest.mark.full
+def test_a_small_model_learns_to_choose(tmp_path):
+  succeed(*command(
+      tmp_path, "choices", "--do_train", "--do_eval", "--train_batch_size=6",
+      "--learning_rate=3e-3", "--num_train_epochs=60",
+      "--save_checkpoints_steps=1000"))
+  found = results(tmp_path / "out")
+  assert [found["eval_accuracy" + part] for part in ("", "_d", "_m")] == [1] * 3
 
 
 def test_gaps():
