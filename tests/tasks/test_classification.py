@@ -240,4 +240,4 @@ def test_parts_have_the_labels_of_the_whole():
           examples, {"dev": 0.001}, 1)
   numbers = [x._replace(label=str(x.id)) for x in examples]
   assert len(classification.divide(
-      numbers, {"dev": 0.1}, 1, by_label=False)["dev"]) == 18
+      numbers, {"dev": 0.1}, 1, label_of=lambda x: None)["dev"]) == 18
