@@ -93,15 +93,17 @@ def test_a_folder_of_onnx_files_and_bad_input(onnx_folder):
 
 
 @pytest.mark.parametrize("names, given, installed, engine", [
-    (["model.ckpt-1.index"], {}, True, "tensorflow"),
-    (["model.ckpt-1.index", "classify.onnx"], {}, True, "tensorflow"),
-    (["classify.onnx"], {}, True, "openvino"),
-    (["classify.onnx"], {}, False, "onnx"),
-    (["classify.onnx"], {"provider": "Any"}, True, "onnx"),
-    (["classify.onnx"], {"precision": "bf16"}, False, "openvino")])
-def test_the_fastest_backend(tmp_path, names, given, installed, engine):
+    (["model.ckpt-1.index"], {}, "onnxruntime", "tensorflow"),
+    (["model.ckpt-1.index", "classify.onnx"], {}, "openvino", "tensorflow"),
+    (["classify.onnx"], {}, "onnxruntime openvino", "onnx"),
+    (["classify.onnx"], {}, "openvino", "openvino"),
+    (["classify.onnx"], {}, "", "onnx"),
+    (["classify.onnx"], {"provider": "Any"}, "openvino", "onnx"),
+    (["classify.onnx"], {"precision": "bf16"}, "onnxruntime", "openvino")])
+def test_which_backend(tmp_path, names, given, installed, engine):
   for name in names:
     (tmp_path / name).write_text("")
-  with mock.patch("importlib.util.find_spec", lambda _: installed or None):
+  with mock.patch("importlib.util.find_spec",
+                  lambda name: name if name in installed.split() else None):
     assert engines.choose(str(tmp_path), engines.EngineSettings(**given)) == (
         engine)
