@@ -80,9 +80,11 @@ def test_positions_are_repeated(model):
   assert read_json(target / "config.json")["max_position_embeddings"] == 20
   old, new = [weights[name] for weights in weights_of(model, target)]
   np.testing.assert_array_equal(new, old[[i % 6 for i in range(20)]])
-  weights = {name: old}
-  export_model.repeat_positions(weights, count=18)
-  np.testing.assert_array_equal(weights[name], old[[*range(16), 0, 1]])
+  for lengths, wanted in (({"count": 18}, [*range(16), 0, 1]),
+                          ({"length": 4}, [*range(4)] * 4)):
+    weights = {name: old}
+    export_model.repeat_positions(weights, **lengths)
+    np.testing.assert_array_equal(weights[name], old[wanted])
   for lengths in ({"length": 17}, {"count": 15}):
     refused("16 positions", export_model.repeat_positions, {name: old},
             **lengths)

@@ -101,6 +101,17 @@ def test_a_configuration_that_is_given_wins(folder, tmp_path, caplog):
                    caplog.text)
 
 
+def test_another_dropout_is_the_same_model(tmp_path):
+  paths = []
+  for name, changes in (("a", {}), ("b", {"hidden_dropout_prob": 0.5}),
+                        ("c", {"num_hidden_layers": 3})):
+    write(tmp_path / name, "config.json", dict(CONFIG.to_dict(), **changes))
+    paths.append(str(tmp_path / name / "model.ckpt-1"))
+  model_folder.require_same_model(*paths[:2])
+  refused("it has num_hidden_layers 3", model_folder.require_same_model,
+          paths[0], paths[2])
+
+
 def test_configurations_of_released_models(tmp_path):
   assert model_folder.find_config(str(tmp_path)) is None
   for name in ("bert_config_large.json", "albert_config_tiny.json",
