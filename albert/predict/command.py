@@ -141,6 +141,14 @@ def _result(row, found):
           for key, value in values.items()}
 
 
+def _cell(value):
+  """Returns a cell of CSV; a missing value is empty."""
+  if value is None:
+    return ""
+  return value if isinstance(value, (str, int, float)) else json.dumps(
+      value, ensure_ascii=False)
+
+
 class _CsvLines:
   """Makes lines of CSV, with a header: the row's columns, then the result's.
 
@@ -152,11 +160,8 @@ class _CsvLines:
     self._waiting = []
 
   def __call__(self, item, found):
-    row = {key: value if isinstance(value, (str, int, float)) else
-           json.dumps(value, ensure_ascii=False)
-           for key, value in dict(
-               item.row, **_result(item.row, found)).items()
-           if key != "candidates"}
+    row = {key: _cell(value) for key, value in dict(
+        item.row, **_result(item.row, found)).items() if key != "candidates"}
     self._waiting.append(row)
     if self._names is None and found is None:
       return ""

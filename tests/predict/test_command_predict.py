@@ -162,3 +162,11 @@ def test_csv_begins_with_its_header():
   assert to_line(row, found) == "id,b,score\n1,,\n2,3,0.5\n"
   assert to_line(blank, None) == "1,,\n"
   refused("a:3: .*no c: .*jsonl", to_line, Item("x", {"c": 1}, "a:3"), found)
+
+
+def test_a_label_that_is_not_sure_is_an_empty_cell():
+  unsure = results.LabelResult(None, 0.5, [results.Candidate("x", 0.5)])
+  item = Item("甲", {"id": None}, "a:1")
+  assert command._CsvLines()(item, unsure) == "id,label,probability\n,,0.5\n"
+  assert json.loads(command.json_line(item, unsure))["label"] is None
+  assert command.table_line(item, unsure).startswith("not sure\tx 0.5000\t")
