@@ -1,6 +1,7 @@
 """predict.py and `load`: every kind of model, both engines, all ways in."""
 
 import csv
+import json
 
 import pytest
 import tensorflow.compat.v1 as tf
