@@ -9,7 +9,6 @@
 
 import collections
 import os
-from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -23,19 +22,22 @@ from albert.model.layouts import create_model
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 
 
-def build(config: AlbertConfig) -> Tuple[Any, tf.Tensor, List[tf.Variable]]:
+def build(name, **changes):
   """Builds a model; returns (model, input ids, trainable variables)."""
   tf.reset_default_graph()
+  config = AlbertConfig.from_json_file(
+      os.path.join(_ROOT, "albert_config", name)).to_dict()
   input_ids = tf.placeholder(tf.int32, [None, None])
-  model = create_model(config, False, input_ids)
+  model = create_model(
+      AlbertConfig.from_dict(dict(config, **changes)), False, input_ids)
   return model, input_ids, tf.trainable_variables()
 
 
-def count(variables: List[tf.Variable]) -> int:
+def count(variables):
   return sum(int(np.prod(v.shape.as_list())) for v in variables)
 
 
-def show(claim: str, *rows: Tuple[str, Any]) -> None:
+def show(claim, *rows):
   """Prints results: rows of (text, number or text)."""
   print("\n" + claim)
   for text, value in rows:
@@ -43,55 +45,34 @@ def show(claim: str, *rows: Tuple[str, Any]) -> None:
         text, "{:,}".format(value) if isinstance(value, int) else value))
 
 
-def factor(before: int, after: int) -> str:
-  return "%.1f times" % (before / after)
-
-
-def config_of(name: str, **changes: Any) -> AlbertConfig:
-  path = os.path.join(_ROOT, "albert_config", name)
-  values = AlbertConfig.from_json_file(path).to_dict()
-  values.update(changes)
-  return AlbertConfig.from_dict(values)
-
-
-def test_factorized_embedding() -> None:
-  config = config_of("albert_config_xxlarge.json", vocab_size=30000,
-                     num_hidden_layers=1)
-  _, _, variables = build(config)
-  tables = [v for v in variables if "word_embeddings" in v.op.name]
-  shapes = sorted(v.shape.as_list() for v in tables)
-  assert shapes == [[128, 4096], [30000, 128]], shapes
-  factorized = count(tables)
+def test_factorized_embedding():
+  sizes, shapes = [], []
+  for changes in ({}, {"embedding_size": None}):
+    _, _, variables = build("albert_config_xxlarge.json", vocab_size=30000,
+                            num_hidden_layers=1, **changes)
+    tables = [v for v in variables if "word_embeddings" in v.op.name]
+    shapes.append(sorted(v.shape.as_list() for v in tables))
+    sizes.append(count(tables))
+  assert shapes == [[[128, 4096], [30000, 128]], [[30000, 4096]]], shapes
+  factorized, plain = sizes
   assert factorized == 30000 * 128 + 128 * 4096
-
-  plain = config_of("albert_config_xxlarge.json", vocab_size=30000,
-                    num_hidden_layers=1, embedding_size=None)
-  _, _, variables = build(plain)
-  tables = [v for v in variables if "word_embeddings" in v.op.name]
-  assert [v.shape.as_list() for v in tables] == [[30000, 4096]]
   show("1. Factorized embedding: a table and a projection, V x E + E x H, "
        "instead of V x H",
-       ("word embeddings like BERT's, 30000 x 4096", count(tables)),
+       ("word embeddings like BERT's, 30000 x 4096", plain),
        ("xxlarge, 30000 x 128 + 128 x 4096", factorized),
-       ("fewer parameters", factor(count(tables), factorized)))
+       ("fewer parameters", "%.1f times" % (plain / factorized)))
 
 
-# Size; parameters of encoder and pooler; with both pretraining heads; the
-# paper's table 1.
-_COUNTS = [
-    ("base", 11683584, 11813810, "12M"),
-    ("large", 17683968, 17847474, "18M"),
-    ("xlarge", 58724864, 59021490, "60M"),
-    ("xxlarge", 222595584, 223158450, "235M"),
-]
-
-
-def test_parameter_counts() -> None:
+def test_parameter_counts():
   print("\nBoth together: parameters in Google's layout, V = 30,000\n"
         "  size   encoder+pooler     with heads   paper")
-  for size, encoder, with_heads, paper in _COUNTS:
-    config = config_of("albert_config_%s_google.json" % size, vocab_size=30000)
-    model, _, variables = build(config)
+  for size, encoder, with_heads, paper in (  # the paper's table 1
+      ("base", 11683584, 11813810, "12M"),
+      ("large", 17683968, 17847474, "18M"),
+      ("xlarge", 58724864, 59021490, "60M"),
+      ("xxlarge", 222595584, 223158450, "235M")):
+    model, _, variables = build("albert_config_%s_google.json" % size,
+                                vocab_size=30000)
     assert count(variables) == encoder, (size, count(variables))
     model.masked_lm_logits(tf.zeros([1, 1], tf.int32))
     model.sentence_order_logits()
@@ -101,14 +82,13 @@ def test_parameter_counts() -> None:
   print("  (rounded in the paper; its 235M is more than its own sizes make)")
 
 
-def test_cross_layer_sharing() -> None:
-  sizes = {"hidden_size": 1024, "intermediate_size": 3072, "vocab_size": 100,
-           "num_hidden_layers": 12, "num_attention_heads": 16}
+def test_cross_layer_sharing():
   totals = {}
   for sharing in ("none", "attention", "ffn", "all"):
-    config = config_of("albert_config_tiny.json", parameter_sharing=sharing,
-                       **sizes)
-    _, _, variables = build(config)
+    _, _, variables = build(
+        "albert_config_tiny.json", parameter_sharing=sharing, hidden_size=1024,
+        intermediate_size=3072, vocab_size=100, num_hidden_layers=12,
+        num_attention_heads=16)
     totals[sharing] = count(
         [v for v in variables if v.op.name.startswith("bert/encoder/")])
   assert totals == {"none": 125976576, "attention": 79771648,
@@ -119,14 +99,14 @@ def test_cross_layer_sharing() -> None:
        ("attention shared", totals["attention"]),
        ("feed-forward network shared", totals["ffn"]),
        ("all shared, ALBERT", totals["all"]),
-       ("fewer parameters", factor(totals["none"], totals["all"])))
+       ("fewer parameters", "%.1f times" % (totals["none"] / totals["all"])))
 
 
-def test_shared_layers_compute_with_one_set_of_variables() -> None:
+def test_shared_layers_compute_with_one_set_of_variables():
   # A pre-LN layer whose output weights and biases are 0 passes its input on. If
   # all layers share one set of variables, a single assignment silences them.
-  config = config_of("albert_config_tiny.json", ln_type="preln")
-  model, input_ids, variables = build(config)
+  model, input_ids, variables = build("albert_config_tiny.json",
+                                      ln_type="preln")
   outputs = [model.get_embedding_output()] + model.get_all_encoder_layers()
   silence = [v.assign(tf.zeros_like(v)) for v in variables
              if "/output/dense/" in v.op.name]
@@ -141,31 +121,29 @@ def test_shared_layers_compute_with_one_set_of_variables() -> None:
   assert min(changes) > 1e-3, changes
   assert all(np.array_equal(layer, after[0]) for layer in after[1:])
   show("   The layers do compute with one set: its outputs set to 0 silence",
-       ("layers of tiny", "all %d" % config.num_hidden_layers))
+       ("layers of tiny", "all %d" % model.config.num_hidden_layers))
 
 
-def test_sentence_order() -> None:
+def test_sentence_order():
   tokenizer = tokenization.WordPieceTokenizer(
       os.path.join(_ROOT, "albert_config", "vocab.txt"))
   segmenter = corpus.Segmenter(tokenizer, use_jieba=True)
-  path = os.path.join(_ROOT, "data", "text_train.txt")
-  reader = corpus.TextReader([path])
-  documents = [segmenter.document(lines) for lines in reader.documents()]
+  reader = corpus.TextReader([os.path.join(_ROOT, "data", "text_train.txt")])
   settings = create_pretraining_data.create_settings(
       create_pretraining_data.RecordSettings(
           max_seq_length=96, max_predictions_per_seq=20, masked_lm_prob=0.15,
           dupe_factor=1, masking="ngram"), tokenizer)
   swapped = []
-  for index, document in enumerate(documents):
+  for index, lines in enumerate(reader.documents()):
+    document = segmenter.document(lines)
     text = list(document.ids)
     for record in masking.create_records(
         [document], index, settings, collections.Counter()):
       first, second = unmask_halves(record, tokenizer)
       label = int(record["next_sentence_labels"][0])
-      in_order = second + first if label else first + second
+      in_order, other_way = [first + second, second + first][::1 - 2 * label]
       assert contains(text, in_order), "halves are not consecutive"
       if min(len(first), len(second)) > 4:  # "。" stands before and after
-        other_way = first + second if label else second + first
         assert not contains(text, other_way), "the label is wrong"
       swapped.append(label)
   share = np.mean(swapped)
@@ -177,30 +155,26 @@ def test_sentence_order() -> None:
        ("found in the text, in the order that the label says", len(swapped)))
 
 
-def unmask_halves(record: Dict[str, np.ndarray],
-                  tokenizer: Any) -> Tuple[List[int], List[int]]:
+def unmask_halves(record, tokenizer):
   """Returns the original ids of both segments of a record."""
   ids = np.array(record["input_ids"])
   used = record["masked_lm_weights"] > 0
   ids[record["masked_lm_positions"][used]] = record["masked_lm_ids"][used]
-  ids = ids[record["input_mask"] > 0]
-  segments = record["segment_ids"][record["input_mask"] > 0]
+  segments = np.where(record["input_mask"] > 0, record["segment_ids"], -1)
   first, second = (list(ids[segments == s]) for s in (0, 1))
   assert first[0] == tokenizer.cls_id
   assert first[-1] == second[-1] == tokenizer.sep_id
   return first[1:-1], second[:-1]
 
 
-def contains(ids: List[int], part: List[int]) -> bool:
+def contains(ids, part):
   return any(ids[i:i + len(part)] == part
              for i in range(len(ids) - len(part) + 1))
 
 
 if __name__ == "__main__":
   tf.logging.set_verbosity(tf.logging.ERROR)
-  for test in (test_factorized_embedding, test_parameter_counts,
-               test_cross_layer_sharing,
-               test_shared_layers_compute_with_one_set_of_variables,
-               test_sentence_order):
-    test()
+  for name, test in list(globals().items()):
+    if name.startswith("test_"):
+      test()
   print("\nAll three claims hold.")
