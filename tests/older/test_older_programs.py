@@ -55,12 +55,11 @@ def test_a_classifier_with_placeholders(make, optimizer, tmp_path, monkeypatch):
   """Its losses are those of this project's own step."""
   sizes, weights = write_model(tmp_path, make)
   features = make_features(label_ids=np.array([0, 1, 0, 1], np.int32))
-  monkeypatch.setattr(modeling.AlbertModel, "dropout",
-                      lambda model, x, *args, **kwargs: x)
+  small_steps.without_dropout(monkeypatch)
   monkeypatch.setattr(small_steps, "start_value", lambda name, _: weights[name])
-  wanted, _ = small_steps.train(20, small_steps.make_options(
-      learning_rate=2e-3, optimizer=optimizer), [features] * 20,
-                                head=Classifier(2), **sizes)
+  options = small_steps.make_options(learning_rate=2e-3, optimizer=optimizer)
+  wanted, _ = small_steps.train(
+      20, options, [features] * 20, head=Classifier(2), **sizes)
 
   config = modeling.BertConfig.from_json_file(str(tmp_path / "config.json"))
   input_ids = tf.placeholder(tf.int32, [None, 16])
@@ -81,9 +80,8 @@ def test_a_classifier_with_placeholders(make, optimizer, tmp_path, monkeypatch):
   assert not restore(tmp_path)
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
-    found = [session.run([loss, train_op], {
-        input_ids: features["input_ids"], labels: features["label_ids"]})[0]
-             for _ in range(20)]
+    feed = {input_ids: features["input_ids"], labels: features["label_ids"]}
+    found = [session.run([loss, train_op], feed)[0] for _ in range(20)]
   np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
   assert found[-1] < 0.8 * found[0]
 
@@ -138,9 +136,9 @@ def test_vectors_of_tokens(make, tmp_path):
   features = make_features()
   input_ids, input_mask, token_type_ids = map(tf.constant, features.values())
   made = modeling_google.AlbertModel(
-      config=modeling_google.AlbertConfig.from_json_file(
-          str(tmp_path / "config.json")), is_training=False,
-      input_ids=input_ids, input_mask=input_mask, token_type_ids=token_type_ids)
+      modeling_google.AlbertConfig.from_json_file(str(
+          tmp_path / "config.json")), is_training=False, input_ids=input_ids,
+      input_mask=input_mask, token_type_ids=token_type_ids)
   assert made.get_embedding_table().shape.as_list() == [
       config["vocab_size"], config["embedding_size"]]
   restore(tmp_path, modeling_google)
@@ -164,8 +162,7 @@ def test_small_functions():
   for _ in range(2):  # each with variables of its own
     normal = modeling.layer_norm_and_dropout(x, None)
   assert [v.op.name for v in tf.global_variables()] == [
-      "LayerNorm/beta", "LayerNorm/gamma", "LayerNorm_1/beta",
-      "LayerNorm_1/gamma"]
+      "LayerNorm" + name for name in ("/beta", "/gamma", "_1/beta", "_1/gamma")]
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     normal, relu, values = session.run([
@@ -220,12 +217,12 @@ def test_a_tokenizer_knows_its_vocabulary(tmp_path):
       "as x") == ["a", "##s", "[UNK]"]
 
 
-@pytest.mark.parametrize("name, is_lower", [
-    ("uncased", True), ("cased", False), ("multi_cased", False),
-    ("chinese", True), ("multilingual", True)])
-def test_the_case_of_released_models(name, is_lower):
-  path = "/models/%s_L-12_H-768_A-12/bert_model.ckpt" % name
-  tokenization.validate_case_matches_checkpoint(is_lower, path)
-  with pytest.raises(ValueError, match=name):
-    tokenization.validate_case_matches_checkpoint(not is_lower, path)
-  tokenization.validate_case_matches_checkpoint(not is_lower, "albert_tiny")
+def test_the_case_of_released_models():
+  check = tokenization.validate_case_matches_checkpoint
+  for name in "uncased cased multi_cased chinese multilingual".split():
+    path = "/models/%s_L-12_H-768_A-12/bert_model.ckpt" % name
+    is_lower = name not in ("cased", "multi_cased")
+    check(is_lower, path)
+    with pytest.raises(ValueError, match=name):
+      check(not is_lower, path)
+    check(not is_lower, "albert_tiny")

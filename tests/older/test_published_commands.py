@@ -15,21 +15,20 @@ from scripting import ROOT, SIZES, parsed, results, succeed
 from albert.files import checkpoints
 
 # Appended: the later one of two equal flags counts.
+RECORDS = " --max_seq_length=32 --max_predictions_per_seq=5"
 SMALL = {
-    "run_pretraining.py":
-        " --train_batch_size=8 --eval_batch_size=8 --num_train_steps=2"
-        " --num_warmup_steps=1 --max_seq_length=32 --max_predictions_per_seq=5",
-    "run_classifier.py":
-        " --max_seq_length=16 --train_batch_size=8 --num_train_epochs=1"
-        " --max_train_examples=64 --save_checkpoints_steps=4",
-    "create_pretraining_data.py":
-        " --max_seq_length=32 --max_predictions_per_seq=5 --dupe_factor=1",
+    "run_pretraining.py": " --train_batch_size=8 --eval_batch_size=8 "
+                          "--num_train_steps=2 --num_warmup_steps=1" + RECORDS,
+    "run_classifier.py": " --max_seq_length=16 --train_batch_size=8 "
+                         "--num_train_epochs=1 --max_train_examples=64 "
+                         "--save_checkpoints_steps=4",
+    "create_pretraining_data.py": RECORDS + " --dupe_factor=1",
     "extract_features.py": " --max_seq_length=16"}
 
 # (what its comment says, script, flags).
 COMMANDS = re.findall(
     r"^(?:# (.*)\n)?python3? (\S+) (.*)$", pathlib.Path(__file__).with_name(
-        "published_commands.txt").read_text(encoding="utf-8"), re.M)
+        "published_commands.txt").read_text("utf-8"), re.M)
 
 
 @pytest.mark.parametrize("_, script, words", COMMANDS)
@@ -57,10 +56,10 @@ def test_they_run(tmp_path, monkeypatch):
   (tmp_path / "albert_config").symlink_to(model)
   shutil.copytree(str(ROOT / "data"), str(tmp_path / "data"))
   (tmp_path / "tmp").mkdir()
-  succeed("create_pretraining_data.py", "--input_file=data/text_heldout.txt",
-          "--output_file=data/tf1.tfrecord", "--dupe_factor=1",
-          "--vocab_file=albert_config/vocab.txt", "--max_seq_length=32",
-          "--max_predictions_per_seq=5")
+  succeed("create_pretraining_data.py", *RECORDS.split(), "--dupe_factor=1",
+          "--input_file=data/text_heldout.txt",
+          "--output_file=data/tf1.tfrecord",
+          "--vocab_file=albert_config/vocab.txt")
   succeed("run_pretraining.py", "--do_train", "--num_train_steps=1",
           "--input_file=data/tf1.tfrecord", "--output_dir=pretrained",
           "--bert_config_file=albert_config/albert_config_tiny.json")
