@@ -65,7 +65,6 @@ def test_bad_rows_are_named_by_line(tmp_path, row, message):
     # What one side does not need, the other one gets.
     (2, 11, ["<___efwxyz|", "<___efwx|"])])
 def test_sequences(blank, length, expected):
-  """Candidates stand in the blank, masks in others; both sides are kept."""
   example = race.Example("i", None, "abcd#idiom1#ef#idiom2#",
                          "#idiom%d#" % blank, ["wxyz", "wx"], 0)
   made = chid.sequence_maker(Letters(), length, 128)(example)

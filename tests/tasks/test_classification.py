@@ -61,8 +61,7 @@ def span(start, words, other_start, other_words):
 
 @pytest.mark.parametrize("name, row, expected", [
     ("afqmc", dict(PAIR, label="0"), ("甲", "乙", "0")),
-    ("tnews", {"label": "116", "sentence": "甲", "keywords": ""},
-     ("甲", None, "116")),
+    ("tnews", {"label": "116", "sentence": "甲"}, ("甲", None, "116")),
     ("iflytek", {"label": 118, "sentence": "甲"}, ("甲", None, "118")),
     ("cmnli", dict(PAIR, label="neutral"), ("甲", "乙", "neutral")),
     ("csl", {"id": 0, "abst": "甲", "keyword": ["乙", "丙"], "label": "1"},
@@ -104,6 +103,11 @@ def test_fields_of_ones_own(tmp_path):
   task = get_task("tsv")._replace(negative="negative")
   assert read(tmp_path, task, "text_a\tlabel\tnegative\n甲\t1\t丙\n")[
       0].negative == "丙"
+  settings = TableSettings(columns=["label", "text_a"], id_field="label",
+                           label_separator="、")
+  assert [x[:4] for x in read(tmp_path, get_task(
+      "tsv", several=True), "好、坏\t甲\n坏\t乙\n", settings=settings)] == [
+          ("好、坏", "甲", None, ("好", "坏")), ("坏", "乙", None, ("坏",))]
 
 
 def test_labels_of_a_file_to_predict(tmp_path):
@@ -163,7 +167,6 @@ def test_bad_rows_are_skipped_and_counted(tmp_path, caplog):
 
 @pytest.mark.parametrize("task", ["lcqmc", "tnews", "csl", "wsc", "ocnli"])
 def test_no_row_of_a_file_to_predict_is_left_out(tmp_path, task):
-  """A blank line at the end shifts nothing, one in between does."""
   row = json.dumps(dict(PAIR, sentence="甲", abst="甲", keyword=["乙"], text=(
       "甲乙"), target=span(0, "甲", 1, "乙"))) + "\n"
   assert len(read(tmp_path, task, row + "\n", "test")) == 1
@@ -214,16 +217,7 @@ def test_columns_of_other_names(name, content, expected, tmp_path, caplog):
   assert ("%s: text_a is " % name in caplog.text) == ("text_a" not in content)
 
 
-def test_how_own_files_are_read(tmp_path):
-  assert [x[:4] for x in read(
-      tmp_path, get_task("tsv", several=True), "好、坏\t甲\n坏\t乙\n",
-      settings=TableSettings(columns=["label", "text_a"], id_field="label",
-                             label_separator="、"))] == [
-      ("好、坏", "甲", None, ("好", "坏")), ("坏", "乙", None, ("坏",))]
-
-
-def test_parts_have_the_labels_of_the_whole():
-  """And no text that another part has."""
+def test_parts_have_the_labels_of_the_whole_and_share_no_text():
   examples = [InputExample(i, "text %d" % (i % 90), None, "ab"[i % 10 == 0])
               for i in range(180)]
   shares = {"dev": 0.2, "test": 0.1}

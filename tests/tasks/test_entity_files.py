@@ -30,12 +30,10 @@ def test_cluener_layout(tmp_path):
   assert read_examples(path, True) == [Example(3, "a", None)]
 
 
-# Letters of an entity of one row; of the first, the inner and the last row of
-# others.
+# Letters of an entity of one row; of the first, inner and last row of others:
+# BIO, BIOES, BILOU, BMES, BMEO.
 @pytest.mark.parametrize("only, first, inner, last, mark", [
-    pytest.param(*letters, id=scheme) for scheme, letters in (
-        ("BIO", "BBII-"), ("BIOES", "SBIE-"), ("BILOU", "UBIL_"),
-        ("BMES", "SBME-"), ("BMEO", "BBME-"))])
+    tuple(letters) for letters in "BBII- SBIE- UBIL_ SBME- BBME-".split()])
 def test_columns(only, first, inner, last, mark, tmp_path):
   """The scheme follows from the file; characters are put together as is."""
   def tags_of(length, entities):
@@ -117,6 +115,7 @@ Bob NNP I-NP I-PER
 Eve NNP B-NP B-PER
 """
 PER = [(0, 2, "PER")]
+ONE = [("李明在", PER)]
 
 
 @pytest.mark.parametrize("name, content, expected", [
@@ -137,23 +136,18 @@ PER = [(0, 2, "PER")]
         ("今天天气好", None), ("李明来了", None)]),
     ("test.txt", "李\n明\n\n在\n", [("李明", None), ("在", None)]),
     ("a.jsonl", {"text": "李明在", "entities": [
-        {"id": 1, "label": "PER", "start_offset": 0, "end_offset": 2}]}, [
-            ("李明在", PER)]),
-    ("a.jsonl", {"text": "李明在", "label": [[0, 2, "PER"]]}, [
-        ("李明在", PER)]),
+        {"id": 1, "label": "PER", "start_offset": 0, "end_offset": 2}]}, ONE),
+    ("a.jsonl", {"text": "李明在", "label": [[0, 2, "PER"]]}, ONE),
     ("a.json", [{"text": "李明在", "label": [
-        {"start": 0, "end": 2, "text": "李明", "labels": ["PER"]}]}], [
-            ("李明在", PER)]),
+        {"start": 0, "end": 2, "text": "李明", "labels": ["PER"]}]}], ONE),
     ("a.json", [{"data": {"text": "李明在"}, "annotations": [{"result": [
         {"value": {"start": 0, "end": 2, "labels": ["PER"]}},
-        {"value": {"choices": ["x"]}}]}]}], [("李明在", PER)]),
-    ("a.jsonl", {"tokens": ["李", "明"], "tags": ["B-PER", "I-PER"]}, [
-        ("李明", PER)]),
+        {"value": {"choices": ["x"]}}]}]}], ONE),
+    ("a.jsonl", {"tokens": ["李", "明", "在"],
+                 "tags": ["B-PER", "I-PER", "O"]}, ONE),
     ("a.jsonl", {"text": "李明在", "entities": [
-        {"kind": "PER", "start": 0, "end": 2, "text": "李明"}]}, [
-            ("李明在", PER)])])
+        {"kind": "PER", "start": 0, "end": 2, "text": "李明"}]}, ONE)])
 def test_what_tools_export(name, content, expected, tmp_path, caplog):
-  """Entities that begin with I are counted."""
   caplog.set_level("INFO", "absl")
   examples = read_examples(write(tmp_path, name, content), name[:4] == "test")
   assert [example[1:] for example in examples] == expected

@@ -11,7 +11,6 @@ from albert.tasks.entity_files import Entity
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @pytest.mark.parametrize("num_labels", [2, 3])
 def test_classification_is_scored_as_by_scikit_learn(num_labels):
-  """Also where a class never occurs, or nothing else."""
   rng = np.random.RandomState(0)
   for size in [1, 2, 3, 40] * 20:
     rows = rng.randint(num_labels, size=[2, size])

@@ -28,7 +28,6 @@ def test_gaps():
 
 
 def test_sequences():
-  """The passage keeps its beginning; question and choice keep their end."""
   example = race.Example("i", None, "abcdefgh", "pq_", ["x", "yz"], 1)
 
   def rows(length, query_length, num_choices=2):

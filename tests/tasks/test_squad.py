@@ -15,8 +15,8 @@ from albert.tasks.squad import Answer, Passages
 # Answers that do not come back: with a space at an edge, or where a token does
 # not end.
 NOT_EXACT = {
-    "cmrc2018/cmrc2018_trial.json":
-        {"TRIAL_%s" % x for x in ("21_QUERY_1", "161_QUERY_2", "163_QUERY_2")},
+    "cmrc2018/cmrc2018_trial.json": {
+        "TRIAL_21_QUERY_1", "TRIAL_161_QUERY_2", "TRIAL_163_QUERY_2"},
     "drcd/DRCD_dev.json": {"1180-23-1", "1194-6-3"},
     "squad2/dev-v2.0-small.json": set()}
 
@@ -70,7 +70,6 @@ def test_windows():
 
 
 def test_the_best_answers():
-  """Of each text the best score, where its start has most context."""
   passages = passages_of("abcdbcgh", [], None)
   predictions = []
   for starts, ends in (
@@ -134,24 +133,22 @@ def test_broken_files_are_named(tmp_path, content, message):
 
 WHAT = {"id": "1", "question": "几点？"}
 SEVEN = {"text": "七点", "answer_start": "2"}
+SHOP = "小店七点开门"
 
 
 @pytest.mark.parametrize("name, rows", [
-    ("a.json", [{"data": [{"paragraphs": [{"context": "小店七点开门", "qas": [
+    ("a.json", [{"data": [{"paragraphs": [{"context": SHOP, "qas": [
         dict(WHAT, answers=[SEVEN], is_impossible="false"),
         dict(WHAT, id=2, answers=[SEVEN], is_impossible="true")]}]}]}]),
-    ("a.json", [[{"context": "小店七点开门", "qas": [
+    ("a.json", [[{"context": SHOP, "qas": [
         dict(WHAT, answers=[SEVEN]), dict(WHAT, id=2, answers=[])]}]]),
-    ("a.jsonl", [
-        dict(WHAT, context="小店七点开门", answers={
-            "text": ["七点"], "answer_start": [2]}),
-        dict(WHAT, id=2, context="小店七点开门", answers={
-            "text": [], "answer_start": []})])])
+    ("a.jsonl", [dict(WHAT, id=i, context=SHOP, answers={
+        "text": ["七点"][i - 1:], "answer_start": [2][i - 1:]})
+                 for i in (1, 2)])])
 def test_layouts(name, rows, tmp_path):
   questions = squad.read_questions(write(tmp_path, name, *rows))
-  assert [tuple(q) for q in questions] == [
-      ("1", "几点？", "小店七点开门", ["七点"], 2),
-      ("2", "几点？", "小店七点开门", [], None)]
+  assert questions == [("1", "几点？", SHOP, ["七点"], 2),
+                       ("2", "几点？", SHOP, [], None)]
 
 
 def test_answers_that_are_numbers(tmp_path, caplog):
@@ -164,8 +161,7 @@ def test_answers_that_are_numbers(tmp_path, caplog):
 
 
 def test_a_long_line_is_utf_8(tmp_path):
-  """Whatever byte a buffer ends at."""
-  for count in range(3):
+  for count in range(3):  # whatever byte a buffer ends at
     question, = squad.read_questions(write(tmp_path, "a.json", json.dumps(
         [dict(WHAT, context="a" * count + "小店" * 9999, answers=[])],
         ensure_ascii=False)))

@@ -28,7 +28,6 @@ def spans(*places):
 
 
 def squad(*answers):
-  """A file with a question for each list of answers, or None."""
   return [{"data": [{"paragraphs": [{"context": "甲乙丙丁", "qas": [
       {"id": "TEST_%d_QUERY_0" % i, "question": "子", "answers": texts and [
           {"text": text, "answer_start": -1} for text in texts]}
@@ -66,8 +65,7 @@ SQUAD = ({"test.json": squad(["甲乙"], ["丙丁", "丙"], ["乙"], None)},
              ("TEST_%d_QUERY_0" % i, '"%s"' % text)
              for i, text in enumerate(("甲乙", "丁", "乙丙", "甲乙丙丁"))))},
          {"exact": 100 / 3, "f1": 100 * (1 + 2 / 3 + 2 / 3) / 3, "total": 3})
-# Of each script: (task, {file: rows}, {split: predictions}, {file: what is
-# written}, the scores if the file has labels).
+# Of each script: (task, files, predictions of splits, what is written, scores).
 CASES = {"run_classifier": [
     ("ocnli", {"test.json": [dict(PAIR, id=i, label="-") for i in range(3)],
                # One folder up, as GLUE and CLUE unpack them.
