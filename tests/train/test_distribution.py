@@ -37,7 +37,6 @@ def horovod(monkeypatch):
 @pytest.mark.parametrize("visible, own", [
     (None, "1"), ("4,6", "6"), ("GPU-a,GPU-b", "GPU-b"), ("5", "5"), ("", "")])
 def test_a_rank_has_one_gpu(visible, own, monkeypatch, horovod):
-  """Whatever session it opens first; one that was given to it stays."""
   monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
   if visible is None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
@@ -117,7 +116,6 @@ def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
 
 @pytest.fixture
 def start(tmp_path):
-  """Returns a function that starts a script in so many processes."""
   pytest.importorskip("horovod")
 
   def start(ranks, script, *args, python=None):
@@ -178,7 +176,6 @@ def test_two_processes(start, tmp_path):
 
 @pytest.mark.full
 def test_rank_0_evaluates_and_stops_all(start, tmp_path):
-  """They were interrupted between two evaluations."""
   for args in (["--num_train_steps=7"],
                ["--num_train_steps=400", "--early_stop_evals=4"]):
     log = finish(start(*pretraining(
@@ -218,7 +215,6 @@ def test_killing_one_ends_the_other(start, tmp_path, victim, other):
     ("labels", "test_results.tsv", 10), ("spans", "predictions.json", 11),
     ("choices", "c311_predict.json", 18), ("crf", "file_predict.json", 9)])
 def test_fine_tuning_by_two_ranks(start, tmp_path, name, predicted, count):
-  """Steps are counted over both; rank 0 evaluates, predicts and writes."""
   log = finish(start(2, *command(
       tmp_path, name, "--do_train", "--do_eval", "--do_predict",
       "--max_seq_length=16", "--adversarial=fgm", "--train_batch_size=2",

@@ -49,7 +49,6 @@ def test_pretraining_on_a_pod(hosts, share, tmp_path, report, caplog):
     full("tpu:1x8", "--do_eval", "prediction memory"),
     full("tpu:1x8", "--do_train", "training evaluation prediction memory")])
 def test_fine_tuning(hardware, flag, names, tmp_path, report, trained):
-  """It evaluates what it predicts."""
   lines = report(*command(
       tmp_path, "labels", flag, "--dry_run=" + hardware,
       "--init_checkpoint=%s" % trained("labels").best, "--max_seq_length=32",

@@ -25,7 +25,6 @@ LENGTHS = [1 + i * 7 % 20 for i in range(37)]
 
 
 def batches(input_fn, batch_size):
-  """Yields the batches of a dataset, dicts of arrays."""
   with tf.Graph().as_default(), tf.Session() as session:
     batch = tf.data.make_one_shot_iterator(
         input_fn({"batch_size": batch_size})).get_next()
@@ -47,9 +46,8 @@ def of_number(number):
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
-  """Returns a function that makes a Runner, which predicts the sum of the ids
-  of an example, and trains if it should: (the Runner, the shapes it predicts,
-  the first ids that training reads)."""
+  """A function that makes a Runner, and may train: returns (it, the shapes it
+  predicts, which are sums of ids; the first ids that training reads)."""
   def start(examples, make, rank=0, size=1, begin=0, **changes):
     folder, shapes = tmp_path / ("rank-%d" % rank), set()
     folder.mkdir(exist_ok=True)
@@ -170,12 +168,9 @@ def test_limited_examples_are_drawn_by_the_seed():
   assert finetuning.limited(examples, make_settings()) == examples
 
 
-def test_less_than_a_batch(start):
+def test_a_set_smaller_than_a_batch_repeats_within_it(start, caplog):
   refused("^5 .* 8$", start, range(5), of_length, do_train=True,
           train_batch_size=4, size=2)
-
-
-def test_a_set_smaller_than_a_batch_repeats_within_it(start, caplog):
   _, _, read = start(range(1, 6), of_number, do_train=True, train_batch_size=8,
                      num_train_epochs=2)
   assert len(read) == 8 and set(read[:5]) == set(range(1, 6))

@@ -55,7 +55,7 @@ def test_lines_of_progress(start, clock, caplog):
       clock[0] += 3
       hook.exclude(3)
   make_step(5, 1.0, accuracy=1.0, example_loss=0.5)
-  assert [record.getMessage().split(" | ") for record in caplog.records] == [
+  assert [line.split(" | ") for line in caplog.messages] == [
       line.split("|") for line in (
           "step 1/5|last 1: loss 4.0000|accuracy 0.5000|2.0 s a step",
           "step 2/5|last 1: loss 3.0000|accuracy 0.7000|5.0 examples/s|"
@@ -78,15 +78,17 @@ def test_a_loss_that_rises_is_told_once(start, caplog):
   assert told.startswith("the loss is 17.1000, but was 8.0000 at first")
 
 
-def test_slow_steps(start, caplog):
-  """A line at least every half minute, and how many days are left."""
+def test_slow_steps_and_a_signal(start, caplog, monkeypatch):
   _, make_step, calls = start(10**6, 1000, writes=False)
   for number, seconds in ((1, 60), (2, 60), (3, 20), (4, 20)):
     make_step(number, 1.0, seconds)
-  lines = [record.getMessage().split(" | ")[0] for record in caplog.records]
+  lines = [line.split(" | ")[0] for line in caplog.messages]
   assert "694.4 more days" in lines.pop(2)
   assert lines == ["step %d/1000000" % step for step in (1, 2, 4)]
   assert calls == []
+  monkeypatch.setitem(interrupts._state, "signal", 15)
+  make_step(5, 1.0)
+  assert calls == ["stop"]
 
 
 @pytest.mark.parametrize("losses, message", [
@@ -125,13 +127,6 @@ def test_where_a_training_waits_is_told(clock, caplog, monkeypatch):
   assert told_after(99) == 0
 
 
-def test_a_signal_stops_training(start, monkeypatch):
-  _, make_step, calls = start(100, 10, writes=False)
-  monkeypatch.setitem(interrupts._state, "signal", 15)
-  make_step(1, 1.0)
-  assert calls == ["stop"]
-
-
 def test_what_a_tpu_sends_its_host_may_be_late(clock, monkeypatch):
   hook = hooks.ProgressHook(9, 4, 10, "/nowhere")
   hook._of_host = None
@@ -157,7 +152,6 @@ def test_what_a_tpu_sends_its_host_may_be_late(clock, monkeypatch):
     ({"use_horovod": True, "save_checkpoints_secs": 60}, 1,
      "str ProgressHook StopTogetherHook")])
 def test_order(given, rank, names, monkeypatch):
-  """Variables come from rank 0 first; it alone saves."""
   monkeypatch.setattr(distribution, "broadcast_variables_hook", lambda: "")
   made = hooks.create(make_settings(output_dir="/nowhere", **given),
                       distribution.Workers(rank, 2, 0, list), 9, None, None)

@@ -59,8 +59,7 @@ with interrupts.watching():
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["labels", "entities", "pretraining"])
-def test_three_kills_change_nothing(name, tmp_path):
-  """What goes on is, bit by bit, what nothing stopped."""
+def test_three_kills_change_no_bit(name, tmp_path):
   args = command(tmp_path, name) if name != "pretraining" else [
       "run_pretraining.py", *write_pretraining(tmp_path, 21),
       "--train_batch_size=4", "--num_warmup_steps=3", "--shuffle_buffer=8"]

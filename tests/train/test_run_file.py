@@ -20,19 +20,17 @@ def begin(tmp_path):
   (tmp_path / "train.tsv").write_text("1\ta\n0\tb\n")
 
   def begin(step=None, num_train_steps=100, several=False, **changes):
-    run_file.begin(
-        make_settings(**{"do_train": True, "learning_rate": 1e-3,
-                         "num_train_epochs": 2.0, "output_dir": str(tmp_path),
-                         **changes}),
-        step and "model.ckpt-%d" % step,
-        {"train": run_file.describe_files([str(tmp_path / "train.tsv")])},
-        Schedule(num_train_steps, 10), several)
+    settings = make_settings(**dict(dict(
+        do_train=True, learning_rate=1e-3, num_train_epochs=2.0,
+        output_dir=str(tmp_path)), **changes))
+    data = run_file.describe_files([str(tmp_path / "train.tsv")])
+    run_file.begin(settings, step and "model.ckpt-%d" % step, {"train": data},
+                   Schedule(num_train_steps, 10), several)
     return (tmp_path / "run.flags").read_text().splitlines()
   return begin
 
 
 def test_what_is_kept(begin, tmp_path):
-  """Contents of files, but for their digest, are not."""
   note, kept, *given = begin(optimizer="lamb")
   assert note.startswith("# 20")
   assert given == ["--output_dir=%s" % tmp_path, "--do_train",
@@ -79,8 +77,7 @@ def test_another_optimizer(begin):
           resume_anyway=True)
 
 
-def test_several_runs(begin):
-  """Their seeds and rates are free, but not their number of steps."""
+def test_seeds_and_rates_of_several_runs_are_free(begin):
   begin(several=True, do_eval=True, num_seeds=2)
   begin(several=True, random_seed=3, learning_rate=0.1)
   begin(several=True, do_eval=True, num_seeds=3, log_steps=1)
@@ -90,10 +87,9 @@ def test_several_runs(begin):
 
 def test_records_are_told_apart_by_name_and_size():
   one, same, other = [run_file.describe_records([
-      types.SimpleNamespace(path=path, size=size) for path, size in files])
-                      for files in ([("/x/a", 5), ("/x/b", 7)],
-                                    [("/x/a", 5), ("/y/b", 7)],
-                                    [("/x/a", 7), ("/x/b", 5)])]
+      types.SimpleNamespace(path="/x/a", size=a),
+      types.SimpleNamespace(path=path, size=b)]) for a, path, b in (
+          (5, "/x/b", 7), (5, "/y/b", 7), (7, "/x/b", 5))]
   assert one == same
   assert (one["files"], one["first"], one["bytes"]) == (2, "a", 12)
   assert one["sha256"] != other["sha256"]
@@ -104,7 +100,6 @@ def test_records_are_told_apart_by_name_and_size():
     "labels", "entities", "spans", "choices", "cosines",
     pytest.param("idioms", marks=pytest.mark.full)])
 def test_other_data_for_the_same_folder(name, trained, tmp_path):
-  """The same in a different place is no other data."""
   model, train = trained(name), KINDS[name].file.format("train")
   args = command(tmp_path, name, "--do_train", "--do_eval",
                  "--bert_config_file=%s" % (model.folder / "small.json"),

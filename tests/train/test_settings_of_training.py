@@ -11,8 +11,7 @@ from refusals import refused
     (dict(use_fp16=True, precision="fp16"), dict(precision="fp16")),
     (dict(dry_run="gpu:4"), dict(num_gpus=4)),
     (dict(dry_run="tpu:4x2"), dict(use_tpu=True, num_tpu_cores=8))])
-def test_hardware(given, device):
-  """A dry run has a folder of its own."""
+def test_hardware_and_the_folder_of_a_dry_run(given, device):
   read = make_settings(output_dir="out", **given)
   assert {name: getattr(read.device, name) for name in device} == device
   assert (read.run.output_dir == "out") == ("dry_run" not in given)

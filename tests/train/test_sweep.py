@@ -57,8 +57,7 @@ def runs_of(folder):
            for cell in row] for row in table(folder / "runs.tsv")]
 
 
-def test_every_rate_with_every_seed(run, tmp_path):
-  """An interrupted sweep goes on."""
+def test_every_rate_with_every_seed_though_interrupted(run, tmp_path):
   with pytest.raises(KeyboardInterrupt):
     run(ends_before=(0.2, 7))
   assert runs_of(tmp_path) == ROWS[:5]
@@ -74,8 +73,7 @@ def test_every_rate_with_every_seed(run, tmp_path):
   assert results(tmp_path / "rate_0.1_seed_3" / "best")["eval_accuracy"] == 0.7
 
 
-def test_runs_without_a_valid_evaluation(run, tmp_path):
-  """A rate with one of them is not chosen."""
+def test_a_rate_without_a_valid_evaluation_is_not_chosen(run, tmp_path):
   run(invalid=[(0.2, 3)])
   assert runs_of(tmp_path)[6:] == [
       ["0.2", "3", "nan", "nan"], ["0.2", "mean", "nan", ""],
@@ -86,14 +84,11 @@ def test_runs_without_a_valid_evaluation(run, tmp_path):
           output_dir=str(tmp_path / "none"))
 
 
-def test_one_seed_has_no_deviation(run, tmp_path):
-  run(seeds=["7"])
-  assert runs_of(tmp_path) == [ROWS[0], ROWS[1], ROWS[5]]
-
-
-def test_other_ranks_write_nothing(run, tmp_path):
+def test_one_seed_has_no_deviation_and_other_ranks_write_nothing(run, tmp_path):
   assert len(run(leads=False)) == 5
   assert not list(tmp_path.iterdir())
+  run(seeds=["7"])
+  assert runs_of(tmp_path) == [ROWS[0], ROWS[1], ROWS[5]]
 
 
 def plan(folder, **given):

@@ -26,7 +26,6 @@ TEXTS = [("甲甲乙", None), ("丙", None)]
 
 @pytest.fixture
 def engines(tmp_path, monkeypatch):
-  """Teachers of every kind, by their names."""
   def engine(output, head, labels=(), pairs=False, **described):
     return Engine(
         small_tokenizer(tmp_path, [*"甲乙丙丁戊己庚辛壬癸", "ab"]),
