@@ -14,7 +14,6 @@ from albert.train import distribution, loop
 
 @pytest.fixture
 def set_gpus(monkeypatch):
-  """A function of the number of GPUs that TensorFlow is to see."""
   return lambda count: monkeypatch.setattr(
       tf.config.experimental, "list_physical_devices",
       lambda kind: ["GPU"] * count)

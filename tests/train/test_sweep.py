@@ -101,6 +101,12 @@ def test_plan(tmp_path):
   assert plan(tmp_path, num_seeds=2, random_seed=3) == [(5e-5, 3), (5e-5, 4)]
   assert plan(tmp_path, seeds=["9", "2", "9"], learning_rates=[
       "1e-4", ".5", ".0001"]) == [(1e-4, 9), (1e-4, 2), (0.5, 9), (0.5, 2)]
+  # A folder is that of a single run, or of several.
+  checkpoints.write_checkpoint(str(tmp_path), "model.ckpt-1", {"x": np.ones(1)})
+  assert plan(tmp_path, learning_rate=0.5) == [(0.5, 12345)]
+  refused("a single run: .* --output_dir", plan, tmp_path, num_seeds=1)
+  (tmp_path / "several" / "rate_1e-05_seed_1").mkdir(parents=True)
+  refused("several has several runs", plan, tmp_path / "several")
 
 
 @pytest.mark.parametrize("given, message", [
@@ -112,14 +118,6 @@ def test_plan(tmp_path):
     (dict(seeds=["1", "x"]), "--seeds: .* 'x'")])
 def test_what_cannot_be_planned(given, message):
   refused(message, plan, "out", **given)
-
-
-def test_a_single_run_in_the_folder(tmp_path):
-  checkpoints.write_checkpoint(str(tmp_path), "model.ckpt-1", {"x": np.ones(1)})
-  assert plan(tmp_path, learning_rate=0.5) == [(0.5, 12345)]
-  (tmp_path / "several" / "rate_1e-05_seed_1").mkdir(parents=True)
-  refused("several has several runs", plan, tmp_path / "several")
-  refused("a single run: .* --output_dir", plan, tmp_path, num_seeds=1)
 
 
 @pytest.mark.full
