@@ -1,7 +1,6 @@
 """What all fine-tuning scripts share, without a model."""
 
 import collections
-import random
 import re
 import types
 import weakref
@@ -156,16 +155,6 @@ def test_predictions_are_in_the_order_of_the_examples(
   assert len(made) == num_made  # once, not at each evaluation
   assert {length for _, length in shapes} == lengths
   assert not use_tpu or {size for size, _ in shapes} == {8}
-
-
-def test_limited_examples_are_drawn_by_the_seed():
-  """In their order; a file can be sorted by label."""
-  examples = list(range(100))
-  for seed in (1, 2):
-    assert finetuning.limited(examples, make_settings(
-        max_train_examples=10, random_seed=seed)) == sorted(
-            random.Random(seed).sample(examples, 10))
-  assert finetuning.limited(examples, make_settings()) == examples
 
 
 def test_a_set_smaller_than_a_batch_repeats_within_it(start, caplog):
