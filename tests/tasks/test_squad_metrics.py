@@ -15,7 +15,7 @@ def test_normalization():
       "在", "2018", "年", "albert", "base", "谷", "歌"]
   # Punctuation falls out without parting what stands around it.
   assert cmrc_tokens("1997～1998年，T-92") == ["19971998", "年", "t92"]
-  # In the published list, these six dots are one entry, which nothing equals.
+  # The published list has these six dots as one entry: no character is that.
   assert cmrc_tokens("中文……") == ["中", "文", "……"]
 
 
