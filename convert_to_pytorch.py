@@ -5,8 +5,8 @@ r"""Converts checkpoints to Hugging Face transformers, and back.
     python convert_to_pytorch.py --pytorch_dir=for_pytorch --output_dir=back
 
 Google's layout becomes an ALBERT of transformers. albert_zh's has no
-counterpart and becomes a BERT: the projection is multiplied into the word
-embeddings and shared layers are written once per layer, irreversibly.
+counterpart and becomes a BERT: irreversibly, the projection is folded into the
+word embeddings and shared layers are duplicated.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class ConversionSettings:
   """Source and target."""
   output_dir: str = setting(None, "Output folder.", NEEDED, required=True)
   pytorch_dir: str = setting(
-      None, "Folder from transformers to convert to a checkpoint, instead of "
+      None, "transformers model folder to convert to a checkpoint, instead of "
       "--init_checkpoint.", NEEDED)
 
 

@@ -3,8 +3,8 @@
 #   TEXT='my_text/*.txt' HELDOUT_TEXT=my_heldout.txt bash create_pretrain_data.sh
 #   TEXT          training text, globs (default: the sample text)
 #   HELDOUT_TEXT  text to evaluate on, kept out of TEXT (default: the sample's)
-#   OUTPUT        folder for train/, of 10 files, and heldout/, of one
-#                 (default output/pretrain, where run_pretraining.sh looks)
+#   OUTPUT        folder for train/, 10 files, and heldout/, one file (default
+#                 output/pretrain, where run_pretraining.sh looks)
 #   PRESET        published (default) or two_cores, as for run_pretraining.sh
 # Other flags of create_pretraining_data.py may follow and override, as
 # --flag=value.

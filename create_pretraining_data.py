@@ -1,10 +1,9 @@
 """Turns text into tfrecords for masked LM and a sentence task.
 
 Text has one sentence per line and a blank line between documents. It is read
-once, in shards of whole documents. Each shard is segmented and tokenized once
-and yields all its passes of records; shards are processed in parallel. The
-records of all shards are shuffled together. They depend only on the text, the
-flags and the seed.
+once, in shards of whole documents, which are processed in parallel: each is
+segmented and tokenized once and yields the records of all passes. All records
+are shuffled together. They depend only on the text, the flags and the seed.
 """
 
 import collections
@@ -43,8 +42,8 @@ class TextSettings:
       None, "Text files, also .gz: globs, separated by commas.", NEEDED,
       required=True)
   heldout_file: str = setting(
-      None, "Text files held out for evaluation: which of their lines are in "
-      "--input_file is reported.", needs="not beam_runner")
+      None, "Text files held out for evaluation; lines that --input_file "
+      "shares with them are reported.", needs="not beam_runner")
   text_field: str = setting(
       None, "Key of the text, if files have a JSON object per document.", USUAL)
   paragraphs_per_document: int = setting(
@@ -72,11 +71,11 @@ class TextSettings:
   non_chinese: bool = setting(
       False, "Take whole words from spaces and pieces instead of jieba.")
   user_dict: str = setting(
-      None, "Your own words for jieba, a file in jieba's format.")
+      None, "User dictionary for jieba, in jieba's format.")
   beam_runner: str = setting(
-      None, "Make the records with Apache Beam on a cluster, with this runner, "
-      "such as FlinkRunner.")
-  beam_options: str = setting("", "Additional options of the runner.")
+      None, "Make the records on a cluster with this Apache Beam runner, such "
+      "as FlinkRunner.")
+  beam_options: str = setting("", "Additional runner options.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,8 +92,8 @@ class RecordSettings:
       None, "Alias: true is --masking=word, false --masking=token.")
   ngram: int = setting(3, "Maximum words per n-gram with --masking=ngram.")
   sentence_pair: str = setting(
-      "sop", "Label 1 means: the segments are swapped (sop), or the second one "
-      "is from a different document (nsp).", choices=["sop", "nsp"])
+      "sop", "Label 1 means that the segments are swapped (sop), or that the "
+      "second is from a different document (nsp).", choices=["sop", "nsp"])
   max_seq_length: int = setting(512, "Tokens per record.", USUAL)
   max_predictions_per_seq: int = setting(
       51, "Maximum masked tokens per record.", USUAL)
@@ -109,9 +108,9 @@ class RecordSettings:
       False, "Choose [MASK] / random / unchanged for each token of a masked "
       "word instead of once per word.")
   legacy_wwm_labels: bool = setting(
-      False, "Use the id of the '##' form as label of a Chinese character "
-      "inside a word, as for the first albert_zh models; only to continue "
-      "training those.")
+      False, "Label Chinese characters inside words with the ids of their '##' "
+      "forms, like the first albert_zh models; only to continue training "
+      "those.")
 
 
 SETTINGS = (TextSettings, RecordSettings)
@@ -123,7 +122,7 @@ def create_settings(options: RecordSettings,
   if options.max_seq_length < 5:
     raise InputError("--max_seq_length must be at least 5")
   if not 0 < options.masked_lm_prob < 1:
-    raise InputError("--masked_lm_prob must lie between 0 and 1")
+    raise InputError("--masked_lm_prob must be between 0 and 1")
   for name in ("max_predictions_per_seq", "dupe_factor", "ngram"):
     if getattr(options, name) < 1:
       raise InputError("--%s must be at least 1" % name)
@@ -143,8 +142,8 @@ def create_settings(options: RecordSettings,
   alias = {None: None, True: "word", False: "token"}[options.do_whole_word_mask]
   if alias and options.masking not in (None, alias):
     raise InputError(
-        "--do_whole_word_mask=%s is --masking=%s, but --masking=%s is given "
-        "too" % (options.do_whole_word_mask, alias, options.masking))
+        "--do_whole_word_mask=%s means --masking=%s, but --masking=%s is given"
+        % (options.do_whole_word_mask, alias, options.masking))
   values["masking"] = options.masking or alias or "word"
   return Settings(
       unk_id=tokenizer.unk_id, cls_id=tokenizer.cls_id,
@@ -196,7 +195,7 @@ def report(counts: Dict[str, int], settings: Settings) -> None:
   made = counts["records"]
   usable = counts["tokens"] - 3 * made
   rows = [
-      ("documents", "%d, %d of them like one before" % (
+      ("documents", "%d, %d of them duplicates" % (
           counts["documents"], counts["repeated_documents"])),
       ("records", "%d, %.1f%% with label 1" % (
           made, 100.0 * counts["label_1"] / made)),
@@ -215,7 +214,7 @@ def report(counts: Dict[str, int], settings: Settings) -> None:
         "%d: %.2f%%" % (n, 100.0 * count / max(1, sum(numbers)))
         for n, count in enumerate(numbers, 1))))
   rows += [
-      ("dropped tokens", "%d, %.3f%%, of documents that cannot be cut"
+      ("dropped tokens", "%d, %.3f%%, of documents that cannot be split"
        % (counts["dropped_tokens"], 100.0 * counts["dropped_tokens"] / (
            settings.dupe_factor * counts["text_tokens"]))),
       ("unknown tokens", "%d, %.3f%%, [UNK]" % (
@@ -229,17 +228,15 @@ def report(counts: Dict[str, int], settings: Settings) -> None:
   tokenization.warn_of_unknown("the text", counts["unknown_tokens"],
                                counts["text_tokens"])
   if counts["heldout_lines"]:
-    logging.warning("%d lines of --input_file are in --heldout_file too: an "
-                    "evaluation on it will look better than it is",
-                    counts["heldout_lines"])
+    logging.warning("%d lines of --input_file are also in --heldout_file: "
+                    "results on it will be too good", counts["heldout_lines"])
   if counts["text_bytes"] > _LONG_DOCUMENT * counts["documents"]:
-    logging.warning("documents have %.0f KB on average: a blank line is "
-                    "expected between documents; for text without, give "
-                    "--document_characters",
+    logging.warning("documents have %.0f KB on average: separate documents by "
+                    "blank lines, or give --document_characters",
                     counts["text_bytes"] / counts["documents"] / 1e3)
   if counts["label_1"] in (0, made):
-    logging.warning("all records have the same label: the sentence task "
-                    "cannot be learnt from them")
+    logging.warning("all records have the same label: nothing to learn for "
+                    "the sentence task")
 
 
 def name_outputs(texts: TextSettings) -> Tuple[List[str], List[str]]:
@@ -251,13 +248,13 @@ def name_outputs(texts: TextSettings) -> Tuple[List[str], List[str]]:
         os.path.join(texts.output_dir, "records.json")]
   outputs = [path for path in texts.output_file.split(",") if path]
   if not outputs:
-    raise InputError("--output_file=%s names no file" % texts.output_file)
+    raise InputError("--output_file=%s has no file name" % texts.output_file)
   return outputs, [path + ".json" for path in outputs]
 
 
 def check_outputs(texts: TextSettings, outputs: List[str],
                   inputs: List[str]) -> None:
-  """Raises an InputError if outputs collide with the text or other records."""
+  """Raises an InputError if outputs would overwrite text or other records."""
   for path in outputs:
     if any(filesystem.is_same(path, text) for text in inputs):
       raise InputError("--output_file %s is also an --input_file" % path)
@@ -267,7 +264,7 @@ def check_outputs(texts: TextSettings, outputs: List[str],
     others = set(names) - set(map(os.path.basename, outputs))
     if others:
       raise InputError(
-          "--output_dir %s has the records of another run (%s): remove them, "
+          "--output_dir %s has records of a different run (%s): remove them, "
           "or choose a different folder" % (texts.output_dir, min(others)))
 
 
@@ -286,8 +283,8 @@ def check_described(paths: List[str], description: Dict[str, Any]) -> None:
     for name, value in description.items():
       if before.get(name, value) != value:
         raise InputError(
-            "%s: the records there were made with %s %s, not %s: remove them "
-            "and this file, or choose a different place" % (
+            "%s: existing records were made with %s %s, not %s: remove them "
+            "and this file, or choose a different output" % (
                 path, name, before[name], value))
 
 
@@ -298,7 +295,7 @@ def vocabulary_copies(texts: TextSettings,
   Pretraining copies it from there to the model folder.
 
   Raises:
-    InputError: a different vocabulary is there.
+    InputError: there already is a different vocabulary.
   """
   source = texts.spm_model_file or texts.vocab_file
   name = "spm.model" if texts.spm_model_file else "vocab.txt"
@@ -306,7 +303,7 @@ def vocabulary_copies(texts: TextSettings,
   for path in copies:
     if filesystem.exists(path) and (
         filesystem.read_bytes(path) != filesystem.read_bytes(source)):
-      raise InputError("%s is a different vocabulary than %s: choose a "
+      raise InputError("%s is a different vocabulary from %s: choose a "
                        "different folder for the records" % (path, source))
   return {path: source for path in copies}
 
@@ -357,7 +354,7 @@ def make_records(texts: TextSettings, reader: corpus.TextReader,
     num_shards, counts = shards.make_shards(reader, maker, num_workers)
     if not counts["records"]:
       raise InputError(
-          "--input_file %s: no text to make a record of" % texts.input_file)
+          "--input_file %s: too little text for a record" % texts.input_file)
     if counts["records"] < len(outputs):
       raise InputError("%d records are too few for %d files" % (
           counts["records"], len(outputs)))
@@ -400,7 +397,7 @@ def main() -> None:
   copies = vocabulary_copies(texts, outputs)
   check_described(described, description)
 
-  # Finished shards are kept separately for each text and way to make records.
+  # Unfinished runs resume only with the same text and settings.
   state = json.dumps([description, outputs, paths, checksum])
   folder = os.path.join(
       os.path.dirname(outputs[0]),
@@ -429,7 +426,7 @@ def main() -> None:
       counts = make_records(texts, reader, maker, outputs, described)
     if checksum != filesystem.sha256(*paths):
       remove(outputs)
-      raise InputError("--input_file %s: has changed while it was read" %
+      raise InputError("--input_file %s: changed while being read" %
                        texts.input_file)
     description["counts"] = counts
   for path in described:

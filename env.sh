@@ -1,17 +1,17 @@
-# Sourced by every script here; `source env.sh` gives a shell with its python.
-# A python on PATH that has TensorFlow 1.15 or 2.15 is used as it is. Otherwise
-# .venv gets TensorFlow 1.15 with a Python 3.7 or, if there is none, .venv-tf2
-# gets TensorFlow 2.15 with a Python 3.9 to 3.11: once, by pip install -e.
-#   ALBERT_PYTHON    an interpreter; no other one is tried
-#   ALBERT_PLATFORM  tf1 or tf2; the other one is not tried
-#   ALBERT_EXTRAS    optional parts of pyproject.toml, such as plot,onnx
-# Sets PYTHON, ALBERT_PLATFORM and PATH. Status 69: no Python fits.
+# Sourced by every script here; `source env.sh` sets up your shell.
+# Uses a python on PATH with TensorFlow 1.15 or 2.15. Otherwise creates, once,
+# with pip install -e, .venv with TensorFlow 1.15 and Python 3.7 or, without a
+# Python 3.7, .venv-tf2 with TensorFlow 2.15 and Python 3.9 to 3.11.
+#   ALBERT_PYTHON    the only interpreter to try
+#   ALBERT_PLATFORM  the only platform to try: tf1 or tf2
+#   ALBERT_EXTRAS    extras of pyproject.toml to install, such as plot,onnx
+# Sets PYTHON, ALBERT_PLATFORM and PATH. Status 69: no suitable Python.
 if [[ $0 == "${BASH_SOURCE[0]}" ]]; then
   cd "$(dirname "$0")" && source albert/shell.sh && usage "" "$@"
   refuse "bash $0" "write: source $0"
 fi
 
-# Prints PLATFORM PYTHON. A subshell: it leaves nothing behind.
+# Prints PLATFORM PYTHON. A subshell, to leave no variables behind.
 albert_python() (
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")" >/dev/null && pwd)
   fail() { echo "ERROR: $1" >&2; exit "${2:-1}"; }
@@ -28,7 +28,7 @@ albert_python() (
     done 2>/dev/null
     return 1
   }
-  ready() { # the venv was made from pyproject.toml as it is, with these extras
+  ready() { # the venv is up to date with pyproject.toml and has these extras
     [[ -x $venv/bin/python && ! -e $venv/unfinished ]] &&
       cmp -s "$root/pyproject.toml" "$venv/pyproject.toml" || return
     for extra in $extras; do
@@ -36,18 +36,18 @@ albert_python() (
     done
   }
   install() (
-    trap 'exit 130' INT TERM # at Ctrl-C, pip ends with 1 as for an error
+    trap 'exit 130' INT TERM # pip exits with 1 at Ctrl-C, as for an error
     if type -P flock >/dev/null && ! flock -n 9; then # macOS has no flock
       echo "Waiting for another script that installs" && flock 9
     fi
-    # pip would take what it was interrupted in unpacking for whole.
+    # pip would take packages for complete that it was interrupted in unpacking.
     [[ -x $venv/bin/python && ! -e $venv/unfinished ]] || rm -rf "$venv"
     [[ ! -e $venv || -e $venv/lib/python$version ]] ||
       fail "$venv is not of Python $version: remove it and try again"
     if ready; then exit; fi
     echo "Installing into $venv (Python $version); takes minutes, once"
     mkdir -p "$venv" && touch "$venv/unfinished" || exit
-    extras=$(echo $extras $(cat "$venv/extras" 2>/dev/null)) # and those there
+    extras=$(echo $extras $(cat "$venv/extras" 2>/dev/null)) # with earlier ones
     what=$platform
     [[ $platform != tf2 ]] || ! nvidia-smi -L 2>/dev/null | grep -q GPU ||
       what=tf2-gpu
@@ -69,7 +69,7 @@ albert_python() (
       fail "ALBERT_EXTRAS: pyproject.toml has no $extra"
   done
 
-  # By the names of folders, as importing TensorFlow takes seconds.
+  # By folder names, because importing TensorFlow takes seconds.
   read -r found python < <(
     "${ALBERT_PYTHON:-$(type -P python || type -P python3)}" -c '
 import os, re, sys
@@ -84,7 +84,7 @@ if found: print("tf" + found.group(2), sys.executable)' 2>/dev/null)
       fail "$python: cannot install $root[${extras// /,}], for the reason above"
     echo "$found $python" && exit
   fi
-  make_environment() { # prints what it is, and ends; returns without a Python
+  make_environment() { # prints the result and exits; without a Python, returns
     for platform in ${ALBERT_PLATFORM:-${found:-tf1 tf2}}; do
       case $platform in
         tf1) venv=$root/.venv versions=3.7 ;;
@@ -114,6 +114,6 @@ albert_found=$(albert_python) || return
 export ALBERT_PLATFORM=${albert_found%% *} PYTHON=${albert_found#* }
 export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL-3}
-# The TFLite converter of TensorFlow 1.15 runs a program that is in there.
+# The TFLite converter of TensorFlow 1.15 runs a program from there.
 PATH=$(dirname "$PYTHON"):$PATH
 unset albert_found albert_python

@@ -56,7 +56,7 @@ class ExportSettings:
   strip: bool = setting(
       False, "Write the weights without optimizer state.", NEEDED)
   average: int = setting(
-      1, "With --strip: how many checkpoints to average, the last ones up to "
+      1, "With --strip: number of checkpoints to average, up to and including "
       "--init_checkpoint.", least=1, demands="strip")
   saved_model: bool = setting(
       False, "Write a SavedModel for any batch and length, with all "
@@ -81,8 +81,8 @@ class ExportSettings:
       choices=list(dict.fromkeys(head.signature for head in heads.ALL)),
       demands="tflite or onnx")
   repeat_positions: int = setting(
-      None, "With --strip: the length of training; later positions become "
-      "copies of the earlier ones, and learn faster.", least=1,
+      None, "With --strip: number of trained positions; later ones become "
+      "copies of these, and learn faster.", least=1,
       demands="strip")
   extend_positions: int = setting(
       None, "With --strip: new number of positions; the additional ones are "
@@ -103,9 +103,9 @@ DEFAULTS: Dict[str, Any] = dict(init_checkpoint=dict(required=True))
 def repeat_positions(weights: Dict[str, np.ndarray],
                      length: Optional[int] = None,
                      count: Optional[int] = None) -> None:
-  """Replaces later positions by copies of the first ones, like Longformer.
+  """Replaces later positions with copies of the first ones.
 
-  Source: arXiv:2004.05150, section 5.
+  As in Longformer, arXiv:2004.05150, section 5.
 
   Args:
     weights: by name; `bert/embeddings/position_embeddings`, [P, E], is
@@ -204,7 +204,7 @@ def main() -> None:
   if args.extend_positions or not args.strip:
     folder = folder or model_folder.load(model, model.init_checkpoint)
   if not args.strip:
-    folder.create_tokenizer()  # its errors come first
+    folder.create_tokenizer()  # fails early
     folder.check_length(args.max_seq_length if args.tflite else 1)
   if folder:
     checkpoints.check_fits(checkpoint,

@@ -52,7 +52,7 @@ class VectorSettings:
   max_seq_length: int = setting(
       None, "Maximum tokens of a text; longer ones are truncated. Default: "
       "that of the model.")
-  batch_size: int = setting(64, "Texts per call of the model.", least=1)
+  batch_size: int = setting(64, "Texts per batch.", least=1)
 
 
 SETTINGS = (VectorSettings, ModelSettings, engines.EngineSettings)
@@ -68,8 +68,8 @@ def token_vectors(model: Engine, texts: List[str], layers: List[int],
     model: the model.
     texts: longer ones are truncated.
     layers: 1 for the first, 0 for the embeddings, -1 for the last.
-    max_seq_length: None for the model's.
-    batch_size: texts per call of the model.
+    max_seq_length: None for that of the model.
+    batch_size: texts per batch.
 
   Returns:
     tokens, (start, end) character offsets and vectors, float [layers, tokens,

@@ -10,9 +10,8 @@ from optimization import AdamW, AdamWeightDecayOptimizer
 class LAMB(AdamW):
   """LAMB (You et al., arXiv:1904.00962, algorithm 2), as in ALBERT.
 
-  As in Google's ALBERT, there is no bias correction, and variables excluded
-  from weight decay are also excluded from the trust ratio: with it, a bias that
-  starts at zero would barely learn.
+  As there, no bias correction, and no trust ratio for variables excluded from
+  weight decay: with it, a bias that starts at zero would barely learn.
   """
 
   def _scale_update(self, variable, update):
@@ -28,7 +27,7 @@ class LAMB(AdamW):
 
 
 class LAMBOptimizer(LAMB, AdamWeightDecayOptimizer):
-  """LAMB that leaves the global step to its caller, as in albert_zh."""
+  """LAMB that does not increment the global step, as in albert_zh."""
 
   def __init__(self, learning_rate: Union[float, tf.Tensor],
                weight_decay_rate: float = 0.01, *args: Any, **kwargs: Any):

@@ -60,8 +60,8 @@ def attention(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor,
   """Scaled dot-product attention (arXiv:1706.03762, section 3.2.1).
 
   Args:
-    query: float [B, N, T, D], of the T tokens that attend.
-    key, value: float [B, N, S, D], of the S tokens that are attended to.
+    query: float [B, N, T, D].
+    key, value: float [B, N, S, D].
     mask_bias: float [B, 1, 1, S], 0 for tokens, MASK_BIAS for padding.
     dropout: applied to the probabilities.
     matmul: see Kernels.
@@ -76,7 +76,7 @@ def attention(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor,
 
 
 class Kernels(NamedTuple):
-  """Functions that a model computes with; `albert/model/kernels.py` has more.
+  """Replaceable functions of a model; `albert/model/kernels.py` has more.
 
   Attributes:
     matmul: `tf.matmul` or a replacement.
@@ -230,7 +230,7 @@ class AlbertModel:
   input_mask: tf.Tensor
 
   def __new__(cls, config: AlbertConfig, *args: Any, **kwargs: Any):
-    from modeling_google import GoogleAlbertModel  # it imports this module
+    from modeling_google import GoogleAlbertModel  # circular import
     is_google = cls is AlbertModel and config.layout == "google"
     return super().__new__(GoogleAlbertModel if is_google else cls)
 
@@ -252,8 +252,8 @@ class AlbertModel:
         which is faster on a TPU.
       scope: variable scope of the encoder; None for "bert", as in checkpoints.
       kernels: see Kernels.
-      output_positions: int [B, T], the only positions that the last layer
-        computes; None for all, and T is S.
+      output_positions: int [B, T], the positions that the last layer computes;
+        None for all S, and T is S.
 
     Raises:
       ValueError: `input_ids` is not of rank 2 or S is too large for `config`.
@@ -272,7 +272,7 @@ class AlbertModel:
           output_positions, 2, "output_positions")
     if (isinstance(self._sequence, int) and
         self._sequence > config.max_position_embeddings):
-      raise ValueError("sequence length %d is more than "
+      raise ValueError("sequence length %d exceeds "
                        "max_position_embeddings %d" % (
                            self._sequence, config.max_position_embeddings))
     if input_mask is None:
@@ -311,7 +311,7 @@ class AlbertModel:
 
   @property
   def all_encoder_layers(self) -> List[tf.Tensor]:
-    """The same as `get_all_encoder_layers()`."""
+    """Alias of `get_all_encoder_layers()`."""
     return self.get_all_encoder_layers()
 
   def get_embedding_table(self) -> tf.Variable:
@@ -375,8 +375,8 @@ class AlbertModel:
               example: Any = 0) -> tf.Tensor:
     """Stateless dropout, in training: the same call draws the same mask.
 
-    The mask is a function of the global step, the examples and `salt`. Replicas
-    and slices of a batch have different examples and so different masks.
+    The mask depends on the global step, the examples and `salt`. Replicas and
+    slices of a batch have different examples and therefore different masks.
 
     Args:
       x: float.
@@ -538,7 +538,7 @@ class AlbertModel:
     return tf.reshape(x, [self._batch, length, x.shape.as_list()[-1]])
 
 
-# Names of the BERT and ALBERT releases, for programs written for these.
+# For programs written for the BERT and ALBERT releases.
 BertConfig = AlbertConfig
 BertModel = AlbertModel
 
@@ -558,7 +558,7 @@ def get_activation(name: Any) -> Any:
 
 def dropout(input_tensor: tf.Tensor,
             dropout_prob: Optional[float]) -> tf.Tensor:
-  """Sets a share of the values to 0; None or 0 for none."""
+  """Dropout with `dropout_prob`; None or 0 for none."""
   if not dropout_prob:
     return input_tensor
   return tf.nn.dropout(input_tensor, rate=dropout_prob)
@@ -573,7 +573,7 @@ def layer_norm_and_dropout(input_tensor: tf.Tensor,
 def get_assignment_map_from_checkpoint(
     tvars: Sequence[tf.Variable], init_checkpoint: str
 ) -> Tuple[Dict[str, str], Dict[str, int]]:
-  """Finds the variables of a list that a checkpoint also has.
+  """Finds the variables that are also in a checkpoint.
 
   Returns:
     (dict, name -> name, for `tf.train.init_from_checkpoint`; dict, name with

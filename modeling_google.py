@@ -1,16 +1,16 @@
-"""Google's variable layout of ALBERT; it computes the same as `modeling.py`."""
+"""Google's variable layout of ALBERT; `modeling.py` has the computation."""
 
 from typing import List
 
 import tensorflow.compat.v1 as tf
 
-# For programs that import the names of `modeling` from here.
+# For programs that import these names from here.
 from modeling import *  # noqa: F403
 from modeling import AlbertConfig, AlbertModel, BlockScopes
 
 
 class GoogleAlbertModel(AlbertModel):
-  """Embeddings are E wide up to one projection; layers are in groups."""
+  """Embeddings of width E, then one projection; layers in groups."""
 
   @staticmethod
   def layer_scopes(config: AlbertConfig, layer: int) -> List[BlockScopes]:

@@ -51,7 +51,7 @@ class AdamW(tf.train.Optimizer):
 
   Args:
     learning_rate: float or scalar tensor.
-    weight_decay_rate: factor of the variable that is added to its update.
+    weight_decay_rate: this multiple of a variable is added to its update.
     beta_1, beta_2: decay rates of the first and second moment.
     epsilon: added to the root of the second moment.
     exclude_from_weight_decay: substrings of the names of variables that do not
@@ -115,9 +115,9 @@ class AdamW(tf.train.Optimizer):
 
 def moved_word_embeddings(gradients: Dict[str, tf.Tensor],
                           epsilon: float) -> ContextManager:
-  """Returns a variable scope that moves word embeddings up their gradient.
+  """Returns a variable scope that moves word embeddings along their gradient.
 
-  Adversarial training by the fast gradient method (Miyato et al.,
+  Adversarial training with the fast gradient method (Miyato et al.,
   arXiv:1605.07725) adds the gradients at word embeddings moved by
   `epsilon * g / ||g||`, where `g`, [V, E], is their gradient for the whole
   batch of all replicas.
@@ -129,8 +129,8 @@ def moved_word_embeddings(gradients: Dict[str, tf.Tensor],
   (table, gradient), = [item for item in gradients.items()
                         if item[0].endswith("/word_embeddings")]
   move = gradient * tf.div_no_nan(epsilon, tf.norm(gradient))
-  # The second gradients must treat it as a constant. With `tf.stop_gradient`,
-  # TF 1.15 would still trace it through the loop over the slices, and fail.
+  # A constant for the second gradients. With `tf.stop_gradient`, TF 1.15 would
+  # still trace it through the loop over the slices, and fail.
   move = tf.bitcast(tf.bitcast(move, tf.int32), tf.float32)
 
   def get_moved(getter, *args, **kwargs):
@@ -142,7 +142,7 @@ def moved_word_embeddings(gradients: Dict[str, tf.Tensor],
 
 def densify(gradient: Union[tf.Tensor, tf.IndexedSlices],
             variable: tf.Variable) -> tf.Tensor:
-  """Sums the rows of a gather's gradient, whose norm is meaningless before.
+  """Sums duplicate rows of a gather's gradient, which distort its norm.
 
   Args:
     gradient: of `variable`.
@@ -157,9 +157,9 @@ def densify(gradient: Union[tf.Tensor, tf.IndexedSlices],
                                  variable.shape.as_list()[0])
 
 
-# Names of the BERT and ALBERT releases, for programs written for these.
+# For programs written for the BERT and ALBERT releases.
 class AdamWeightDecayOptimizer(AdamW):
-  """AdamW that leaves the global step to its caller, as in BERT."""
+  """AdamW that does not increment the global step, as in BERT."""
 
   def __init__(
       self, learning_rate: Union[float, tf.Tensor],
@@ -182,7 +182,7 @@ def create_optimizer(loss: tf.Tensor, init_lr: float, num_train_steps: int,
                      optimizer: str = "adamw",
                      poly_power: float = 1.0) -> tf.Operation:
   """Returns the op of a training step, which increments the global step."""
-  from lamb_optimizer import LAMB  # it imports this module
+  from lamb_optimizer import LAMB  # circular import
   step = tf.train.get_or_create_global_step()
   made = {"adamw": AdamW, "lamb": LAMB}[optimizer](create_learning_rate(
       init_lr, num_train_steps, num_warmup_steps, step, poly_power))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the model that comes with this project knows and learns, on the sample
-# data, in a few minutes without a GPU. Everything made is in output/quickstart.
+# A demo of the bundled model on the sample data, in minutes without a GPU.
+# Writes to output/quickstart.
 set -euo pipefail
 cd "$(dirname "$0")"
 source albert/shell.sh && usage "" "$@"
@@ -16,7 +16,7 @@ echo "== 1/4 the most likely characters for [MASK]"
   他从家里[MASK]出来，往学校走去。 爸爸的妈妈，我叫她奶[MASK]。 |
   tee $out/masks.tsv
 
-echo "== 2/4 pretraining goes on with the sample text"
+echo "== 2/4 further pretraining on the sample text"
 for split in train heldout; do
   "$PYTHON" create_pretraining_data.py --vocab_file=$starter/vocab.txt \
     --input_file=data/text_$split.txt --output_file=$out/$split.tfrecord \
@@ -41,8 +41,8 @@ topics topics --init_checkpoint=$starter
 topics scratch --vocab_file=$starter/vocab.txt \
   --bert_config_file=albert_config/albert_config_tiny_google.json
 
-echo "== 4/4 sentences that say the same, by the starter weights"
-# Each first sentence with each second one; printed are the pairs of the file.
+echo "== 4/4 sentences with the same meaning, by the starter weights"
+# Each first sentence with each second one; only the file's pairs are printed.
 awk -F '\t' '{ a[NR] = $1; b[NR] = $2 }
   END { for (i = 1; i <= NR; i++) for (j = 1; j <= NR; j++)
     print a[i] "\t" b[j] }' data/alike.tsv >$out/grid_pairs.tsv
@@ -64,5 +64,5 @@ $(awk '
 six topics                dev accuracy    test accuracy
   from the starter        $(accuracy topics/best/eval_results.txt)           $(accuracy topics/test_results.txt)
   from scratch            $(accuracy scratch/best/eval_results.txt)           $(accuracy scratch/test_results.txt)
-All of it is in $out. Next: your own data, by (a), (b) and (c) of README.md.
-In pictures: $out/report.html"
+Everything is in $out. Next: your own data, by (a), (b) and (c) of README.md.
+Report: $out/report.html"

@@ -44,34 +44,34 @@ _ERRORS = "dev_predictions.tsv"
 
 @dataclasses.dataclass(frozen=True)
 class TextSettings(teachers.DistillationSettings, tables.TableSettings):
-  """The task, and how its files are read."""
+  """The task and its files."""
   task_name: str = setting(None, "Task; see docs/tasks.md.", NEEDED,
       required=True)
   data_dir: str = setting(
       None, "Folder with the task's files; see docs/tasks.md.", NEEDED,
       required=True)
   text_a_field: str = setting(
-      None, "Column or JSON key of the text, if not the task's own.")
+      None, "Column or JSON key of the text; default: the task's.")
   text_b_field: str = setting(
-      None, "Column or JSON key of the second text of a pair, if not the "
-      "task's own.")
+      None, "Column or JSON key of the second text of a pair; default: the "
+      "task's.")
   label_field: str = setting(
-      None, "Column or JSON key of the label, if not the task's own.")
+      None, "Column or JSON key of the label; default: the task's.")
   labels: list = setting(
-      None, "The labels, for a task that otherwise takes them from the "
+      None, "The labels of a task without fixed ones; default: those of the "
       "training file or the fine-tuned model.")
   long_text: str = setting(
-      None, "How to read texts longer than --max_seq_length: their beginning; "
-      "beginning and end; or windows, whose logits are averaged. Default: as "
-      "in the model, otherwise the beginning.", USUAL,
+      None, "What to read of texts longer than --max_seq_length: beginning; "
+      "beginning and end; or windows, whose logits are averaged. Default: that "
+      "of the model, otherwise the beginning.", USUAL,
       choices=windows.WAYS)
   max_windows: int = setting(
       None, "--long_text=windows: maximum windows per text; default: that of "
       "the model, otherwise %d." % windows.MAX_WINDOWS, least=1,
       needs="long_text=windows")
   calibrate: bool = setting(
-      False, "Whether to choose a temperature on the dev file that makes the "
-      "probabilities of one label per text match the accuracy.",
+      False, "Whether to calibrate the probabilities with a temperature chosen "
+      "on dev; for one label per text.",
       needs="do_eval")
   dev_share: float = setting(
       None, "Share of the training file to evaluate on instead of a dev file.",
@@ -82,20 +82,20 @@ class TextSettings(teachers.DistillationSettings, tables.TableSettings):
   regression: bool = setting(
       False, "Whether the labels are numbers (regression).")
   multi_label: bool = setting(
-      False, "Whether a text has any number of labels: a|b, or a JSON list.",
+      False, "Whether texts have any number of labels: a|b, or a JSON list.",
       USUAL)
   thresholds: str = setting(
-      "one", "--multi_label: probability thresholds, chosen on dev: one for "
-      "all labels, or one for each.", choices=label_sets.WAYS,
+      "one", "--multi_label: choose one probability threshold on dev for all "
+      "labels, or one per label.", choices=label_sets.WAYS,
       needs="do_eval")
   class_weights: str = setting(
       None, "Weights of the labels in the training loss: `balanced`, or "
-      "`label:weight,...`, where others weigh 1.", needs="do_train")
+      "`label:weight,...`, by default 1.", needs="do_train")
   plain_results: bool = setting(
       False, "Write only probabilities to test_results.tsv, without header, "
       "labels and texts.")
   positive_label: str = setting(
-      None, "Which of two labels F1 is computed for; default: that of the "
+      None, "Of two labels, the positive one for F1; default: that of the "
       "model, otherwise 1, true, yes or 是, otherwise the rarer one.")
   metric_for_best: str = setting(
       None, "Metric that chooses the best checkpoint; default: the task's.",
@@ -130,7 +130,7 @@ def feature_maker(
 
 def choose_long_text(texts: TextSettings, folder: ModelFolder,
                      are_pairs: bool) -> Dict[str, Any]:
-  """Returns attributes of ModelFolder that say how long texts are read.
+  """Returns the attributes of ModelFolder for reading long texts.
 
   Raises:
     InputError: the flags contradict the task.
@@ -159,7 +159,7 @@ def read_examples(task: classification.Task, names: List[str],
     names: splits to read.
     known_labels: labels of the model, if it has any.
     texts: settings of the files.
-    seed: of --dev_share and --test_share.
+    seed: for --dev_share and --test_share.
 
   Returns:
     examples by split, and all labels.
@@ -187,7 +187,7 @@ def read_examples(task: classification.Task, names: List[str],
 
 
 def shares_of(texts: TextSettings) -> Dict[str, float]:
-  """Returns the shares of the training file that are other splits."""
+  """Returns the share of the training file that each other split takes."""
   return {name: share for name, share in (
       ("dev", texts.dev_share), ("test", texts.test_share)) if share}
 
@@ -203,7 +203,7 @@ def write_part(output_dir: str, name: str,
 
 
 def warn_of_labels(labels: List[str], is_multi_label: bool) -> None:
-  """Warns of labels that were hardly meant to be what they are."""
+  """Warns of labels that are probably mistakes."""
   joined = label_sets.joined(labels)
   if joined:
     logging.warning(
@@ -211,7 +211,7 @@ def warn_of_labels(labels: List[str], is_multi_label: bool) -> None:
         "give their --label_separator" if is_multi_label else
         "give --multi_label, and --label_separator if it is not |")
   for group in label_sets.alike(labels)[:5]:
-    logging.warning("labels that look the same are learnt as different ones: "
+    logging.warning("labels that look the same are different: "
                     "%s", ", ".join(map(repr, group)))
 
 
@@ -236,14 +236,14 @@ def warn_of_mean(output_dir: str, train: List[InputExample],
   """Warns if the best checkpoint does not beat the mean-value baseline."""
   mean = np.mean(numbers_of(train))
   error = np.mean(np.subtract(numbers_of(dev), mean)**2)
-  logging.info("dev: the mean of the training set, %g, for all examples has "
-               "mse %g", mean, error)
+  logging.info("dev: the mean baseline, %g for all examples, has mse %g",
+               mean, error)
   best = read_best(output_dir)
   if best and best["eval_mse"] >= error:
     logging.warning(
-        "the best checkpoint's mse, %g, does not beat %g, that of the training "
-        "set's mean: it has learnt nothing; more examples or epochs, or a "
-        "different --learning_rate, may help",
+        "the best checkpoint's mse, %g, does not beat the mean baseline, %g: "
+        "it has learnt nothing; try more examples or epochs, or a different "
+        "--learning_rate",
         best["eval_mse"], error)
 
 
@@ -260,8 +260,8 @@ def warn_of_majority(output_dir: str, examples: List[InputExample]) -> None:
   if best and best["eval_accuracy"] <= share:
     logging.warning(
         "the best checkpoint's accuracy, %.4f, does not beat the majority "
-        "baseline, %.4f: it has learnt nothing; more examples or epochs, or a "
-        "different --learning_rate, may help",
+        "baseline, %.4f: it has learnt nothing; try more examples or epochs, "
+        "or a different --learning_rate",
         best["eval_accuracy"], share)
 
 
@@ -287,11 +287,11 @@ def check_variety(examples: List[InputExample], labels: List[str]) -> None:
 
 def report_labels(name: str, examples: List[InputExample],
                   labels: List[str]) -> None:
-  """Logs the share of the most frequent label, and which do not occur."""
+  """Logs the majority baseline, and warns of labels without examples."""
   counts = collections.Counter(
       label for example in examples for label in labels_of(example))
   if labels and counts and not isinstance(examples[0].label, tuple):
-    logging.info("%s: the most frequent label is that of %.4f of the examples",
+    logging.info("%s: the majority baseline has accuracy %.4f",
                  name, majority_share(examples))
   absent = sorted(set(labels) - set(counts))
   if absent and counts:
@@ -308,8 +308,8 @@ def numbers_head(settings: TrainSettings, folder: ModelFolder,
                  numbers: List[float]) -> Head:
   """Returns the head for regression.
 
-  It is scaled by mean and deviation of the training set, unless it resumes a
-  checkpoint with other units, or without any.
+  Its units are mean and standard deviation of the training set, unless it
+  resumes a checkpoint with different units or none.
 
   Args:
     settings: settings of the run.
@@ -336,7 +336,7 @@ def choose_positive(texts: TextSettings, folder: ModelFolder,
   positive = label_kinds.positive_label(
       labels, collections.Counter(example.label for example in first),
       texts.positive_label or (kept if kept in labels else None))
-  logging.info("f1 is of the label %s (--positive_label)", positive)
+  logging.info("f1 is for the label %s (--positive_label)", positive)
   return positive
 
 
@@ -397,7 +397,7 @@ def check_pairs(folder: ModelFolder, examples: Examples, trains: bool) -> bool:
   for name, rows in examples.items():
     if any(pairs.values()) and pairs[name] < len(rows):
       raise InputError(
-          "%s: %d of %d examples have no second text, but others have one" % (
+          "%s: %d of %d examples have no second text, but the rest do" % (
               name, len(rows) - pairs[name], len(rows)))
   are_pairs = any(pairs.values())
   if not trains and folder.pairs not in (None, are_pairs):
@@ -408,14 +408,14 @@ def check_pairs(folder: ModelFolder, examples: Examples, trains: bool) -> bool:
 
 
 def check_labels(folder: ModelFolder, labels: List[str], trains: bool) -> None:
-  """Warns if the checkpoint was fine-tuned with other labels.
+  """Warns if the model was fine-tuned with different labels.
 
   Raises:
-    InputError: likewise, without training.
+    InputError: it was, and is not trained now.
   """
   known = folder.labels
   if known is not None and known != labels:
-    message = "%s knows the labels %s, not %s" % (
+    message = "%s has the labels %s, not %s" % (
         folder.where, ", ".join(known) or "(numbers)",
         ", ".join(labels) or "(numbers)")
     if not trains:
@@ -434,7 +434,7 @@ def check_metric(metric: str, task: classification.Task,
     fits = metric not in ("pearson", "spearman", "micro_f1", "exact") and (
         metric != "f1" or len(labels) == 2)
   if not fits:
-    raise InputError("--metric_for_best=%s does not go with %s" % (
+    raise InputError("--metric_for_best=%s does not apply to %s" % (
         metric, "numbers" if task.is_regression else
         "%d labels" % len(labels)))
 
@@ -466,7 +466,7 @@ def create_head(texts: TextSettings, settings: TrainSettings,
   labels, train = kind.labels, examples.get("train", [])
   if isinstance(kind, label_kinds.SeveralLabels):
     if texts.class_weights:
-      raise InputError("--class_weights does not go with --multi_label")
+      raise InputError("--class_weights does not apply to --multi_label")
     return MultiLabel(len(labels), num_windows=num_windows)
   if not labels:
     return numbers_head(settings, folder, numbers_of(train))

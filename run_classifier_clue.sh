@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# Fine-tunes on CLUE, keeps the best checkpoint by the dev set, writes the files
-# to submit and one table of dev results:
+# Fine-tunes on CLUE, keeps the best checkpoint on dev, writes a submission and
+# a table of dev results:
 #   bash run_classifier_clue.sh                     the whole board
-#   bash run_classifier_clue.sh tnews csl           these
+#   bash run_classifier_clue.sh tnews csl           these tasks
 #   SIZE=base bash run_classifier_clue.sh cluener   with a larger model
 # The board: afqmc tnews iflytek ocnli cmnli wsc (or cluewsc2020) csl cmrc2018
-# chid c3. One more task: cluener. What is not there is downloaded; without SIZE
-# and MODEL, if albert_tiny cannot be, albert_tiny_starter is used, and the output
-# says so. Flags of the scripts may follow and override, as --flag=value:
+# chid c3. Also: cluener. Missing data and models are downloaded; without SIZE
+# and MODEL, if albert_tiny cannot be, albert_tiny_starter is used, with a
+# notice. Flags of the scripts may follow and override, as --flag=value:
 # run_classifier.py, run_squad.py for cmrc2018, run_race.py for chid and c3,
 # run_ner.py for cluener.
 #   SIZE       tiny (default), small, base, large, xlarge or xxlarge
 #   MODEL      folder or released model, instead of the released one of that size
-#   CLUE_DATA  folder with a folder for each task (default data/clue); with a
-#              folder diagnostics, ocnli and cmnli predict test.json in there
-#   OUTPUT     folder for a folder of each task (default output/clue for tiny,
-#              output/clue_SIZE for another size)
-#   TEAM       name in that of the zip file to submit, which has the board's
-#              files in OUTPUT: submit_TEAM_DATE.zip (default albert)
+#   CLUE_DATA  folder with a folder per task (default data/clue); if it has a
+#              folder diagnostics, ocnli and cmnli predict the test.json there
+#   OUTPUT     folder for a folder per task (default output/clue for tiny,
+#              output/clue_SIZE for other sizes)
+#   TEAM       name in the submission, OUTPUT/submit_TEAM_DATE.zip (default
+#              albert)
 set -euo pipefail
 shopt -s nullglob
 cd "$(dirname "$0")"
 
-# The board's are as CLUE published them. 10/4: for tiny and small 10, else 4.
+# Those of the board are published by CLUE. 10/4: 10 for tiny and small, else 4.
 declare -A recipes=( # length, batch, epochs, rate of tiny
   [afqmc]="128 16 3 2e-5"
   [tnews]="128 16 3 2e-5"
@@ -71,7 +71,7 @@ for task in "${tasks[@]}"; do
         --dev_file="$data/$task/dev.json" --max_answer_length=50
         ${tests[0]:+--test_file="${tests[0]}"}) ;;
     chid | c3) command=(run_race.py --data_dir="$data/$task") ;;
-    # One row of its training set has an entity within another.
+    # One row of its training set has nested entities.
     cluener) command=(run_ner.py --data_dir="$data/$task" --skip_bad_rows) ;;
   esac
   "$PYTHON" "${command[@]}" --task_name="$task" ${tests[0]:+--do_predict} \

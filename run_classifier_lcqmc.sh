@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Fine-tunes a model on LCQMC, by default tiny: length 128, batch 64, rate 1e-4, 5
 # epochs.
-# What is not there is downloaded; if albert_tiny cannot be, albert_tiny_starter is
-# used, and the output says so. Flags of run_classifier.py may follow and override,
-# as --flag=value.
+# Missing data and models are downloaded; if albert_tiny cannot be,
+# albert_tiny_starter is used, with a notice. Flags of run_classifier.py may
+# follow and override, as --flag=value.
 #   SIZE        tiny (default), small, base, large, xlarge or xxlarge
 #   MODEL       folder or released model, instead of the released one of that size
 #   LCQMC_DATA  folder with train.txt, dev.txt, test.txt (default data/lcqmc)

@@ -26,23 +26,22 @@ from albert.train.settings import FINE_TUNING, TrainSettings
 class EntitySettings(teachers.DistillationSettings, tables.ReadSettings):
   """The data set and the head."""
   task_name: str = setting(
-      None, "Data set; file: your own train, dev and test.json, .jsonl, .txt, "
-      ".tsv or .bio.", NEEDED, choices=sorted(entity_files.TASKS),
+      None, "Data set; file: your own files train, dev and test, .json, "
+      ".jsonl, .txt, .tsv or .bio.", NEEDED, choices=sorted(entity_files.TASKS),
       required=True)
   data_dir: str = setting(None, "Folder with its files.", NEEDED, required=True)
   dev_share: float = setting(
       None, "Share of the training file to evaluate on instead of a dev file.",
       USUAL, least=0.0, most=1.0)
   crf: bool = setting(
-      False, "Train a CRF on top, instead of a softmax for each token.", USUAL,
+      False, "Train a CRF on top instead of a softmax per token.", USUAL,
       needs="do_train")
   by_character: bool = setting(
-      None, "Whether each character is a token, even within words, so that "
-      "entities can begin and end anywhere; default: that of the model, "
-      "otherwise the task's.")
+      None, "Whether each character is a token, so that entities can begin and "
+      "end within words; default: that of the model, otherwise the task's.")
   doc_stride: int = setting(
-      None, "Tokens from one window of a long text to the next; default: half "
-      "a window.")
+      None, "Stride between windows of a long text, in tokens; default: half a "
+      "window.")
 
 
 SETTINGS = (EntitySettings, *FINE_TUNING)
@@ -57,7 +56,7 @@ def read_texts(args: EntitySettings, settings: TrainSettings,
     args: settings of the task.
     settings: settings of the run.
     names: splits to read.
-    folder: folder of the model, whose labels are used unless it is trained.
+    folder: folder of the model; without training, its labels are used.
 
   Returns:
     texts by split, labels, and whether each character is a token.
@@ -85,7 +84,7 @@ def read_texts(args: EntitySettings, settings: TrainSettings,
   for name, names_found in kinds.items():
     unknown = sorted(kind for kind in names_found if "B-" + kind not in labels)
     if unknown:
-      raise InputError("the %s file has the kind(s) %s, which are unknown: the "
+      raise InputError("the %s file has the unknown entity type(s) %s: the "
                        "labels are %s" % (name, ", ".join(unknown),
                                           ", ".join(labels)))
   if trains:
@@ -196,7 +195,7 @@ class EntityTask(finetuning.Task):
 
   def score(self, name: str, predictions: Any, rows: Sequence[int]
             ) -> Tuple[Dict[str, float], Optional[str]]:
-    """See finetuning.Task; either all texts have labels or none."""
+    """See finetuning.Task; either all texts have labels or none has."""
     return score(self._texts[name], *predictions)
 
   def write(self, name: str, predictions: Any, output_dir: str,

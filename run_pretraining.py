@@ -59,11 +59,11 @@ class PretrainingSettings:
       "step 4000, two up to step 8000, then the configured number. Layers must "
       "share their parameters.", demands="do_train")
   max_seq_length: int = setting(
-      None, "Tokens per record; default: as described next to the records, or "
-      "512.")
+      None, "Tokens per record; default: from the JSON file next to the "
+      "records, otherwise 512.")
   max_predictions_per_seq: int = setting(
-      None, "Masked tokens per record; default: as described next to the "
-      "records, or 51.")
+      None, "Masked tokens per record; default: from the JSON file next to the "
+      "records, otherwise 51.")
   early_stop_evals: int = setting(
       None, "Stop after this many evaluations without improvement.", USUAL,
       least=1, demands="do_train and eval_input_file")
@@ -76,11 +76,11 @@ class PretrainingSettings:
   shuffle_buffer: int = setting(
       10000, "Records in the shuffle buffer.", least=1, needs="do_train")
   skip_corrupt_records: bool = setting(
-      False, "Whether to leave out unreadable record files, the rest of "
-      "damaged ones, and records that do not fit; reads all records first.")
+      False, "Whether to skip unreadable record files, the rest of damaged "
+      "ones, and records that do not fit; reads all records first.")
   check_records: bool = setting(
-      False, "Whether to read all records before training to find what is "
-      "damaged or does not fit, instead of during training.")
+      False, "Whether to check all records for damage and fit before training "
+      "instead of during it.")
 
 
 SETTINGS = (PretrainingSettings, *train_settings.PRETRAINING)
@@ -96,7 +96,7 @@ def parse_growth(text: Optional[str], config: AlbertConfig,
                  num_train_steps: int) -> List[Tuple[AlbertConfig, int]]:
   """Returns the stages of --grow_layers: (configuration, last step).
 
-  As layers share their parameters, a shallow model initializes a deeper one
+  As layers share their parameters, a shallow model can initialize a deeper one
   (ALBERT, section 4.3, the table of depths).
 
   Args:
@@ -153,9 +153,9 @@ def find_records(args: PretrainingSettings,
   evaluates = run.do_eval or (run.do_train and args.eval_input_file)
   if run.do_train and run.do_eval and not args.eval_input_file:
     logging.warning(
-        "the end of the training is evaluated on training records, at most %d "
-        "batches, which chooses no best checkpoint: hold out some text and "
-        "give its records as --eval_input_file",
+        "evaluating on at most %d batches of training records after training; "
+        "this chooses no best checkpoint: hold out some text and give its "
+        "records as --eval_input_file",
         args.max_eval_steps or _TRAINED_BATCHES)
   wanted = []
   if run.do_train:
@@ -208,7 +208,7 @@ def count_eval_steps(args: PretrainingSettings, settings: TrainSettings,
     most = most or _TRAINED_BATCHES
   if not settings.device.use_tpu:
     return most
-  # A TPU needs a number, and full batches.
+  # A TPU needs full batches and their number.
   batches = records.count_batches(files, settings.batch.eval_batch_size)
   return min(batches, most or batches)
 
@@ -228,7 +228,7 @@ def evaluator_of(
       args, settings, made.heldout.files())
 
   def evaluate(checkpoint):
-    # With the depth it was trained with.
+    # With the number of layers it was trained with.
     depths = [stage for stage in stages if settings.run.do_train and
               checkpoints.step_of(checkpoint) <= stage[1]]
     estimator, _ = (depths or stages[-1:])[0]
@@ -250,20 +250,20 @@ def evaluator_of(
 
 def report_passes(args: PretrainingSettings, settings: TrainSettings,
                   num_records: int, num_processes: int) -> None:
-  """Logs the number of epochs; warns of an unusual schedule."""
+  """Logs the number of passes; warns of an unusual schedule."""
   examples = settings.batch.train_batch_size * num_processes
   passes = args.num_train_steps * examples / num_records
-  logging.info("%d records, %d examples a step: %d steps are %.1f passes",
+  logging.info("%d records, %d examples per step: %d steps are %.1f passes",
                num_records, examples, args.num_train_steps, passes)
   if passes > _MOST_PASSES:
     logging.warning(
-        "%.0f passes over the text: the model will memorize it; give more "
-        "text, fewer --num_train_steps, or --eval_input_file with "
+        "%.0f passes over the text: the model will memorize it; use more text, "
+        "fewer --num_train_steps, or --eval_input_file with "
         "--early_stop_evals", passes)
   if args.num_warmup_steps >= args.num_train_steps:
     logging.warning(
-        "--num_warmup_steps=%d: in %d steps, the learning rate does not reach "
-        "its peak", args.num_warmup_steps, args.num_train_steps)
+        "--num_warmup_steps=%d: the learning rate does not reach its peak in "
+        "%d steps", args.num_warmup_steps, args.num_train_steps)
 
 
 def main() -> None:

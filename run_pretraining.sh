@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pretrains with the published settings on what there is:
+# Pretrains with the published settings on the devices you have:
 #   bash run_pretraining.sh                          one GPU, or the CPU
 #   GPUS=8 bash run_pretraining.sh                   the GPUs of this host
 #   HOSTS=a:8,b:8 bash run_pretraining.sh            the GPUs of several hosts
@@ -11,10 +11,10 @@
 #                 INPUT is not given)
 #   OUTPUT        folder of the model (default output/pretrained)
 #   CONFIG        configuration of the model
-#   BATCH         examples per step, of all devices together (default 4096); the
+#   BATCH         examples per step over all devices (default 4096); the
 #                 published rate is scaled by the square root of BATCH / 4096
-#   DEVICE_BATCH  what fits into one device (default 32, on a CPU 8); the rest is
-#                 accumulated
+#   DEVICE_BATCH  examples that fit into one device (default 32, on a CPU 8);
+#                 gradients of more are accumulated
 # Flags of run_pretraining.py may follow and override, as --flag=value.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -63,7 +63,7 @@ elif [[ -n ${GPUS-} ]]; then
   flags+=(--num_gpus="$GPUS")
 fi
 
-# On a CPU a step can be ended between its slices.
+# On a CPU, a step can be interrupted between its slices.
 device_batch=32
 if [[ -z ${PRESET-}${TPU_NAME-}${HOSTS-}${GPUS-} ]] &&
   ! nvidia-smi >/dev/null 2>&1; then

@@ -105,7 +105,7 @@ def write_predictions(output_dir: str, task: Task, name: str,
   path = os.path.join(output_dir, task.submissions[name])
   filesystem.write_text(path, task.word(
       [example.id for example in examples], chosen.tolist()))
-  logging.info("%s: the number of the choice, from 0, for each id", path)
+  logging.info("%s: the index of the choice, from 0, for each id", path)
 
 
 class ChoiceTask(finetuning.Task):

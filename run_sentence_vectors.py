@@ -1,4 +1,4 @@
-r"""Trains ALBERT to make sentence vectors whose cosine measures similarity.
+r"""Trains ALBERT for sentence vectors whose cosine measures similarity.
 
     python run_sentence_vectors.py --loss=cosent --task_name=afqmc \
       --data_dir=data/afqmc --init_checkpoint=albert_tiny_starter \
@@ -10,9 +10,9 @@ r"""Trains ALBERT to make sentence vectors whose cosine measures similarity.
 Losses:
   cosent    pairs with scores, or with labels 0 and 1: a pair with a higher
             score gets a higher cosine than one with a lower score
-  in_batch  similar pairs: those of the upper half of the scores, or all if
-            there are none; each second text is contrasted with those of other
-            pairs, and with a column `negative`
+  in_batch  similar pairs: those in the upper half of the scores, or all
+            without scores; negatives are the second texts of other pairs and
+            a column `negative`
   simcse    texts only: each is paired with itself under different dropout
 The dev file has pairs with scores or labels. similarity.py, predict.py,
 extract_features.py, export_model.py and convert_to_pytorch.py read the folder
@@ -58,11 +58,11 @@ class VectorSettings(tables.TableSettings):
       None, "--loss=simcse: texts, one per line; default: those of the "
       "training file.", USUAL, needs="do_train and loss=simcse")
   text_a_field: str = setting(
-      None, "Column or JSON key of the text, if not the task's own.")
+      None, "Column or JSON key of the text; default: the task's.")
   text_b_field: str = setting(
-      None, "Column or JSON key of the second text, if not the task's own.")
+      None, "Column or JSON key of the second text; default: the task's.")
   label_field: str = setting(
-      None, "Column or JSON key of the score, if not the task's own.")
+      None, "Column or JSON key of the score; default: the task's.")
   pooling: str = setting(
       None, "Vector of a text: the mean over its tokens, including [CLS] and "
       "[SEP], or the vector of [CLS]. Default: that of the model, otherwise "
@@ -92,7 +92,7 @@ SETTINGS = (VectorSettings, *FINE_TUNING)
 def get_task(args: VectorSettings) -> classification.Task:
   """Returns the task, with numbers as labels.
 
-  In-batch training needs no labels: pairs without one count as similar.
+  In-batch training needs no labels: without one, a pair counts as similar.
   """
   task = classification.get_task(
       args.task_name, args.text_a_field, args.text_b_field, args.label_field,
@@ -126,8 +126,8 @@ def read_texts(args: VectorSettings, task: classification.Task) -> List[str]:
              for text in (example.text_a, example.text_b) if text is not None]
   texts = list(dict.fromkeys(texts))
   if len(texts) < 2:
-    raise InputError("%s: fewer than two texts, which are compared with one "
-                     "another" % path)
+    raise InputError("%s: fewer than two texts, nothing to compare"
+                     % path)
   return texts
 
 
@@ -143,9 +143,9 @@ def read_pairs(args: VectorSettings, task: classification.Task,
   with_negative = sum(example.negative is not None for example in examples)
   for example in examples:
     if example.text_b is None:
-      raise InputError("%s: there is no second text" % example.where)
+      raise InputError("%s: no second text" % example.where)
     if with_negative and example.negative is None:
-      raise InputError("%s: there is no negative, but %d others have one" % (
+      raise InputError("%s: no negative, but %d other examples have one" % (
           example.where, with_negative))
   return examples
 
@@ -170,7 +170,7 @@ def alike(examples: List[InputExample],
       raise InputError("no pair has a score of at least %g" % least)
   else:
     chosen = (scores > middle) | (scores.min() == scores.max())
-  logging.info("%d of %d pairs are alike: with a score of %g or more",
+  logging.info("%d of %d pairs are similar: with a score of at least %g",
                chosen.sum(), len(examples), scores[chosen].min())
   return [example for example, is_alike in zip(examples, chosen) if is_alike]
 
@@ -180,8 +180,8 @@ def rows_of(example: Any, count: int) -> List[str]:
 
   Args:
     example: str, or classification.InputExample.
-    count: 2 or 3. Only training examples have a third text; others get an
-      unused empty one.
+    count: 2 or 3. Only training examples have a third text; it is empty and
+      unused in the rest.
   """
   if isinstance(example, str):
     return [example] * count
@@ -243,8 +243,8 @@ def describe_negatives(settings: TrainSettings, workers: Workers,
   logging.info("%s: each pair is compared with those of the same %d%s",
                args.loss, batch.train_batch_size // shares, whole)
   if batch.train_batch_size // shares < 2:
-    raise InputError("one example at a time has nothing to be compared with: "
-                     "give a greater --train_batch_size")
+    raise InputError("one example has nothing to be compared with: "
+                     "increase --train_batch_size")
 
 
 def read_examples(args: VectorSettings,
@@ -286,8 +286,8 @@ def with_dropout(config: AlbertConfig, args: VectorSettings) -> AlbertConfig:
         config.to_dict(), hidden_dropout_prob=rate,
         attention_probs_dropout_prob=rate))
   if args.loss == "simcse" and not config.hidden_dropout_prob:
-    raise InputError("--loss=simcse needs --dropout, which makes two vectors "
-                     "of a text different")
+    raise InputError("--loss=simcse needs --dropout: without it, both vectors "
+                     "of a text are the same")
   return config
 
 
@@ -378,7 +378,7 @@ def main() -> None:
   if not -last <= args.layer <= last or args.layer == 0:
     raise InputError("--layer=%d: the model has layers 1 to %d" % (
         args.layer, last))
-  with_dropout(folder.config, args)  # its error comes first
+  with_dropout(folder.config, args)  # fails early
   examples = read_examples(args, finetuning.wanted_splits(settings, workers))
   if trains:
     examples["train"] = finetuning.limited(examples["train"], settings)

@@ -55,8 +55,8 @@ class AnswerSettings(squad.Limits):
   version_2_with_negative: bool = setting(
       False, "Alias of --task_name=squad2.")
   null_score_diff_threshold: float = setting(
-      None, "Predict no answer if its score exceeds that of the best by this. "
-      "Default: as chosen on dev, otherwise 0.",
+      None, "Predict no answer if its score exceeds that of the best answer by "
+      "more than this. Default: as chosen on dev, otherwise 0.",
       needs="task_name=squad2 and do_predict or version_2_with_negative and "
       "do_predict")
   train_file: str = setting(None, "JSON file, for --do_train.", NEEDED,
@@ -70,14 +70,14 @@ class AnswerSettings(squad.Limits):
                            alias="predict_file",
       required="do_predict", needs="do_predict")
   head: str = setting(
-      Spans.name, "BERT's head, or ALBERT's: the end given the start, and "
-      "answerability.", USUAL,
+      Spans.name, "BERT's head, or ALBERT's, which predicts the end given the "
+      "start, and answerability.", USUAL,
       choices=[Spans.name, BeamSpans.name])
   start_n_top: int = setting(
-      BEAM_SIZE[0], "--head=beam: most likely starts to try.",
+      BEAM_SIZE[0], "--head=beam: number of starts to try.",
       needs="head=beam")
   end_n_top: int = setting(
-      BEAM_SIZE[1], "--head=beam: most likely ends to try for each start.",
+      BEAM_SIZE[1], "--head=beam: number of ends to try per start.",
       needs="head=beam")
 
 
@@ -196,7 +196,7 @@ def find_task(args: AnswerSettings) -> AnswerSettings:
   name = args.task_name or (
       "squad2" if args.version_2_with_negative else "squad")
   if not args.task_name:
-    logging.info("no --task_name: %s", name)
+    logging.info("no --task_name, using %s", name)
   return dataclasses.replace(args, task_name=name)
 
 
@@ -205,12 +205,12 @@ def null_threshold(checkpoint: Optional[str],
   """Returns the null threshold chosen on dev for a checkpoint, otherwise 0."""
   found = finetuning.dev_result("null_threshold", checkpoint, settings)
   if found is None:
-    logging.warning("no null threshold from --do_eval: taking 0")
+    logging.warning("no null threshold from --do_eval, using 0")
   return found or 0.0
 
 
 class AnswerTask(finetuning.Task):
-  """Questions whose answers are part of a passage.
+  """Questions whose answers are spans of a passage.
 
   Args:
     args: settings of the task.

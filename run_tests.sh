@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Lint and types, then the tests on TensorFlow 1.15 (tf1) and on 2.15 (tf2), where there is
-# a Python for them:
+# Lint and types, then the tests on TensorFlow 1.15 (tf1) and 2.15 (tf2), if
+# there is a suitable Python:
 #   bash run_tests.sh [--quick|--all] [--platform=tf1|tf2] [files, pytest flags]
 #   --quick    tests that need no script, no training and no real data
 #   --default  these, and every script, head and export once, for a few steps
 #   --all      all tests; installs PyTorch, transformers and Beam, builds Horovod
-# What another TensorFlow cannot change is tested on the first platform alone.
-#   ALBERT_REAL_DATA     folder of the real data sets; without it, the tests that
-#                        read them are skipped
+# Tests that do not depend on TensorFlow run on the first platform only.
+#   ALBERT_REAL_DATA     folder of the real data sets; without it, tests that
+#                        need them are skipped
 #   ALBERT_TESTS_STRICT  1: a missing platform and a skipped test are failures
 set -euo pipefail
 cd "$(dirname "$0")"
 source albert/shell.sh && usage ".*" "$@"
-unset PYTHONDONTWRITEBYTECODE # processes share what one has compiled
+unset PYTHONDONTWRITEBYTECODE # processes share compiled modules
 
 tier=default platforms="tf1 tf2" arguments=() last=
 for word in "$@"; do
@@ -26,7 +26,7 @@ for word in "$@"; do
         refuse "$word"
       arguments+=("$word") ;;
   esac
-  case $word in # pytest runs a file that is named even on the other platform
+  case $word in # pytest runs a named file even on the wrong platform
     *_tf1.py*) platforms=tf1 ;;
     *_tf2.py*) platforms=tf2 ;;
   esac
@@ -69,7 +69,7 @@ export ALBERT_TESTS_SUMMARY
 trap 'rm "$ALBERT_TESTS_SUMMARY"' EXIT
 second=()
 for platform in ${ready[@]+"${ready[@]}"}; do
-  # Built from source, which takes minutes: where it cannot be, its tests are
+  # Built from source, which takes minutes; if that fails, its tests are
   # skipped.
   if [[ $tier == all ]] && type -P cmake c++ >/dev/null &&
     ! python_on "$platform" -c "import horovod.tensorflow" 2>/dev/null; then

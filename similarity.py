@@ -60,7 +60,7 @@ def read_pairs(path: Optional[str]) -> List[Tuple[str, str]]:
 
 def benchmark(similarity: Union[BertSim, VectorSim],
               pairs: List[Tuple[str, str]]) -> None:
-  """Logs the latency of single pairs, and the throughput of all together."""
+  """Logs the latency of single pairs and the throughput of all in batches."""
   times = []
   for pair in pairs[:20] + pairs:
     start = time.monotonic()
@@ -77,7 +77,7 @@ def benchmark(similarity: Union[BertSim, VectorSim],
 
 @dataclasses.dataclass(frozen=True)
 class SimilaritySettings:
-  """The sentences, and how they are compared."""
+  """The sentences and how to compare them."""
   model_dir: str = setting(
       None, "Folder of a model from run_classifier.py or "
       "run_sentence_vectors.py; with --unsupervised, of a pretrained one. "
@@ -102,8 +102,8 @@ class SimilaritySettings:
   benchmark: bool = setting(
       False, "Measure the latency of single pairs.")
   reference_file: str = setting(
-      None, "--unsupervised, --search: sentences, one per line, whose mean is "
-      "subtracted; default: those of the pairs, or some of the corpus.", USUAL,
+      None, "--unsupervised, --search: sentences, one per line, whose mean "
+      "vector is subtracted; default: the pairs, or some of the corpus.", USUAL,
       demands="unsupervised or search")
   whitening: bool = setting(
       False, "--unsupervised: whiten the vectors by --reference_file.",
@@ -122,7 +122,7 @@ SETTINGS = (SimilaritySettings, engines.EngineSettings, FolderSettings)
 
 def create_similarity(args: SimilaritySettings, engine: engines.EngineSettings,
                       given: FolderSettings) -> Union[BertSim, VectorSim]:
-  """Returns the scorer that the settings request."""
+  """Returns the requested scorer."""
   default = "albert_tiny_starter" if args.unsupervised else "output/lcqmc/best"
   model = load(args, default, engine, given)
   if args.unsupervised or model.folder.vector:
@@ -179,8 +179,8 @@ def score(args: SimilaritySettings, sentences: List[str],
           engine: engines.EngineSettings, given: FolderSettings) -> List[str]:
   """Returns lines of score and pair."""
   if len(sentences) not in (0, 2):
-    raise InputError("give two sentences, or none and pairs by --input_file or "
-                     "on standard input, one a line, separated by a tab")
+    raise InputError("give two sentences, or pairs in --input_file or on "
+                     "standard input, one per line, separated by a tab")
   pairs = [(sentences[0], sentences[1])] if sentences else (
       read_pairs(args.input_file))
   similarity = create_similarity(args, engine, given)

@@ -49,7 +49,7 @@ def load_vocab(vocab_file: str) -> Dict[str, int]:
   for index, token in enumerate(tokens):
     token = token.rstrip("\r")
     if token in vocab:
-      raise InputError("%s:%d: token %r is on line %d already" % (
+      raise InputError("%s:%d: token %r is already on line %d" % (
           vocab_file, index + 1, token, vocab[token] + 1))
     vocab[token] = index
   return vocab
@@ -101,13 +101,13 @@ class Tokenizer:
     """Like `tokenize_plain`, and returns the position of each token.
 
     Returns:
-      (tokens, spans): a token of span (start, end) was made from
+      (tokens, spans): a token with span (start, end) comes from
       `text[start:end]`.
     """
     raise NotImplementedError
 
   def tokenize_whole_with_offsets(self, text: str) -> TokensAndSpans:
-    """Like `tokenize`, and returns spans as `tokenize_with_offsets` does."""
+    """Like `tokenize`, with spans like `tokenize_with_offsets`."""
     tokens: List[str] = []
     spans: List[Tuple[int, int]] = []
     start = 0
@@ -156,7 +156,7 @@ class BasicTokenizer:
     self._normalize = characters.Table(self._normalize_text)
 
   def clean(self, text: str) -> str:
-    """Drops control characters and turns every white space into a space."""
+    """Drops control characters and replaces all white space with spaces."""
     return text.translate(self._clean)
 
   def normalize(self, text: str) -> str:
@@ -219,12 +219,11 @@ class WordpieceTokenizer:
 class WordPieceTokenizer(Tokenizer):
   """BERT's tokenization: basic tokens, then the longest pieces, greedily.
 
-  Vocabulary entries of a Chinese and further characters, such as 机器学习 or
-  维生素C, are words that are kept whole anywhere in running text, longest match
-  first. If either end of a word is a letter or digit, a run of these in the
-  text must end there, too. Other entries are not kept whole: released
-  vocabularies have "...", <S> and <T>, which basic tokenization splits, so that
-  their models have never read them.
+  Multi-character vocabulary entries with a Chinese character, such as 机器学习
+  or 维生素C, are kept whole in running text, longest match first. An end that
+  is a letter or digit must also end a run of these in the text. Other entries
+  are not kept whole: released vocabularies have "...", <S> and <T>, but basic
+  tokenization splits these, so the models have never seen them.
 
   Args:
     vocab_file: path of the vocabulary, one token per line.
@@ -232,7 +231,7 @@ class WordPieceTokenizer(Tokenizer):
 
   Attributes:
     vocab: entry -> id.
-    words: normalized word -> its entry, for words that are kept whole.
+    words: normalized word -> its entry, for entries that are kept whole.
   """
 
   def __init__(self, vocab_file: str, do_lower_case: bool = True):
@@ -287,7 +286,7 @@ class WordPieceTokenizer(Tokenizer):
   def tokenize_plain(self, text: str) -> List[str]:
     pieces: List[str] = []
     for word in self.basic_tokenize(text):
-      if word in self.vocab:  # as nearly all: saves the call
+      if word in self.vocab:  # almost always: saves the call
         pieces.append(word)
       else:
         pieces += self.wordpiece(word)
@@ -308,7 +307,7 @@ class WordPieceTokenizer(Tokenizer):
         last = origins[end - 1] + 1
         while self.do_lower_case and last < len(text) and (
             characters.category(text[last]) == "Mn"):
-          last += 1  # a combining accent, which has been stripped
+          last += 1  # a stripped combining accent
         tokens.append(piece)
         spans.append((origins[start], last))
         start = end
@@ -337,7 +336,7 @@ def sentencepiece_text(text: str, do_lower_case: bool) -> str:
 # Characters that normalization may compose: the parts of a Hangul syllable.
 _CLUSTER = re.compile(
     "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|\\S")
-_WINDOW = 200  # characters that are aligned at once
+_WINDOW = 200  # characters aligned at once
 
 
 def _aligned(ours, theirs):
@@ -445,7 +444,7 @@ class SentencePieceTokenizer(Tokenizer):
   def _split_number(self, piece):
     pieces = self._model.EncodeAsPieces(piece.replace(_WORD_START, ""))
     if not piece.startswith(_WORD_START) and pieces[0][0] == _WORD_START:
-      # Encoding the number separately has added a word start.
+      # Encoding the number separately added a word start.
       pieces[0] = pieces[0][1:]
     return [piece for piece in pieces if piece]
 
@@ -494,8 +493,8 @@ def warn_of_unknown(what: str, count: int, total: int) -> None:
     total: number of tokens.
   """
   if count > 0.01 * total:
-    logging.warning("%.1f%% of the tokens of %s are [UNK]: its words are not "
-                    "in the vocabulary", 100.0 * count / total, what)
+    logging.warning("%.1f%% of the tokens of %s are [UNK]: not in the "
+                    "vocabulary", 100.0 * count / total, what)
 
 
 def pack_pair(
@@ -533,7 +532,7 @@ def encode_texts(tokenizer: Tokenizer, text_a: str, text_b: Optional[str],
   return pack_pair(tokenizer, ids_of(text_a), ids_b, max_seq_length)
 
 
-# Names of the BERT and ALBERT releases, for programs written for these.
+# For programs written for the BERT and ALBERT releases.
 class FullTokenizer:
   """A tokenizer of this module with the interface of BERT's.
 
@@ -580,7 +579,7 @@ printable_text = convert_to_unicode
 
 def validate_case_matches_checkpoint(do_lower_case: bool,
                                      init_checkpoint: Optional[str]) -> None:
-  """Raises a ValueError if the name of a released BERT contradicts the flag."""
+  """Raises a ValueError if a released BERT's name contradicts the flag."""
   name = re.search(r"(un|multilingual|chinese|)(cased)?_L-\d+_H-\d+_A-\d+"
                    "/bert_model.ckpt", init_checkpoint or "")
   if name and bool(do_lower_case) != bool(name.group(1)):

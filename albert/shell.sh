@@ -1,7 +1,7 @@
 # Sourced by the shell scripts, before they do anything:
 #   source albert/shell.sh && usage 'tnews|csl|--.*' "$@"
-# -h and --help print the script's head comment, as far as it goes. A word that
-# does not match the regular expression ends the script with status 2.
+# -h and --help print the script's leading comment. An argument that does not
+# match the regular expression ends the script with status 2.
 usage() {
   local known=$1 word
   shift
@@ -33,9 +33,9 @@ read_size() {
 }
 
 # Sets `model`, a folder: MODEL, which may also be the name of a released model,
-# or the released model of that size. Where neither MODEL nor SIZE asks for one
-# and albert_tiny cannot be downloaded, it is the starter, and `notice` is a block
-# of text that says so, to show above the results.
+# or the released model of that size. Without MODEL and SIZE, if albert_tiny
+# cannot be downloaded, it is the starter, and `notice` is a text to show above
+# the results.
 find_model() {
   notice= model=${MODEL:-${MODEL_DIR-}}
   if [[ -n $model && -e $model ]]; then return; fi
@@ -50,7 +50,7 @@ find_model() {
     notice="
 ======================================================================
   $name cannot be downloaded. These are the results of $model,
-  the small model that comes with this project, not those of $name.
+  the small model bundled with this project, not those of $name.
 ======================================================================"
     echo "$notice"
   fi

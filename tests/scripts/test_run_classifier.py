@@ -119,7 +119,7 @@ def test_the_label_of_f1_is_kept(caplog):
     folder = ModelFolder(None, None, "best", positive_label=kept)
     assert run_classifier.choose_positive(
         texts, folder, labels, examples) == positive
-    assert caplog.messages[-1].startswith("f1 is of the label " + positive)
+    assert caplog.messages[-1].startswith("f1 is for the label " + positive)
 
 
 def test_records_of_many_labels_name_those_of_the_text():

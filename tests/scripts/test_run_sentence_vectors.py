@@ -52,7 +52,7 @@ def test_in_batch(script, tmp_path):
   _, log = succeed(
       *script, "--loss=in_batch", "--do_eval", "--do_predict", "--pooling=cls",
       "--gradient_accumulation_steps=2", "--layer=1")
-  assert "4 of 9 pairs are alike: with a score of 1 or more" in log
+  assert "4 of 9 pairs are similar: with a score of at least 1" in log
   assert "those of the same 2, not of the whole batch of 4" in log
   best = tmp_path / "out" / "best"
   task, dev = read_json(best / "task.json"), results(best)
@@ -81,7 +81,7 @@ def test_simcse_takes_each_text_once_with_dropout(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("args, message", [
-    (["--loss=in_batch"], "9 of 9 pairs are alike"),
+    (["--loss=in_batch"], "9 of 9 pairs are similar"),
     (["--loss=simcse"], "train: 12 examples")])
 def test_negatives_and_texts_alone(args, message, script, trained, tmp_path):
   write(tmp_path, "train.tsv", "text_a\ttext_b\tlabel\tnegative", *(

@@ -77,7 +77,7 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
           model.out / "predictions.json").items()
   (tmp_path / "best" / "eval_results.txt").unlink()
   log, found, odds = predict()
-  assert "no null threshold from --do_eval: taking 0" in log
+  assert "no null threshold from --do_eval, using 0" in log
   for key, text in found.items():
     assert key == "x" or (text == "") == (odds[key] > 0)
 
