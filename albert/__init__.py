@@ -1,7 +1,7 @@
-"""The library of the scripts at the top.
+"""The library behind the scripts in the root folder.
 
-It goes with five modules beside it. One of the same name in the working
-directory, which every BERT repository has, would be imported instead.
+It needs five modules next to it. Modules of the same names in the working
+directory, as in every BERT repository, would be imported instead.
 """
 
 import importlib.util
@@ -13,5 +13,5 @@ for _name in ("tokenization", "modeling", "modeling_google", "optimization",
   _own = os.path.join(_ROOT, _name + ".py")
   _found = getattr(importlib.util.find_spec(_name), "origin", None)
   if _found and os.path.exists(_own) and os.path.abspath(_found) != _own:
-    raise ImportError("%s is in the way of %s: start in a different folder, or "
-                      "rename it" % (_found, _own))
+    raise ImportError("%s shadows %s: start in a different folder, or rename it"
+                      % (_found, _own))

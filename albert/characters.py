@@ -1,8 +1,8 @@
 """Character classes and normalization of BERT's tokenization.
 
 Python's Unicode version varies: 11 in Python 3.7, 14 in Python 3.11. To make
-tokens independent of it, the tables below have what changed since Unicode 11,
-as of Unicode 14; tests/make_unicode_table.py prints them.
+tokens independent of it, the tables below have the changes from Unicode 11 to
+14; tests/make_unicode_table.py prints them.
 
 Tests: tests/test_tokenization.py.
 """
@@ -64,7 +64,7 @@ _DECOMPOSED = {"NFD": _texts("11938:11935,11930"), "NFKD": _texts(
 
 
 def category(char: str) -> str:
-  """Returns the general category; the table adds those that matter to BERT."""
+  """Returns the general category; exact for those that matter to BERT."""
   return _CATEGORIES.get(ord(char)) or unicodedata.category(char)
 
 
@@ -78,7 +78,7 @@ def lower(text: str) -> str:
 
 def decompose(text: str, form: str) -> str:
   """Returns `text` in the normalization form "NFD" or "NFKD"."""
-  # Its form is a Literal, which Python 3.7 has not.
+  # The parameter is a Literal, which Python 3.7 lacks.
   plain = unicodedata.normalize(form, text)  # type: ignore[arg-type]
   return plain.translate(_DECOMPOSED[form])
 
@@ -101,7 +101,7 @@ class Table(dict):
 
 
 def clean(char: str) -> str:
-  """Drops control and format characters; turns white space into a space."""
+  """Drops control and format characters; replaces white space with spaces."""
   if char in "\t\n\r" or category(char) == "Zs":
     return " "
   if char == "\ufffd" or category(char) in ("Cc", "Cf"):
@@ -110,7 +110,7 @@ def clean(char: str) -> str:
 
 
 def isolate(char: str) -> str:
-  """Puts spaces around characters that are tokens by themselves."""
+  """Puts spaces around a character that is a token by itself."""
   return char if is_joined(char) else " %s " % char
 
 

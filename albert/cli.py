@@ -23,12 +23,12 @@ def _without_tensorflow(kind, error, trace):
       (error.name or "").split(".")[0] != "tensorflow"):
     sys.__excepthook__(kind, error, trace)
     return
-  print("ERROR: TensorFlow is not installed in %s: pip install '.[tf2]' into a "
-        "Python 3.9 to 3.11, or '.[tf1]' into 3.7; exported ONNX models need "
-        "none (--engine=onnx)" % sys.executable, file=sys.stderr)
+  print("ERROR: TensorFlow is not installed in %s: pip install '.[tf2]' with "
+        "Python 3.9 to 3.11, or '.[tf1]' with 3.7; exported ONNX models do not "
+        "need it (--engine=onnx)" % sys.executable, file=sys.stderr)
 
 
-# Training scripts import TensorFlow at once, predicting ones only if needed.
+# Scripts that train import TensorFlow at once, others only if needed.
 sys.excepthook = _without_tensorflow
 
 
@@ -40,7 +40,7 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
   Args:
     main: takes nothing, or the list of arguments that are not flags.
     classes: settings classes, whose fields are the script's flags.
-    takes_arguments: whether there may be such arguments.
+    takes_arguments: whether such arguments are allowed.
     older_flags: see `without_older_flags`.
     description: beginning of --help; defaults to the docstring of the script.
     **changes: see `settings.define_flags`.
@@ -55,14 +55,13 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
     standard_logging.getLogger("tensorflow").setLevel("ERROR")
     try:
       if argv[1:] and not takes_arguments:
-        raise InputError("unexpected argument %r: everything is given as "
-                         "--flag=value" % argv[1])
+        raise InputError("unexpected argument %r: use --flag=value" % argv[1])
       settings.check_flags()
       if takes_arguments:
         main(argv[1:])
       else:
         main()
-    except Exception as error:  # TensorFlow's classes are not imported here
+    except Exception as error:  # TensorFlow's classes are not imported
       if isinstance(error, BrokenPipeError) and _is_stdout_closed():
         sys.exit(128 + signal.SIGPIPE)
       line = _readable_line(error)
@@ -81,22 +80,22 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
 
 
 def _is_stdout_closed():
-  """Returns whether nobody reads the output any more, as behind `| head`."""
+  """Returns whether the reader of a pipe, such as `| head`, has exited."""
   poll = select.poll()
   poll.register(sys.stdout.fileno(), 0)
   is_closed = any(event & select.POLLERR for _, event in poll.poll(0))
-  if is_closed:  # what is left is not written at the end
+  if is_closed:  # discards buffered output, which fails at exit
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
   return is_closed
 
 
-# Errors of files; TensorFlow's, of other classes, have the text of one.
+# File errors; those of TensorFlow have other classes but the same texts.
 _ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO,
            errno.EISDIR, errno.ENOTDIR)
 
 
 def _readable_line(error):
-  """Returns the line of an error that says what to do, None if none does."""
+  """Returns the line of an error that a user can act on, or None."""
   lines = str(getattr(error, "message", error)).split("\n")
   if isinstance(error, InputError) or getattr(error, "filename", None) or (
       getattr(error, "errno", None) in _ERRNOS):
@@ -118,14 +117,14 @@ def without_older_flags(argv: List[str], names: Sequence[str]) -> List[str]:
 
   Args:
     argv: command line.
-    names: flags of earlier versions that named a file to keep features in;
-      features are now made at each run.
+    names: flags of earlier versions for files with cached features, which are
+      now made in each run.
   """
   kept = []
   for word in argv:
     found = re.match(r"--(\w+)=", word)
     if found and found.group(1) in names:
-      logging.warning("--%s has no effect: features are made at each run, in "
+      logging.warning("--%s has no effect: features are made in each run, in "
                       "--output_dir", found.group(1))
     else:
       kept.append(word)
@@ -133,7 +132,7 @@ def without_older_flags(argv: List[str], names: Sequence[str]) -> List[str]:
 
 
 def help_text(description: str) -> str:
-  """Returns what --help prints: `description`, then the flags by group."""
+  """Returns the output of --help: `description`, then the flags by group."""
   lines = [description.strip()]
   for group in settings.GROUPS:
     members = [flag for flag in settings.own_flags()

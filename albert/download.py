@@ -2,8 +2,8 @@
 
     python -m albert.download --item=tnews --target=data/tnews
 
-What is there already is left as it is. Without a network, the message says
-which files to put where.
+Existing files are kept. Without a network, the error names the files to put in
+the folder.
 """
 
 import base64
@@ -37,7 +37,7 @@ from albert.settings import NEEDED, from_flags, setting
 class DownloadSettings:
   """What to download."""
   item: str = setting(
-      None, "Model or data set, such as albert_tiny or tnews; an unknown one "
+      None, "Model or data set, such as albert_tiny or tnews; any other value "
       "lists all.", NEEDED, required=True)
   target: str = setting(None, "Folder for its files.", NEEDED)
   or_starter: bool = setting(
@@ -51,11 +51,11 @@ class Item(NamedTuple):
   Attributes:
     name: value of --item.
     files: names of its files, or globs.
-    urls: addresses to try in turn: of an archive (zip or tar), or, with {} for
-      the name, of one file each.
+    urls: addresses to try in turn, of an archive (zip or tar) or, with {} for
+      the name, of single files.
     variable: environment variable with addresses that replace `urls`, separated
-      by spaces; {item} in them stands for `name`.
-    sha256: checksum of the archive, None if it is not known.
+      by spaces; {item} stands for `name`.
+    sha256: checksum of the archive; None if unknown.
   """
   name: str
   files: List[str]
@@ -104,11 +104,11 @@ ITEMS["lcqmc"] = Item("lcqmc", ["train.txt", "dev.txt", "test.txt"], [LCQMC],
 
 
 def fetch(item: Item, target: str) -> None:
-  """Downloads the files of an item that a folder lacks.
+  """Downloads the missing files of an item.
 
   Args:
     item: what to download.
-    target: created if it does not exist; existing files are kept.
+    target: folder, created if necessary; existing files are kept.
 
   Raises:
     InputError: no address has the files; the message lists the reasons.
@@ -148,8 +148,8 @@ def fetch(item: Item, target: str) -> None:
       "%s cannot be downloaded (%s): put %s into %s, or set %s to an address "
       "that has them%s" % (
           item.name, "; ".join(failures), ", ".join(missing), target,
-          item.variable, "; or take the small model that comes with this "
-          "project, MODEL=%s for the shell scripts" % STARTER if (
+          item.variable, "; or use the small bundled model, MODEL=%s for the "
+          "shell scripts" % STARTER if (
               item.variable == MODEL_URL) else ""))
 
 
@@ -163,11 +163,11 @@ def download(url: str, folder: str) -> str:
   """Downloads a file, resuming an interrupted download of the same version.
 
   Returns:
-    path of the complete file, with a name that is unique to the address.
+    path of the complete file, whose name is unique to the address.
 
   Raises:
     OSError: the server cannot be reached, or refused or closed the connection;
-      the part that has arrived is kept for the next try.
+      the next attempt resumes from the downloaded part.
   """
   path = _part(url, folder)
   version_file = path + _VERSION
@@ -175,7 +175,7 @@ def download(url: str, folder: str) -> str:
   if os.path.exists(path) and os.path.exists(version_file):
     have = os.path.getsize(path)
     with open(version_file, encoding="utf-8") as reader:
-      # Another version is sent from its beginning.
+      # The server sends a different version from the beginning.
       request.add_header("If-Range", reader.read())
     request.add_header("Range", "bytes=%d-" % have)
   try:
@@ -206,7 +206,7 @@ def download(url: str, folder: str) -> str:
       response.headers.get_all("x-goog-hash") or []))
   if md5 and base64.b64decode(md5.group(1)) != _digest(path, "md5"):
     os.remove(path)
-    raise OSError("what has arrived does not have the server's checksum")
+    raise OSError("the checksum differs from the server's")
   return path
 
 
@@ -214,13 +214,13 @@ _VERSION = ".version"
 
 
 def _part(url, folder):
-  """Returns the path of what has arrived of a file."""
+  """Returns the path of a partially downloaded file."""
   return os.path.join(folder, ".download-" +
                       hashlib.sha256(url.encode()).hexdigest()[:16])
 
 
 def _write_version(path, headers):
-  """Keeps what tells this version of a file from others, if the server does."""
+  """Writes the server's version tag of a file, if there is one."""
   tag = headers.get("ETag", "W/")
   version = headers.get("Last-Modified") if tag.startswith("W/") else tag
   _remove(path)
@@ -279,27 +279,27 @@ def unpack(archive: str, target: str, files: Sequence[str]) -> None:
   Raises:
     zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError: the file is
       damaged, or not an archive.
-    ValueError: a file is missing, its path leads out of the archive, or the
-      files are a hundred times as large as the archive.
+    ValueError: a file is missing, a path leads out of the archive, or the
+      files are more than a hundred times as large as the archive.
   """
   with _open_archive(archive) as members:
     size = sum(size for _, size, _ in members)
     if size > _MOST_UNPACKED * os.path.getsize(archive):
-      raise ValueError("%d MB inside are too many for its size" % (size >> 20))
+      raise ValueError("%d MB unpacked, too much for its size" % (size >> 20))
     for path, _, _ in members:
       if os.path.isabs(path) or ".." in path.split("/"):
-        raise ValueError("%r inside leads out of it" % path)
+        raise ValueError("path %r leads out of it" % path)
     names = [os.path.basename(path) for path, _, _ in members]
     for pattern in files:
       if not fnmatch.filter(names, pattern):
-        raise ValueError("there is no %s inside" % pattern)
+        raise ValueError("it has no %s" % pattern)
     with filesystem.temporary_folder(
         os.path.join(target, "files")) as folder:
       for name, (_, _, open_member) in zip(names, members):
         with open_member() as source, open(
             os.path.join(folder, name), "wb") as writer:
           shutil.copyfileobj(source, writer)
-      # Those that make it count as complete come last.
+      # The required ones last: their presence marks the item as complete.
       for name in sorted(names, key=lambda name: any(
           fnmatch.fnmatch(name, pattern) for pattern in files)):
         if not os.path.exists(os.path.join(target, name)):
@@ -309,12 +309,12 @@ def unpack(archive: str, target: str, files: Sequence[str]) -> None:
 def main() -> None:
   args = from_flags(DownloadSettings)
   if args.item == STARTER:
-    logging.info("%s is in this project, there is nothing to download", STARTER)
+    logging.info("%s is bundled, nothing to download", STARTER)
     if args.or_starter:
       print(STARTER)
     return
   if args.item not in ITEMS:
-    raise InputError("--item: unknown %r; known are %s" % (
+    raise InputError("--item: unknown %r; choose one of %s" % (
         args.item, ", ".join(sorted(ITEMS))))
   if not args.target:
     raise InputError("--target is required; see --help")

@@ -2,4 +2,4 @@
 
 
 class InputError(ValueError):
-  """Invalid input; the message says in one line what, where and what to do."""
+  """Invalid input; the message is one line: what, where and what to do."""

@@ -4,8 +4,8 @@
     vocab.txt, spm.model  WordPiece vocabulary or SentencePiece model
     task.json             the task, and how text is read
     model.ckpt-...        checkpoints
-Whatever makes a model writes such a folder; whatever uses one calls `load`. No
-function here needs TensorFlow.
+Scripts that make a model write such a folder; those that use one call `load`.
+No function here needs TensorFlow.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ Tokenizer = Union[tokenization.WordPieceTokenizer,
 
 @dataclasses.dataclass(frozen=True)
 class FolderSettings:
-  """Settings that a model folder may lack."""
+  """Settings for incomplete model folders."""
   bert_config_file: str = setting(
       None, "Model configuration (JSON); default: the one next to the "
       "checkpoint.", alias="albert_config_file")
@@ -85,14 +85,14 @@ class ModelFolder:
     pairs: whether the texts are pairs; None if unknown.
     init_checkpoint: what training started from; None if unknown.
     long_text, max_windows: how long texts are read; see tasks.windows.
-    positive_label: of two labels, the one that F1 is computed for.
+    positive_label: of two labels, the positive one for F1.
     reading: how the training table was read: `columns`, and which are `text_a`
       and `text_b`; None without such flags.
-    thresholds: label -> what its probability must exceed.
-    calibration_temperature: divides the logits of one label per text.
+    thresholds: label -> probability threshold.
+    calibration_temperature: divides the logits, with one label per text.
     crf, by_character: of NER models; see run_ner.py.
     has_unanswerable: whether a question may have no answer.
-    null_threshold: what the odds of no answer must exceed.
+    null_threshold: threshold for the odds of no answer.
     pooling, layer: of sentence vectors; see heads.vectors.
   """
   config: AlbertConfig
@@ -125,7 +125,7 @@ class ModelFolder:
 
   @property
   def vector(self) -> Optional[Tuple[str, int]]:
-    """Pooling and layer of a model trained to give vectors, otherwise None.
+    """Pooling and layer of a model trained for vectors, otherwise None.
 
     See `heads.vectors.sentence_vectors`.
     """
@@ -154,7 +154,7 @@ class ModelFolder:
         do_lower_case=self.do_lower_case, **{name: self.tokenizer_file})
     if tokenizer.vocab_size != self.config.vocab_size:
       raise InputError(
-          "%s has %d entries, but the configuration says vocab_size %d: use "
+          "%s has %d entries, but the configuration has vocab_size %d: use "
           "the vocabulary the model was made with" % (
               self.tokenizer_file, tokenizer.vocab_size,
               self.config.vocab_size))
@@ -172,7 +172,7 @@ class ModelFolder:
   def check_length(self, max_seq_length: int) -> None:
     """Raises an InputError if the model has fewer positions."""
     if max_seq_length > self.config.max_position_embeddings:
-      raise InputError("--max_seq_length %d is more than the %d positions of %s"
+      raise InputError("--max_seq_length %d exceeds the %d positions of %s"
                        % (max_seq_length, self.config.max_position_embeddings,
                           self.where))
 
@@ -187,15 +187,15 @@ class ModelFolder:
     return files
 
   def task(self) -> Dict[str, Any]:
-    """Returns the content of `task.json`: the attributes that are known."""
+    """Returns the content of `task.json`: the known attributes."""
     values = {key: getattr(self, key) for key in _KEYS}
     return {key: value for key, value in values.items() if value is not None}
 
   def for_task(self, **task: Any) -> "ModelFolder":
-    """Returns a copy for another task.
+    """Returns a copy for a different task.
 
     Args:
-      **task: attributes of the task; all others become None.
+      **task: attributes of the task; the rest become None.
     """
     return dataclasses.replace(self, **dict(dict.fromkeys(_TASK), **task))
 
@@ -209,8 +209,8 @@ def load(given: FolderSettings, path: Optional[str]) -> ModelFolder:
   """Reads the folder of a checkpoint, such as the `best` of a fine-tuning run.
 
   Args:
-    given: settings; a given configuration overrides the one in the folder, with
-      a warning if they differ.
+    given: settings; a configuration overrides the one in the folder, with a
+      warning if they differ.
     path: checkpoint or folder with checkpoints; None for a model from scratch.
 
   Raises:
@@ -223,8 +223,8 @@ def load(given: FolderSettings, path: Optional[str]) -> ModelFolder:
       _find_checkpoint(path)  # its error comes first
       raise InputError("--bert_config_file is required: there is no "
                        "configuration next to %s" % path)
-    raise InputError("--bert_config_file is required: a model from scratch "
-                     "needs it and --vocab_file, others --init_checkpoint")
+    raise InputError("--bert_config_file is required: give --init_checkpoint "
+                     "or, from scratch, --bert_config_file and --vocab_file")
   config = AlbertConfig.from_json_file(config_file)
   logging.info("%s: %s", config_file, config.summary())
   do_lower_case = task.pop("do_lower_case", None)
@@ -243,7 +243,7 @@ def load(given: FolderSettings, path: Optional[str]) -> ModelFolder:
 
 def begun_with(folder: ModelFolder, begun: Optional[str],
                init_checkpoint: Optional[str]) -> ModelFolder:
-  """Returns the folder with what its training started from.
+  """Returns the folder with its `init_checkpoint` filled in.
 
   Args:
     folder: folder of the model.
@@ -259,10 +259,10 @@ def begun_with(folder: ModelFolder, begun: Optional[str],
 def for_records(folder: ModelFolder, given: FolderSettings,
                 made_with: Dict[str, Any], paths: List[str],
                 max_seq_length: int) -> ModelFolder:
-  """Returns the folder of a model that is pretrained on records.
+  """Returns the folder of a model to pretrain on records.
 
-  Its vocabulary is the given one, or the one next to the checkpoint or next to
-  the records; the records must have been made with it.
+  Its vocabulary is the given one, or the one next to the checkpoint or to the
+  records; the records must have been made with it.
 
   Args:
     folder: folder of the checkpoint to start from.
@@ -272,7 +272,7 @@ def for_records(folder: ModelFolder, given: FolderSettings,
     max_seq_length: of the records.
 
   Raises:
-    InputError: the records were made with another vocabulary or do_lower_case.
+    InputError: vocabulary or do_lower_case are not those of the records.
   """
   name = "spm_model_file" if made_with.get("spm_model_file_sha256") else (
       "vocab_file")
@@ -282,11 +282,11 @@ def for_records(folder: ModelFolder, given: FolderSettings,
     tokenizer_file = tokenizer_file or filesystem.find_beside(
         os.path.dirname(path) or ".", _TOKENIZERS)
   if tokenizer_file and wanted not in (None, filesystem.sha256(tokenizer_file)):
-    raise InputError("%s is not the vocabulary that %s was made with: give "
-                     "that as --%s" % (tokenizer_file, paths[0], name))
+    raise InputError("%s is not the vocabulary that %s was made with: set --%s"
+                     % (tokenizer_file, paths[0], name))
   if not tokenizer_file:
-    logging.warning("the vocabulary of %s is not known, so it will not be next "
-                    "to the model: give --%s", paths[0], name)
+    logging.warning("the vocabulary of %s is unknown, so it will not be copied "
+                    "next to the model: set --%s", paths[0], name)
   do_lower_case = made_with.get("do_lower_case", folder.do_lower_case)
   known = given.do_lower_case is not None or (
       "do_lower_case" in read_task(folder.path))
@@ -300,9 +300,9 @@ def for_records(folder: ModelFolder, given: FolderSettings,
 
 
 def read_task(path: Optional[str]) -> Dict[str, Any]:
-  """Returns the contents of `task.json` next to a checkpoint, if there is one.
+  """Returns the contents of `task.json` next to a checkpoint, if it exists.
 
-  Fills in what earlier versions left out.
+  Fills in keys that earlier versions did not write.
   """
   task_file = filesystem.find_beside(path, ["task.json"])
   task = filesystem.read_json(task_file) if task_file else {}
@@ -337,7 +337,7 @@ def _is_of_type(value, hint):
 
 
 def _thresholds(path):
-  """Returns what an evaluation next to `path` chose.
+  """Returns the values chosen by an evaluation next to `path`.
 
   `null_threshold`, `thresholds`, `calibration_temperature`: see ModelFolder.
   """
@@ -377,14 +377,14 @@ def find_config(path: Optional[str],
 
 
 def require_same_model(init_checkpoint: str, begun: str) -> None:
-  """Refuses to resume a model other than the requested one.
+  """Refuses to resume a different model.
 
   Args:
     init_checkpoint: value of --init_checkpoint.
     begun: checkpoint in --output_dir.
 
   Raises:
-    InputError: the configurations differ, in more than dropout.
+    InputError: the configurations differ in more than dropout.
   """
   asked, there = map(find_config, (init_checkpoint, begun))
   if not (asked and there):
@@ -393,7 +393,7 @@ def require_same_model(init_checkpoint: str, begun: str) -> None:
                  if not key.endswith("dropout_prob")]
   if differences:
     raise InputError(
-        "%s has a model that did not start from %s: it has %s; choose a "
+        "the model in %s did not start from %s: it has %s; choose a "
         "different --output_dir" % (os.path.dirname(begun), init_checkpoint,
                                     ", ".join(differences[:3])))
 
@@ -411,8 +411,8 @@ def _find_tokenizer(path, given):
   if chosen and beside and (
       filesystem.read_bytes(chosen) != filesystem.read_bytes(beside)):
     raise InputError(
-        "%s is not the vocabulary that the model was made with, %s: leave the "
-        "flag out" % (chosen, beside))
+        "%s is not the vocabulary that the model was made with, %s: omit the "
+        "flag" % (chosen, beside))
   return chosen or beside
 
 

@@ -13,7 +13,7 @@ def hours(seconds: float) -> str:
 
 
 class Progress:
-  """Logs progress, its rate and the remaining time, every ten seconds.
+  """Logs progress, rate and remaining time every ten seconds.
 
   Args:
     things: name of the counted items, such as "records".
@@ -24,11 +24,11 @@ class Progress:
     self._start = self._last = time.monotonic()
 
   def log(self, count: int, share: float) -> None:
-    """Logs a line if the last one was ten seconds ago.
+    """Logs a line, unless the last one was less than ten seconds ago.
 
     Args:
       count: number of finished items.
-      share: finished share of the work; 0 if that is not known.
+      share: finished share of the work; 0 if unknown.
     """
     now = time.monotonic()
     if now > self._last + _SECONDS:

@@ -1,4 +1,4 @@
-"""The page of what quickstart.sh found, one file that loads nothing.
+"""The results of quickstart.sh as a self-contained HTML page.
 
     python -m albert.report output/quickstart
 
@@ -36,7 +36,7 @@ PAGE = """<!DOCTYPE html>
 %s
 <h2>六类主题 · Six topics: dev accuracy in training</h2>
 %s
-<h2>相似度 · How alike sentences are</h2>
+<h2>相似度 · Similarity of sentences</h2>
 %s
 </html>
 """
@@ -133,7 +133,7 @@ def read_history(path: str) -> List[Tuple[int, float]]:
 
 def main(arguments: Sequence[str]) -> None:
   if len(arguments) != 1:
-    raise InputError("give one folder, as quickstart.sh makes it")
+    raise InputError("give one folder, the output of quickstart.sh")
   folder, = arguments
   filesystem.write_text(os.path.join(folder, "report.html"), PAGE % (
       show_masks(read_tsv(os.path.join(folder, "masks.tsv"))),

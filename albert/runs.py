@@ -1,8 +1,7 @@
 """Compares fine-tuning runs: python -m albert.runs output/* [--html=runs.html]
 
-Prints a row per folder: the flags that differ between the runs, the results of
-the best checkpoint on the dev file, those on the test file, and the minutes
-from the start to the last checkpoint.
+Prints one row per run: the flags that differ between runs, results of the best
+checkpoint on dev, results on test, and minutes from start to last checkpoint.
 """
 
 import dataclasses
@@ -81,7 +80,7 @@ def table(folders: List[str], metrics: List[str]) -> List[List[str]]:
 
 
 def page(rows: List[List[str]]) -> str:
-  """Returns a table as HTML."""
+  """Returns the table as HTML."""
   lines = ["<!doctype html>", '<meta charset="utf-8">', "<title>Runs</title>",
            "<style>td, th { padding: 2px 8px; text-align: right }</style>",
            "<p>%s" % datetime.date.today(), "<table>"]
@@ -96,7 +95,7 @@ def main(folders: List[str]) -> None:
   found = [folder for folder in folders if filesystem.exists(
       os.path.join(folder, run_file.NAME))]
   if not found:
-    raise InputError("give the --output_dir of trainings, such as output/*")
+    raise InputError("give the --output_dir of runs, such as output/*")
   rows = table(found, args.metrics or [])
   widths = [max(map(len, column)) for column in zip(*rows)]
   for row in rows:

@@ -32,9 +32,9 @@ def setting(default: Any, text: str, group: str = ADVANCED,
     group: one of GROUPS.
     **more: `choices`: list of allowed values; `alias`: another name of the
       flag; `least`, `most`: inclusive limits of a number; `instead_of`: flags
-      it excludes, "a or b"; and three conditions (see `_holds`): `required`,
-      the flag is required; `needs`, otherwise it has no effect and a warning is
-      logged; `demands`, otherwise it is an error.
+      it excludes, "a or b"; and three conditions (see `_holds`): `required`:
+      the flag is required; `needs`: otherwise the flag has no effect, with a
+      warning; `demands`: otherwise the flag is an error.
   """
   return dataclasses.field(default=default, metadata=dict(
       more, text=text, group=group))
@@ -143,7 +143,7 @@ def check_flags() -> None:
         raise InputError("give --%s or --%s, not both" % (other, flag.name))
     demands = flag.setting.get("demands")
     if demands and not _holds(demands):
-      raise InputError("--%s: no effect without %s" % (
+      raise InputError("--%s has no effect without %s" % (
           flag.name, _as_flags(demands)))
   idle: Dict[str, List[str]] = {}
   for flag in given:
@@ -156,9 +156,9 @@ def check_flags() -> None:
 
 
 def warn_if_given(name: str, need: str) -> None:
-  """Logs that a given flag has no effect without `need`."""
+  """Warns of a given flag that has no effect without `need`."""
   if flags.FLAGS[name].present and flags.FLAGS[name].value:
-    logging.warning("--%s: no effect without %s", name, need)
+    logging.warning("--%s has no effect without %s", name, need)
 
 
 def from_flags(cls: Any) -> Any:

@@ -145,7 +145,7 @@ def test_a_bad_archive(server, fetch, tmp_path, content, message):
 
 def test_an_archive_that_unpacks_to_too_much(fetch, tmp_path, monkeypatch):
   monkeypatch.setattr(download, "_MOST_UNPACKED", 0.1)
-  refused("too many for its size", fetch, "/model.zip")
+  refused("too much for its size", fetch, "/model.zip")
   assert not tmp_path.exists()
 
 
@@ -179,7 +179,7 @@ def test_the_starter_weights_stand_in(tmp_path, monkeypatch):
 
 def test_items():
   out, log = succeed(COMMAND, "--item=albert_tiny_starter")
-  assert not out and "albert_tiny_starter is in this project" in log
+  assert not out and "albert_tiny_starter is bundled" in log
   for args, message in (([], "^--item"), (["--item=a"], "^--item: .*'a'"),
                         (["--item=lcqmc"], "^--target")):
     fail(message, COMMAND, *args)

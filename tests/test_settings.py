@@ -105,7 +105,7 @@ class Conditions:
     (["--do_train", "--kind=x", "--top_k=1"], None,
      ["--top_k: no effect without --do_train and --kind=beam"]),
     (["--do_train", "--kind=beam", "--top_k=1"], None, []),
-    (["--seeds=1"], "--seeds: no effect without --do_train$", []),
+    (["--seeds=1"], "--seeds has no effect without --do_train$", []),
     (["--seeds=1", "--do_train", "--kind=x"],
      "give --kind or --seeds, not both", [])])
 def test_conditions(args, error, warnings, caplog):

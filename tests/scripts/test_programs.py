@@ -106,7 +106,7 @@ def test_what_is_installed(tmp_path):
     (here / name).write_text("")
     status, _, log = start(installed, here, *load)
     assert status == 1
-    assert re.match("ImportError: %s is in the way of %s: .*rename" % (
+    assert re.match("ImportError: %s shadows %s: .*rename" % (
         here / name, installed / name), log), log
     (here / name).unlink()
 
