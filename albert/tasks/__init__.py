@@ -1,1 +1,1 @@
-"""What each task is: reading its files, making examples, judging answers."""
+"""The tasks: read their files, make examples, score predictions."""

@@ -1,4 +1,4 @@
-"""The BIO scheme: allowed transitions, and the best sequence of labels.
+"""The BIO scheme: allowed transitions and the best label sequence.
 
 Dimensions in comments: S tokens of a text, L labels.
 """
@@ -19,15 +19,15 @@ def forbidden(labels: Sequence[str]) -> Tuple[np.ndarray, np.ndarray]:
 
   Returns:
     (float32 [L, L], float32 [L]): -1e4 if the label of the column must not
-    follow that of the row, and if it must not be the first; otherwise 0.
+    follow that of the row, or must not be the first; otherwise 0.
 
   Raises:
     InputError: the labels do not follow the scheme.
   """
   for label in labels:
     if label != "O" and label[:2] not in ("B-", "I-"):
-      raise InputError("the label %r is not of the scheme BIO, which has O, "
-                       "B-kind and I-kind" % label)
+      raise InputError("the label %r is not in the BIO scheme, which has O, "
+                       "B-type and I-type" % label)
   follows = [[label[:2] != "I-" or before[1:] == label[1:] for label in labels]
              for before in labels]
   starts = [label[:2] != "I-" for label in labels]

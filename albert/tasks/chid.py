@@ -1,4 +1,4 @@
-"""ChID: the idiom for each blank; files and features."""
+"""ChID, idioms for blanks: files and features."""
 
 import os
 import re
@@ -30,16 +30,16 @@ def find_files(data_dir: str,
 
 
 def answer_file(path: str) -> Optional[str]:
-  """Returns the path of the answers to a file, if there is one."""
+  """Returns the path of a file's answers, if it exists."""
   path = path[:-len(".json")] + "_answer.json"
   return path if filesystem.exists(path) else None
 
 
 def read(path: str, part: Optional[str]) -> Iterator[race.Example]:
-  """Yields the Example of each blank; its `question` is the blank's tag.
+  """Yields an Example per blank; its `question` is the blank's tag.
 
   A row is a JSON object with `candidates` and `content`: texts with tags such
-  as #idiom000378#, answered in PATH_answer.json (ChID), or one text with
+  as #idiom000378#, with answers in PATH_answer.json (ChID), or one text with
   #idiom# and, if known, `answer` (FewCLUE).
 
   Raises:
@@ -66,11 +66,11 @@ def read(path: str, part: Optional[str]) -> Iterator[race.Example]:
 
 def blanks(row: Dict[str, Any], number: int, part: Optional[str],
            answers: Dict[str, int]) -> Iterator[race.Example]:
-  """Yields the Example of each blank of a row; see `read`.
+  """Yields an Example per blank of a row; see `read`.
 
   Args:
     row: JSON object.
-    number: number of the row, within which each candidate is used once.
+    number: number of the row; each candidate is used once per row.
     part: see race.Example.
     answers: tag -> index of the candidate, if known.
 
@@ -91,14 +91,14 @@ def blanks(row: Dict[str, Any], number: int, part: Optional[str],
     found = [(text, tag, tag) for text in content
              for tag in _BLANK.findall(text)]
     if not 0 < len({tag for _, tag, _ in found}) == len(found):
-      raise ValueError("no blank, or a tag that occurs twice")
+      raise ValueError("no blank, or a duplicate tag")
   if len(found) > len(choices):
     raise ValueError("%d blanks for %d candidates, each of which is used once"
                      % (len(found), len(choices)))
   for text, tag, name in found:
     answer = answers.get(name)
     if answer is not None and answer not in range(len(choices)):
-      raise ValueError("%s: the answer %r is not 0 to %d" % (
+      raise ValueError("%s: the answer %r is not in 0 to %d" % (
           tag, answer, len(choices) - 1))
     yield race.Example(name, part, text, tag, choices, answer, group=number)
 
@@ -113,8 +113,8 @@ def sequence_maker(
 ) -> Callable[[race.Example], List[windows.Encoded]]:
   """Returns the function that encodes an Example; see race.sequence_maker.
 
-  A choice is put into its blank, so all other blanks can be masked alike and
-  need no marker. Of a long text, the part around the blank is kept.
+  A choice is inserted into its blank, so that all other blanks are masked alike
+  and need no marker. A long text is truncated to the part around the blank.
   """
   mask = [tokenizer.mask_id] * _IDIOM_LENGTH
 

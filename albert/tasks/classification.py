@@ -1,4 +1,4 @@
-"""The table of classification tasks, and the reader of their files.
+"""The table of classification tasks and the reader of their files.
 
 A new task is one row of TASKS; docs/fine_tuning.md has an example.
 """
@@ -36,9 +36,9 @@ class InputExample(NamedTuple):
   """A text or a pair of texts.
 
   Attributes:
-    id: that of the file, by default the example's number from 0.
+    id: from the file; defaults to the index of the example.
     text_a, text_b: `text_b` is None for a single text.
-    label: str, or a tuple of them for a multi-label task; None in a test set
+    label: str, or a tuple of str for multi-label tasks; None in a test set
       without labels.
     where: file and line, for messages.
     negative: a text dissimilar to `text_a`, if the task has one.
@@ -55,24 +55,24 @@ class Task(NamedTuple):
   """How the files of a task are read.
 
   Attributes:
-    text_a, text_b, label: how to find them in a row: a field, a tuple of
-      fields of which the first present one counts, or a function of the row.
+    text_a, text_b, label: where to find them in a row: a field, a tuple of
+      fields of which the first present one is used, or a function of the row.
       `text_b` is None for single texts.
-    labels: None to take those of the training file; empty for regression.
+    labels: None for those in the training file; empty for regression.
     files: "train" / "dev" / each split to predict -> file names, by preference.
-      `.json` and `.jsonl` have one JSON object per line, all others columns
-      separated by tabs.
-    submissions: split to predict -> name of the file to submit, where {} is the
+      `.json` and `.jsonl` have one JSON object per line, all other files
+      columns separated by tabs.
+    submissions: split to predict -> name of the submission, where {} is the
       name of the task: `.json` for CLUE's format, `.tsv` for GLUE's.
-    columns: column names of a tab-separated file without a header; None if
-      there always is one.
+    columns: column names of a tab-separated file without a header; None if it
+      always has one.
     keep: returns False for rows to skip.
-    rename: label in the file -> label in `labels`, or None if examples with it
-      are not for training.
-    metric: one of metrics.METRICS, by which the best checkpoint is chosen.
+    rename: label in the file -> label in `labels`, or None to skip such
+      examples in training.
+    metric: the one of metrics.METRICS that chooses the best checkpoint.
     is_multi_label: whether an example has any number of labels.
-    negative: how to find a text dissimilar to `text_a`; None if there is none.
-    may_be_quoted: whether a .tsv may have quotes as in CSV; GLUE's have not.
+    negative: where to find a text dissimilar to `text_a`; None for none.
+    may_be_quoted: whether a .tsv may have quotes as in CSV, unlike GLUE's.
   """
   text_a: Where
   text_b: Where
@@ -253,17 +253,17 @@ def get_task(name: str, text_a_field: Optional[str] = None,
       key: value for key, value in changes.items() if value})
   if several:
     if regression or task.is_regression:
-      raise InputError("--multi_label does not go with numbers")
+      raise InputError("--multi_label does not apply to numbers")
     return task._replace(metric="micro_f1", is_multi_label=True)
   if not regression:
     return task
   if labels:
-    raise InputError("--regression: there are numbers instead of --labels")
+    raise InputError("--regression predicts numbers: leave out --labels")
   return task._replace(labels=[], metric="pearson")
 
 
 def reading(settings: Any) -> Optional[Dict[str, Any]]:
-  """Returns what a model folder keeps of how its table was read.
+  """Returns the settings of the table that a model folder keeps.
 
   Args:
     settings: TableSettings with `text_a_field` and `text_b_field`.
@@ -305,13 +305,13 @@ def read_examples(task: Task, path: str, is_test: bool = False,
   Args:
     task: describes the file.
     path: file to read.
-    is_test: whether the file is to be predicted and may lack labels; it needs
-      an answer for every row, so none is skipped.
-    settings: how tables are read; defaults if None.
+    is_test: whether to predict the file, which may then lack labels and of
+      which no row is skipped.
+    settings: how to read tables; None for the defaults.
 
   Returns:
     at least one example. If all labels of a file to predict are the same, they
-    are placeholders and removed.
+    are placeholders, and are removed.
 
   Raises:
     InputError: the file is empty or malformed; the message names the line.
@@ -328,7 +328,7 @@ def read_examples(task: Task, path: str, is_test: bool = False,
       blank = True
       continue
     if is_test and blank and examples:
-      raise InputError("%s: a blank line precedes it: remove that line, since "
+      raise InputError("%s: after a blank line: remove that line, because "
                        "leaderboards count rows" % row.where)
     try:
       if row.error:
@@ -356,14 +356,14 @@ def divide(examples: List[Any], shares: Dict[str, float], seed: int,
            text_of: Callable[[Any], Any] = lambda x: (x.text_a, x.text_b),
            label_of: Callable[[Any], Any] = lambda x: x.label
            ) -> Dict[str, List[Any]]:
-  """Divides examples at random, those of each label alike.
+  """Splits examples at random, stratified by label.
 
-  Examples of the same texts stay together, and all in their order.
+  Examples with the same texts stay together; the order is kept.
 
   Args:
     examples: labelled examples.
     shares: name of a part -> its share.
-    seed: of the choice.
+    seed: random seed.
     text_of, label_of: return the text and the label of an example, hashable.
 
   Returns:
@@ -403,13 +403,13 @@ def items(examples: List[InputExample]) -> List[Item]:
 
 
 def _columns(task, cells, is_test):
-  """Returns the names of the columns, of which the first row is `cells`."""
+  """Returns the names of the columns of a table with the first row `cells`."""
   try:
     _find_columns(task, cells, is_test)
   except ValueError as error:
     if not task.columns:
       raise ValueError(
-          "%s; if the file has no header, name its columns, such as "
+          "%s; if the file has no header, name its columns with "
           "--columns=label,text_a" % error) from error
     # A test file without a header may lack the label, its last column.
     lacks_label = is_test and len(cells) == len(task.columns) - 1
@@ -418,13 +418,13 @@ def _columns(task, cells, is_test):
 
 
 def _find_columns(task, columns, is_test, path=None):
-  """Returns the task with the columns of a table instead of names to look for.
+  """Returns the task with its fields replaced by columns of a table.
 
   Args:
     task: Task.
     columns: names of the table's columns.
     is_test: whether the label may be missing.
-    path: the file, to log what is not called as the task calls it; or None.
+    path: the file, to log columns with different names; None not to.
 
   Raises:
     ValueError: a column is missing, or there are several candidates.
@@ -438,7 +438,7 @@ def _find_columns(task, columns, is_test, path=None):
       continue
     names = [names] if isinstance(names, str) else names
     name = tables.find_column(names, columns, synonyms)
-    if name is None and None in names:  # optional, in some rows at least
+    if name is None and None in names:  # optional
       continue
     if name is None and is_needed:
       raise ValueError("no field %s, only %s" % (
@@ -524,7 +524,7 @@ def _number(text):
 
 
 def _find(where, row):
-  """Returns the value a Task's field points to, or raises a ValueError."""
+  """Returns the value of a Task's field in a row, or raises a ValueError."""
   if where is None:
     return None
   try:

@@ -1,4 +1,4 @@
-"""What the files of a run hold, said before it trains."""
+"""Reports on the data of a run before it trains."""
 
 import collections
 import itertools
@@ -18,19 +18,19 @@ from absl import logging
 
 from tokenization import Tokenizer
 
-_SAMPLE = 1000  # examples of a split that are tokenized
-_MOST_LONG = 0.2  # share of them above which to warn
-_LABELS, _UNKNOWN = 20, 5  # to name
+_SAMPLE = 1000  # examples of a split to tokenize
+_MOST_LONG = 0.2  # truncated share above which to warn
+_LABELS, _UNKNOWN = 20, 5  # maximum to list
 
 Line = Tuple[int, str]  # level of the log, text
 
 
 class Item(NamedTuple):
-  """An example as its file has it.
+  """An example as in its file.
 
   Attributes:
-    texts: what the model reads together, such as question and passage.
-    labels: its labels, or the kinds of its entities; None if unknown.
+    texts: texts of one sequence, such as question and passage.
+    labels: its labels, or the types of its entities; None if unknown.
   """
   texts: Tuple[str, ...]
   labels: Optional[Tuple[str, ...]]
@@ -46,12 +46,12 @@ def describe(rows: List[Item], paths: Sequence[str], first: List[int],
     paths: their files.
     first: `input_ids` of the first example.
     tokenizer: tokenizer.
-    max_seq_length: where sequences are cut; None for windows, which lose
+    max_seq_length: where sequences are truncated; None for windows, which lose
       nothing.
-    train: the training examples, if `rows` are others.
+    train: the training examples, unless they are `rows`.
 
   Yields:
-    (level of the log, text): a warning for what is suspicious.
+    (level of the log, text): a warning if it is suspicious.
   """
   yield logging.INFO, "%d examples of %s%s" % (
       len(rows), ", ".join(paths), _labels(rows))
@@ -65,7 +65,7 @@ def describe(rows: List[Item], paths: Sequence[str], first: List[int],
 
 
 def _labels(rows):
-  """Returns how often each label occurs, as text."""
+  """Returns the counts of the labels as text."""
   counts = collections.Counter(itertools.chain.from_iterable(
       row.labels or () for row in rows))
   named = ["%s %d" % pair for pair in counts.most_common(_LABELS)]
@@ -75,7 +75,7 @@ def _labels(rows):
 
 
 def _tokens(rows, tokenizer, limit):
-  """Yields how much is too long or unknown in a sample."""
+  """Yields the shares of truncated and unknown tokens in a sample."""
   sample = random.Random(0).sample(rows, min(len(rows), _SAMPLE))
   lengths = []
   unknown: Counter[str] = collections.Counter()
@@ -101,25 +101,24 @@ def _tokens(rows, tokenizer, limit):
 
 
 def _repeats(rows):
-  """Yields how many texts occur twice, and with which labels."""
+  """Yields the number of duplicate texts and of those that differ in labels."""
   first: Dict[Tuple[str, ...], Item] = {}
   other = [(first[row.texts], row) for row in rows
            if first.setdefault(row.texts, row).labels != row.labels
            and None not in (row.labels, first[row.texts].labels)]
   if len(first) < len(rows):
-    yield logging.INFO, "%d repeat the text of another" % (
-        len(rows) - len(first))
+    yield logging.INFO, "%d are duplicates" % (len(rows) - len(first))
   if other:
-    yield logging.WARNING, "%d of these have other labels, such as %r: %s" % (
+    yield logging.WARNING, "%d of these differ in labels, such as %r: %s" % (
         len(other), other[0][0].texts[0][:40], " and ".join(
             "|".join(row.labels or ()) or "none" for row in other[0]))
 
 
 def _shared(rows, train):
-  """Yields how many texts are in the training file too."""
+  """Yields the number of texts that are also in the training file."""
   known = {row.texts for row in train}
   shared = [row.texts[0] for row in rows if row.texts in known]
   if shared:
     yield logging.WARNING, (
-        "%d are in the training file, such as %r: results will look better "
-        "than they are" % (len(shared), shared[0][:40]))
+        "%d are in the training file, such as %r: results will be too good"
+        % (len(shared), shared[0][:40]))

@@ -24,7 +24,7 @@ class Example(NamedTuple):
   """A text.
 
   Attributes:
-    id: that of the file, by default the text's number from 0.
+    id: from the file; defaults to the index of the text.
     text: not empty.
     entities: sorted, without overlaps; None if unknown.
   """
@@ -38,8 +38,8 @@ class Task(NamedTuple):
 
   Attributes:
     files: file names by preference, where {} is train, dev or test. `.json` and
-      `.jsonl` have CLUENER's layout, all others columns.
-    by_character: whether each character is a token, by default.
+      `.jsonl` have JSON objects, all other files columns.
+    by_character: the default of --by_character.
   """
   files: List[str]
   by_character: bool
@@ -70,21 +70,21 @@ def read_examples(path: str, is_test: bool = False,
                   ) -> List[Example]:
   """Reads a file of JSON objects, or of columns.
 
-  JSON has a text and its entities as CLUENER, doccano, Label Studio or this
-  project write them. In columns, a line has a word or character and, last, its
+  JSON has a text and its entities as written by CLUENER, doccano, Label Studio
+  or this project. In columns, a line has a word or character and, last, its
   tag, separated by tabs, or by spaces if there is no tab; an empty line ends a
-  sentence. The scheme of the tags, BIO, IOB1, BIOES (BILOU), BMES or BMEO,
-  follows from the file. A file to predict may have a text per line.
+  sentence. The tagging scheme, BIO, IOB1, BIOES (BILOU), BMES or BMEO, is
+  inferred from the file. A file to predict may have one text per line.
 
   Args:
     path: file to read.
-    is_test: whether the file is to be predicted and may lack labels; it needs
-      an answer for every text, so none is skipped.
-    settings: how files are read; defaults if None.
+    is_test: whether to predict the file, which may then lack labels and of
+      which no text is skipped.
+    settings: how to read files; None for the defaults.
 
   Returns:
-    at least one example. If no text of a file to predict has an entity, as
-    boards publish them, its labels are placeholders and removed.
+    at least one example. If no text of a file to predict has an entity, as in
+    test sets of leaderboards, its labels are placeholders, and are removed.
 
   Raises:
     InputError: the file is empty or malformed; the message names the line.
@@ -115,16 +115,16 @@ def read_examples(path: str, is_test: bool = False,
     raise InputError("%s: has no texts" % path)
   unknown = sum(example.entities is None for example in examples)
   if 0 < unknown < len(examples):
-    raise InputError("%s: %d of %d texts have no labels: give them to all, or "
-                     "to none" % (path, unknown, len(examples)))
+    raise InputError("%s: %d of %d texts have no labels: label all or none"
+                     % (path, unknown, len(examples)))
   if is_test and not unknown and not any(e.entities for e in examples):
-    logging.info("%s: no text has an entity: taken for placeholders, and not "
+    logging.info("%s: no text has an entity: treated as placeholders and not "
                  "scored", path)
     return [example._replace(entities=None) for example in examples]
   return examples
 
 
-# What a JSON object may call its entities, and what an entity its parts.
+# Names of the entities in a JSON object, and of the parts of an entity.
 _ENTITIES = ("label", "labels", "entities", "spans")
 _STARTS, _ENDS = ("start", "start_offset"), ("end", "end_offset")
 _KINDS = ("kind", "label", "labels", "type", "entity_group")
@@ -161,7 +161,7 @@ def _json_example(row):
   tags = row.get("ner_tags", row.get("tags"))
   if isinstance(row.get("tokens"), list) and isinstance(tags, list):
     if not all(isinstance(tag, str) for tag in tags):
-      raise ValueError("tags are numbers: write their names, such as B-PER")
+      raise ValueError("tags are numbers: use their names, such as B-PER")
     if len(tags) != len(row["tokens"]):
       raise ValueError("%d tokens have %d tags" % (
           len(row["tokens"]), len(tags)))
@@ -170,7 +170,7 @@ def _json_example(row):
   text = row.get("text")
   if not isinstance(text, str):
     raise ValueError(_LAYOUTS)
-  text.encode("utf-8")  # raises where there is half of a surrogate pair
+  text.encode("utf-8")  # raises for half of a surrogate pair
   names = [name for name in _ENTITIES if name in row]
   if not names:
     return Example(row.get("id"), text, None)
@@ -214,7 +214,7 @@ def _span(entity):
   return int(start), int(end), str(kind), entity.get("text")
 
 
-# What the first letter of a tag stands for, in all spellings.
+# First letter of a tag -> its meaning in BIOES.
 _LETTERS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S",
             "U": "S"}
 _TAG = re.compile("(O)$|([%s])[-_](.+)$" % "".join(_LETTERS))
@@ -226,8 +226,8 @@ def _read_columns(path, lines, is_test):
 
   Args:
     path: the file, for messages.
-    lines: all of its lines.
-    is_test: whether it may have a text per line.
+    lines: its lines.
+    is_test: whether it may have one text per line.
   """
   separator = "\t" if any("\t" in line for line in lines) else "[ \t]+"
   rows = [(number, re.split(separator, line.rstrip(" \t\r\n")))
@@ -242,7 +242,7 @@ def _read_columns(path, lines, is_test):
         yield "%s:%d" % (path, number), Example(None, text, None)
     return
   if words and len(words[0]) > 1 and _HEADER.match(words[0][-1]):
-    logging.info("%s: %s is taken for a header", path, " ".join(words[0]))
+    logging.info("%s: %s is treated as a header", path, " ".join(words[0]))
     header = next(i for i, row in enumerate(rows) if row[1] == words[0])
     rows, words = rows[header + 1:], words[1:]
   if separator == "\t" and words and all(
@@ -257,7 +257,7 @@ def _read_columns(path, lines, is_test):
 
 
 def _one_sentence_per_line(rows):
-  """Makes columns of lines of words, a tab, and their tags."""
+  """Converts lines of words, a tab and their tags to columns."""
   found = []
   for number, cells in rows:
     words, tags = [cell.split() for cell in (cells + [""])[:2]]
@@ -267,20 +267,20 @@ def _one_sentence_per_line(rows):
 
 
 def _check_tags(path, words):
-  """Refuses files of other formats by their name."""
+  """Refuses files in unsupported schemes, with a hint how to convert them."""
   tags = {cells[-1] for cells in words if len(cells) > 1} - {"O"}
   if tags and tags <= set("BMES"):
-    raise InputError("%s: tags without a kind, as of word segmentation: write "
+    raise InputError("%s: tags without a type, as in word segmentation: write "
                      "B-PER and so on" % path)
   if tags and all(re.match(".+[-_][BIMESLU]$", tag) and not _TAG.match(tag)
                   for tag in tags):
-    raise InputError("%s: the kind comes first (%s): write B-PER, not PER-B" % (
+    raise InputError("%s: the type comes first (%s): write B-PER, not PER-B" % (
         path, min(tags)))
   if len(words) > 1 and all(len(cells) > 1 and re.match(r"\D\d$", cells[0])
                             for cells in words):
     raise InputError(
-        "%s: each character has its place in a word behind it (%s), as in "
-        "WeiboNER: remove that: sed -E 's/^(.)[0-9]/\\1/' OLD >NEW" % (
+        "%s: each character is followed by its place in a word (%s), as in "
+        "WeiboNER: remove it: sed -E 's/^(.)[0-9]/\\1/' OLD >NEW" % (
             path, words[0][0]))
 
 
@@ -292,12 +292,12 @@ def _sentences(path, rows):
       sentences.append([])
       continue
     tag = cells[-1] if len(cells) > 1 else ""
-    # A line begins with white space where that is the character.
+    # A line begins with white space if that is the character.
     sentences[-1].append((number, cells[0] or " ", tag, len(cells)))
     letters.setdefault(tag[:1], number)
   for one, other in ("IM", "EL", "SU"):
     if one in letters and other in letters:
-      raise InputError("%s:%d: tags of two schemes, %s- and %s- (line %d): use "
+      raise InputError("%s:%d: two tagging schemes, %s- and %s- (line %d): use "
                        "one" % (path, letters[other], other, one, letters[one]))
   stray, width = [], None
   for sentence in filter(None, sentences):
@@ -321,7 +321,7 @@ def _sentences(path, rows):
 
 
 class _BadTag(ValueError):
-  """A ValueError of the tag of a number."""
+  """A ValueError for the tag at an index."""
 
   def __init__(self, index, message):
     super().__init__(message)
@@ -334,34 +334,34 @@ def _tagged(words, tags, letters, numbers=None, stray=None):
   Args:
     words, tags: the sentence; tags are "" if they are missing.
     letters: first letters of the tags of the file.
-    numbers, stray: line of each word, and a list to add the lines to where an
-      entity begins with I- or E-; or None.
+    numbers, stray: line of each word, and a list that collects the lines where
+      an entity begins with I- or E-; or None.
 
   Returns:
     Example.
 
   Raises:
-    ValueError: tags make no entities.
+    ValueError: the tags are invalid.
   """
   text, places = _put_together(words)
   if not any(tags):
     return Example(None, text, None)
   has_ends = bool(letters & set("ELSU"))
-  has_singles = bool(letters & set("SU"))  # else, B can be an entity by itself
-  entities, length = [], 0  # rows of the entity that has not ended yet
+  has_singles = bool(letters & set("SU"))  # else, B alone can be an entity
+  entities, length = [], 0  # rows of the open entity
   end = "O", (len(text), len(text))
   for index, (tag, place) in enumerate([*zip(tags, places), end]):
     match = _TAG.match(tag)
     if not match:
       raise _BadTag(index, "unknown tag %r: tags are O, or one of %s with - "
-                    "and a kind" % (tag, ", ".join(sorted(_LETTERS))))
+                    "and a type" % (tag, ", ".join(sorted(_LETTERS))))
     letter, kind = match.group(1) or _LETTERS[match.group(2)], match.group(3)
     if letter in "IE" and length and entities[-1].kind == kind:
       entities[-1] = entities[-1]._replace(end=place[1])
       length = 0 if letter == "E" else length + 1
       continue
     if has_ends and (length > 1 or length and has_singles):
-      raise _BadTag(min(index, len(words) - 1), "an entity of kind %s has no "
+      raise _BadTag(min(index, len(words) - 1), "an entity of type %s has no "
                     "end before %s" % (entities[-1].kind, tag))
     if letter != "O":
       entities.append(Entity(*place, kind))
@@ -374,8 +374,8 @@ def _tagged(words, tags, letters, numbers=None, stray=None):
 def _put_together(words):
   """Joins words: returns (text, list of (start, end)).
 
-  Puts spaces between words that would merge otherwise, but not between
-  characters: a file of characters has no words.
+  Inserts spaces between words that would otherwise merge, but not between
+  single characters.
   """
   text, places, previous = "", [], ""
   for word in words:

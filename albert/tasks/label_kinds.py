@@ -17,7 +17,7 @@ class LabelKind:
 
   Attributes:
     labels: all labels; empty for regression.
-    positive: of two labels, the one that F1 is computed for.
+    positive: of two labels, the positive one for F1.
     result: `kind` of the predictions; see predictors.Predictor.
     feature: ("int" or "float", length) of `label_ids`; see FeatureSpec.
   """
@@ -39,11 +39,11 @@ class LabelKind:
     raise NotImplementedError
 
   def answers(self, values: np.ndarray) -> List[Any]:
-    """Converts `values` to one label, text of labels, or number per example."""
+    """Converts `values` to a label, joined labels or a number per example."""
     raise NotImplementedError
 
   def errors(self, values: np.ndarray, targets: List[Any]) -> np.ndarray:
-    """Returns how wrong the `values` of each example are, float [N]."""
+    """Returns the error of each example, float [N]; higher is worse."""
     raise NotImplementedError
 
   def score(self, logits: np.ndarray, targets: List[Any]
@@ -85,7 +85,7 @@ class OneLabel(LabelKind):
   """Each text has one label.
 
   Attributes:
-    temperature: divides the logits before they become probabilities.
+    temperature: divides the logits before the softmax.
   """
   result = "label"
   temperature = 1.0
@@ -123,7 +123,7 @@ class OneLabel(LabelKind):
     report = "%s\n%s" % (metrics.report(confusion, self.labels),
                          metrics.confidence_table(*confidence))
     if self.positive:
-      report += "\nf1 is of the label %s\n" % self.positive
+      report += "\nf1 is for the label %s\n" % self.positive
     return dict(results, loss=float(loss)), report
 
 
@@ -132,7 +132,7 @@ class SeveralLabels(LabelKind):
 
   Args:
     labels: all L labels.
-    thresholds: label -> what its probability must exceed; 0.5 by default.
+    thresholds: label -> probability threshold, 0.5 by default.
     most: K, maximum number of labels of a training example.
   """
   result = "labels"
@@ -187,15 +187,15 @@ class SeveralLabels(LabelKind):
 
 def positive_label(labels: List[str], counts: Dict[str, int],
                    chosen: Optional[str] = None) -> str:
-  """Returns which of two labels F1 is computed for.
+  """Returns the positive one of two labels.
 
   Args:
     labels: all labels.
     counts: label -> number of examples.
-    chosen: the label that the user or the model names.
+    chosen: label chosen by the user or the model, or None.
 
   Returns:
-    `chosen`; by default the one label that means yes, otherwise the rarer one,
+    `chosen`; by default the only label that means yes, otherwise the rarer one,
     the second in case of a tie.
 
   Raises:
@@ -223,7 +223,7 @@ def label_ids(examples: List[InputExample], labels: List[str]) -> List[Any]:
   """Converts labels to indices.
 
   Args:
-    examples: labelled or not.
+    examples: with or without labels.
     labels: all labels; empty for regression.
 
   Returns:
@@ -248,7 +248,7 @@ def class_weights(text: str, labels: List[str],
 
   Args:
     text: "balanced" to give all labels the same share of the loss, or
-      `label:weight,...`, where others weigh 1.
+      `label:weight,...`, where the default is 1.
     labels: all C labels.
     targets: labels of the training examples.
 

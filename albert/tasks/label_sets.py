@@ -10,7 +10,7 @@ import numpy as np
 from albert.errors import InputError
 from albert.tasks import metrics
 
-WAYS = ("one", "each")  # one threshold for all labels, or one for each
+WAYS = ("one", "each")  # one threshold for all labels, or one per label
 
 
 def split(value: Any, separator: str = "|") -> Tuple[str, ...]:
@@ -18,7 +18,7 @@ def split(value: Any, separator: str = "|") -> Tuple[str, ...]:
 
   Args:
     value: list of labels, its JSON, or text such as "a|b"; "" for no label.
-    separator: what separates labels in text.
+    separator: separates labels in text.
 
   Raises:
     ValueError: it has none of these forms.
@@ -42,7 +42,7 @@ def split(value: Any, separator: str = "|") -> Tuple[str, ...]:
 
 
 def joined(labels: Iterable[str]) -> List[str]:
-  """Returns the labels that look like several others, joined by a mark.
+  """Returns the labels that look like several labels in one.
 
   Args:
     labels: all labels of a training set.
@@ -99,8 +99,8 @@ def targets(examples: Sequence[Any],
     for label in example.label or ():
       if label not in numbers:
         raise InputError(
-            "%s: the label %r is not one of the model's, those of the training "
-            "set: name all that there are with --labels" % (
+            "%s: the label %r is not one of the model's: list all labels with "
+            "--labels" % (
                 example.where, label))
   return [tuple(numbers[label] for label in example.label or ())
           for example in examples]
@@ -159,8 +159,8 @@ def score(probabilities: np.ndarray, truth: np.ndarray,
 
   Returns:
     results by name: micro F1, over all labels together; macro F1, the mean over
-    the labels; exact, the share of examples with exactly the right labels, 0/0
-    counting as 0; and the report of each label.
+    labels, 0/0 counting as 0; exact, the share of examples with exactly the
+    right labels; and a report by label.
   """
   claimed = (probabilities > thresholds).astype(np.int64)
   counts = np.stack([(claimed * truth).sum(0), claimed.sum(0), truth.sum(0)])

@@ -22,13 +22,13 @@ def classification(labels: Floats, predicted: Floats, num_labels: int,
     labels: [N], the truth.
     predicted: [N].
     num_labels: C.
-    positive: class that "f1" is computed for; None omits "f1".
+    positive: positive class of "f1"; None omits "f1".
 
   Returns:
     metrics: accuracy, Matthews correlation (generalized to C classes: Gorodkin,
     Comput. Biol. Chem. 28, 2004), macro F1 over the classes that occur, F1 of
-    the positive class; and the confusion matrix, int [C, C], with a row per
-    true class.
+    the positive class; and the confusion matrix, int [C, C], one row per true
+    class.
   """
   confusion = np.zeros([num_labels, num_labels], np.int64)
   np.add.at(confusion, (np.asarray(labels, np.int64),
@@ -51,7 +51,7 @@ def without_placeholders(examples: List[Any], field: str,
                          where: str) -> List[Any]:
   """Removes the labels of a file to predict if they are placeholders.
 
-  Boards publish test sets with the same label, or answer, in all rows.
+  Leaderboards publish test sets with the same label or answer in all rows.
 
   Args:
     examples: named tuples.
@@ -62,7 +62,7 @@ def without_placeholders(examples: List[Any], field: str,
   if len(labels) > 1:
     return examples
   if labels != {"None"}:
-    logging.info("%s: %s in all rows is taken for a placeholder: not scored",
+    logging.info("%s: %s in all rows: treated as a placeholder and not scored",
                  where, labels.pop())
   return [example._replace(**{field: None}) for example in examples]
 
@@ -90,14 +90,13 @@ def separation(labels: Floats, scores: Floats) -> Dict[str, float]:
   """Measures how well scores separate two classes.
 
   Args:
-    labels: [N], 1 for examples that should score high, 0 for others; both
-      occur.
+    labels: [N], 1 for examples that should score high, otherwise 0; both occur.
     scores: [N].
 
   Returns:
-    auc, the share of pairs of one of each class in the right order, ties
-    counting half; accuracy, of the best threshold; threshold: scores of at
-    least this are predicted as 1.
+    auc, the share of pairs with one example per class that are in the right
+    order, ties counting half; accuracy, with the best threshold; threshold:
+    scores of at least this are predicted as 1.
   """
   truth, x = np.asarray(labels, np.int64), np.asarray(scores, np.float64)
   positives = truth.sum()
@@ -136,7 +135,7 @@ def best_temperature(logits: np.ndarray, labels: Floats) -> float:
     labels: [N], the truth.
 
   Returns:
-    what to divide the logits by, between 0.05 and 20.
+    divisor of the logits, between 0.05 and 20.
   """
   x = logits.astype(np.float64)
   rows, truth = np.arange(len(x)), np.asarray(labels, np.int64)
@@ -157,7 +156,7 @@ def best_temperature(logits: np.ndarray, labels: Floats) -> float:
 
 
 def confidence_table(probabilities: np.ndarray, right: np.ndarray) -> str:
-  """Returns the accuracy of the predictions above each of some probabilities.
+  """Returns a table of the accuracy at minimum probabilities.
 
   Args:
     probabilities, right: see `calibration_error`.
@@ -188,7 +187,7 @@ def _ranks(x):
 
 
 def report(confusion: np.ndarray, names: List[str]) -> str:
-  """Formats scores per class and a confusion matrix as lines of text.
+  """Formats scores per class and a confusion matrix as text.
 
   With more than 100 classes, the 50 most frequent mistakes replace the matrix.
 
@@ -219,8 +218,8 @@ def _score_lines(first, last, names, hits, claimed, true):
   Args:
     first, last: titles of the first and last column.
     names: row titles.
-    hits, claimed, true: per row, the numbers of correct predictions, of
-      predictions and of true instances.
+    hits, claimed, true: per row, numbers of correct predictions, predictions
+      and true instances.
   """
   width = max(map(len, names + ["precision"])) + 2
   lines = ["".join(title.rjust(width) for title in (
@@ -252,8 +251,8 @@ def entities(true: Iterable[Iterable[Tuple[int, int, str]]],
     claimed: predicted entities of the same texts.
 
   Returns:
-    precision, recall and F1 over all entities, and the mean F1 of the types
-    (macro), CLUENER's metric, 0/0 counting as 0; and the report of each type.
+    precision, recall and F1 over all entities, and the mean F1 over types
+    (macro), CLUENER's metric, 0/0 counting as 0; and a report by type.
   """
   counts: Dict[str, List[int]] = {}  # type -> [hits, claimed, true]
   for ours, theirs in zip(claimed, true):

@@ -15,8 +15,8 @@ from albert.tasks.entity_files import Entity, Example
 def labels_of(kinds: Iterable[str]) -> List[str]:
   """Returns the BIO labels of entity types; "O" is the first.
 
-  BIO has half as many labels as BIOES, a quarter of the CRF transitions, and is
-  the scheme other NER programs read.
+  BIO has half as many labels as BIOES, a quarter of the CRF transitions, and
+  most NER programs read it.
   """
   return ["O"] + ["%s-%s" % (letter, kind) for kind in sorted(set(kinds))
                   for letter in "BI"]
@@ -50,7 +50,7 @@ def _tokens_of_character(tokenizer, char):
 
 def label_tokens(entities: List[Entity], spans: np.ndarray,
                  labels: List[str]) -> np.ndarray:
-  """Labels tokens; an entity includes tokens it overlaps only in part.
+  """Labels tokens; an entity includes partially overlapping tokens.
 
   Args:
     entities: sorted.
@@ -73,7 +73,7 @@ def label_tokens(entities: List[Entity], spans: np.ndarray,
 
 def find_entities(numbers: np.ndarray, spans: np.ndarray,
                   labels: List[str]) -> List[Entity]:
-  """Converts labels of tokens to entities.
+  """Converts token labels to entities.
 
   Args:
     numbers: int [tokens]; an I follows a B or I of its type.
@@ -98,8 +98,8 @@ class Window(NamedTuple):
   Attributes:
     number: index of the text.
     first: index in the text of the window's first token.
-    decides: int [tokens], 1 if this window has the most context of the token,
-      otherwise 0.
+    decides: int [tokens], 1 if this window has the most context of the token
+      and decides its label, otherwise 0.
   """
   number: int
   first: int
@@ -115,12 +115,11 @@ class Texts:
     labels: see labels_of.
     max_seq_length: maximum tokens of a window.
     by_character: see `tokenize`.
-    doc_stride: tokens from one window of a text to the next; by default half of
-      a window.
+    doc_stride: stride between windows, in tokens; by default half a window.
 
   Attributes:
     examples, labels: as passed.
-    windows: windows of all texts, in their order.
+    windows: windows of all texts, in order.
     spans: for each text int [tokens, 2], start and end of each token.
     label_ids: for each text int [tokens], 0 if the entities are unknown.
 
@@ -177,7 +176,7 @@ class Texts:
                           0]}
 
   def join(self, values: Iterable[Any]) -> List[np.ndarray]:
-    """Joins the outputs of windows for the tokens that they decide.
+    """Joins the outputs of windows at the tokens that they decide.
 
     Args:
       values: for each window, an array [at least the window's tokens, L].
@@ -197,7 +196,7 @@ class Texts:
             for pair in zip(label_ids, self.spans)]
 
   def count_inexact(self) -> int:
-    """Returns how many known entities token labels cannot represent exactly."""
+    """Returns the number of entities that token labels cannot represent."""
     return sum(len(set(example.entities or []) - set(findable))
                for example, findable in zip(
                    self.examples, self.entities(self.label_ids)))

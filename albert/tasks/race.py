@@ -1,4 +1,4 @@
-"""Multiple choice: RACE's and C3's files, and their features."""
+"""Multiple choice: files of RACE and C3, and features."""
 
 import array
 import collections
@@ -36,13 +36,13 @@ class Example(NamedTuple):
   """A question.
 
   Attributes:
-    id: that of the file.
+    id: from the file.
     part: subset to report separately: RACE's middle and high, C3's d and m.
     passage, question: texts.
     choices: at least two.
     answer: index of the right choice; None if unknown.
-    group: questions with the same group have different answers; None for a
-      question without such a constraint.
+    group: questions of the same group have different answers; None for no
+      constraint.
   """
   id: Any
   part: Optional[str]
@@ -63,7 +63,7 @@ def find_race(data_dir: str, split: str) -> List[Tuple[str, Optional[str]]]:
 
 
 def read_race(path: str, part: Optional[str]) -> Iterator[Example]:
-  """Yields the questions of an article of RACE, a JSON file."""
+  """Yields the questions of a RACE article, a JSON file."""
   article = filesystem.read_json(path)
   try:
     questions, options = article["questions"], article["options"]
@@ -82,9 +82,9 @@ def read_race(path: str, part: Optional[str]) -> Iterator[Example]:
 
 
 def find_c3(data_dir: str, split: str) -> List[Tuple[str, Optional[str]]]:
-  """Returns (path, part) of {,c3-}{d,m}-SPLIT.json, or of CLUE's one file.
+  """Returns (path, part) of {,c3-}{d,m}-SPLIT.json, or of CLUE's single file.
 
-  CLUE's test.json or test1.1.json, and test1.0.json, have both parts and take
+  CLUE's test.json, test1.1.json and test1.0.json have both parts and take
   precedence.
   """
   def existing(names_and_parts):
@@ -101,7 +101,7 @@ def find_c3(data_dir: str, split: str) -> List[Tuple[str, Optional[str]]]:
 
 
 def read_c3(path: str, part: Optional[str]) -> Iterator[Example]:
-  """Yields the questions of a file of C3."""
+  """Yields the questions of a C3 file."""
   content = filesystem.read_json(path)
   try:
     for lines, questions, name in content:
@@ -142,7 +142,7 @@ def read_examples(find: Finder, read: Reader, data_dir: str,
       ids.add(example.id)
       examples.append(example)
   if not examples:
-    raise InputError("%s: no questions for %s there: change --data_dir"
+    raise InputError("%s: no questions for %s: change --data_dir"
                      % (data_dir, split))
   return examples if needs_answer else (
       metrics.without_placeholders(examples, "answer", data_dir))
@@ -208,7 +208,7 @@ def assign(scores: np.ndarray) -> List[int]:
 
 
 def fill_in(question: str, choice: str) -> str:
-  """Puts a choice into the gap of a question, `_` in RACE, or at its end."""
+  """Inserts a choice into the gap of a question, `_` in RACE, or appends it."""
   if "_" in question:
     return re.sub("_+", lambda _: " %s " % choice, question)
   return "%s %s" % (question, choice)
@@ -260,7 +260,7 @@ def pack_choices(packed: List[windows.Encoded], example: Example,
 
 
 def items(examples: List[Example]) -> List[Item]:
-  """Returns the questions, with their longest choice, for the report."""
+  """Returns the questions with their longest choice, for the report."""
   return [Item((x.passage, x.question, max(x.choices, key=len)),
                None if x.answer is None else (x.choices[x.answer],))
           for x in examples]

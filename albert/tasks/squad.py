@@ -1,4 +1,4 @@
-"""Extractive question answering: files, windows, and answers in the text."""
+"""Extractive question answering: files, windows and answer spans."""
 
 import collections
 import dataclasses
@@ -14,8 +14,8 @@ from albert.settings import setting
 from albert.tasks import windows
 from albert.tasks.data_report import Item
 
-# The null threshold equals the odds of a question it was chosen on, which vary
-# slightly with the batch size.
+# The null threshold equals the odds of some dev question, which vary slightly
+# with the batch size.
 ROUNDING = 1e-4
 
 
@@ -26,7 +26,7 @@ class Limits:
       64, "Maximum tokens of a question; longer ones are truncated.")
   max_answer_length: int = setting(30, "Maximum tokens of an answer.")
   doc_stride: int = setting(
-      128, "Tokens from one window of a passage to the next.")
+      128, "Stride between windows of a passage, in tokens.")
   n_best_size: int = setting(20, "Number of answers per question to write.")
 
 
@@ -34,10 +34,10 @@ class Question(NamedTuple):
   """A question and its passage.
 
   Attributes:
-    id: that of the file.
+    id: from the file.
     text, context: the question and the passage.
     answers: empty if the passage has none, None if unknown.
-    start: offset of the first answer in `context`; None if it does not occur.
+    start: offset of the first answer in `context`; None if not found.
   """
   id: Any
   text: str
@@ -54,7 +54,7 @@ class Window(NamedTuple):
   Attributes:
     number: index of the question.
     offset: index in the window of the first passage token.
-    first: index in the passage of that token.
+    first: index in the passage of the same token.
     count: passage tokens in this window.
   """
   number: int
@@ -95,8 +95,8 @@ _LAYOUTS = ("not SQuAD's or CMRC2018's layout, nor a list or lines of passages "
 def read_questions(path: str) -> List[Question]:
   """Reads questions in JSON.
 
-  Layouts: SQuAD's, CMRC2018's own, a list of passages as SQuAD has them, and a
-  list or lines of questions as in `datasets`.
+  Layouts: SQuAD's, CMRC2018's, a list of SQuAD's passages, and a list or lines
+  of questions as in `datasets`.
 
   Returns:
     at least one question.
@@ -121,7 +121,7 @@ def read_questions(path: str) -> List[Question]:
   known = [q for q in questions if q.answers is not None]
   logging.info(
       "%s: %d questions: %d with an answer, %d whose answer is not in the "
-      "passage, %d without one, %d not known", path, len(questions),
+      "passage, %d unanswerable, %d unknown", path, len(questions),
       sum(q.start is not None for q in known),
       sum(bool(q.answers) and q.start is None for q in known),
       sum(not q.answers for q in known), len(questions) - len(known))
@@ -140,7 +140,7 @@ def to_json(questions: List[Question]) -> List[Dict[str, Any]]:
 
 
 def _questions(content):
-  """Yields the Question of each question of any layout."""
+  """Yields the Questions of any layout."""
   if isinstance(content, dict):
     content = [paragraph for article in content["data"]
                for paragraph in article["paragraphs"]]
@@ -155,14 +155,14 @@ def _questions(content):
 
 
 def _answers(row):
-  """Returns (answers, their places) of a question; (None, []) if unknown."""
+  """Returns (answers, their offsets) of a question; (None, []) if unknown."""
   if str(row.get("is_impossible", "")).lower() == "true":
     return [], []
   answers = row.get("answers")
   if answers is None:
     return None, []
   if not isinstance(answers, (dict, list)):
-    raise TypeError("the answers %r are no list" % (answers,))
+    raise TypeError("the answers %r are not a list" % (answers,))
   if isinstance(answers, dict):  # of `datasets`: lists
     answers = [{"text": text, "answer_start": start} for text, start in zip(
         answers["text"], answers["answer_start"])]
@@ -192,7 +192,7 @@ def find_answer(context: str, answer: str, start: int) -> Optional[int]:
   Args:
     context: passage.
     answer: text of the answer.
-    start: offset in the file; -1, without one, finds the first occurrence.
+    start: offset in the file; -1 for the first occurrence.
   """
   places = []
   place = context.find(answer)
@@ -211,12 +211,12 @@ class Passages:
     questions: questions with their passages.
     tokenizer: tokenizer.
     max_seq_length: maximum tokens of a window.
-    doc_stride: passage tokens from one window to the next.
+    doc_stride: stride between windows, in tokens.
     max_query_length: maximum tokens of a question; longer ones are truncated.
 
   Attributes:
     questions: as passed.
-    windows: windows of all questions, in their order.
+    windows: windows of all questions, in order.
     spans: for each question int [passage tokens, 2], start and end of each
       token in the passage.
 
@@ -289,7 +289,7 @@ class Passages:
   def targets(self, window: Window) -> Tuple[int, int]:
     """Returns the start and end position of the answer in a window.
 
-    They are (0, 0), the position of [CLS], unless all of it is in the window.
+    They are (0, 0), the position of [CLS], unless the window has all of it.
     """
     tokens = self.answer_tokens(window.number)
     if not tokens or tokens[0] < window.first or (
@@ -309,7 +309,7 @@ class Passages:
 
   def has_most_context(self, window: Window, place: int,
                        others: List[Window]) -> bool:
-    """Returns whether no other window shows more context of a token.
+    """Returns whether no other window has more context of a token.
 
     Args:
       window: window with the token.
@@ -323,7 +323,7 @@ class Passages:
 
 def candidates(prediction: Dict[str, np.ndarray], length: int,
                n_best_size: int) -> Iterator[Tuple[int, int, float]]:
-  """Yields (start, end, score) of the likeliest spans of a window.
+  """Yields (start, end, score) of the most likely spans of a window.
 
   Args:
     prediction: outputs of `Spans` or `BeamSpans` by name.

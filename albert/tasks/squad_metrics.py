@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Tuple
 _CMRC_PUNCTUATION = frozenset(
     "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 
-# Splits a sentence like NLTK's `word_tokenize` (3.9), without its list of words
+# Splits a sentence like NLTK's `word_tokenize` (3.9), except for contractions
 # such as "gonna"; CMRC2018's rule applies it to text that is not Chinese.
 _MARKS = r";@#$%&?!()\[\]{}<>\"‘„«»"
 _SUFFIX = r"n't(?![\w'])|'(?:s|m|d|ll|re|ve)?(?![\w'])"
@@ -41,8 +41,8 @@ def _cmrc_exact(text):
 def cmrc_tokens(text: str) -> List[str]:
   """CMRC2018's mixed segmentation, without punctuation.
 
-  Each Chinese character is a token; the text between is split as English, into
-  words, numbers and the remaining marks.
+  Each Chinese character is a token; the text between is split like English,
+  into words, numbers and the remaining marks.
   """
   return [token for part in re.split("([\u4e00-\u9fa5])", _cmrc_exact(text))
           for token in _ENGLISH.findall(part)]
@@ -103,7 +103,7 @@ def scores(rule: str, answers: List[str],
 
 def evaluate(rule: str, answers: Dict[Any, List[str]],
              predictions: Dict[Any, str]) -> Dict[str, float]:
-  """Averages over questions; one without a prediction counts as wrong.
+  """Averages over questions; a missing prediction counts as wrong.
 
   Args:
     rule: key of RULES.

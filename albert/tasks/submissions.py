@@ -5,7 +5,7 @@ from typing import Any, Sequence
 
 
 def clue_lines(ids: Sequence[Any], answers: Sequence[Any]) -> str:
-  """CLUE, most tasks: one JSON object per row, in the order of the rows."""
+  """CLUE, most tasks: one JSON object per row, in order."""
   return "".join(
       json.dumps({"id": name, "label": answer}, ensure_ascii=False) + "\n"
       for name, answer in zip(ids, answers))
@@ -18,7 +18,7 @@ def clue_object(ids: Sequence[Any], answers: Sequence[Any]) -> str:
 
 
 def glue_columns(ids: Sequence[Any], answers: Sequence[Any]) -> str:
-  """GLUE: a header, then index and prediction, separated by a tab."""
+  """GLUE: a header, then index and prediction separated by a tab."""
   return "index\tprediction\n" + "".join(
       ("%s\t%.3f\n" if isinstance(answer, float) else "%s\t%s\n") % (
           name, answer) for name, answer in zip(ids, answers))

@@ -1,12 +1,12 @@
 """Windows over texts longer than the model's sequence length.
 
-How a classifier reads such a text:
+A classifier reads such a text in one of these ways:
 
-    head       its beginning
-    head_tail  its beginning, about a quarter, and its end: Sun et al., "How to
+    head       the beginning
+    head_tail  the beginning, about a quarter, and the end: Sun et al., "How to
                Fine-Tune BERT for Text Classification?" (arXiv:1905.05583),
                section 5.3, with 128 and 382 of 510 tokens
-    windows    consecutive windows, whose logits are averaged; a last one of
+    windows    consecutive windows, averaging their logits; a last window of
                fewer than five tokens overlaps the one before
 """
 
@@ -26,9 +26,9 @@ def cut(num_tokens: int, room: int, stride: int) -> Iterator[Tuple[int, int]]:
   """Yields (first token, number of tokens) of windows that cover all tokens.
 
   Args:
-    num_tokens: 0 gives one empty window.
+    num_tokens: 0 yields one empty window.
     room: maximum tokens of a window.
-    stride: tokens from the start of one window to that of the next.
+    stride: tokens between the starts of consecutive windows.
   """
   first = 0
   while True:
@@ -39,7 +39,7 @@ def cut(num_tokens: int, room: int, stride: int) -> Iterator[Tuple[int, int]]:
 
 
 def context(first: int, count: int, token: int) -> float:
-  """Returns the context of a token in a window; -1 if it is not in there.
+  """Returns the context of a token in a window; -1 if it is outside.
 
   Args:
     first, count: first token and number of tokens of the window.
@@ -83,7 +83,7 @@ def sequence_maker(tokenizer: Tokenizer, max_seq_length: int,
     tokenizer: tokenizer.
     max_seq_length: maximum tokens of a sequence.
     long_text: one of WAYS; pairs require HEAD.
-    max_windows: maximum windows; further tokens are dropped.
+    max_windows: maximum windows; the rest is dropped.
 
   Returns:
     function of (str, str or None) that returns one sequence, or several with

@@ -48,9 +48,9 @@ def test_both_formats(tmp_path):
     (dict(ROW, content=["甲"]), "no blank"),
     (dict(ROW, content=["#idiom000001#", "#idiom000001#"]), "twice"),
     (dict(ROW, content=["#idiom%06d#" % i for i in range(5)]), "5 .* 4"),
-    (dict(ROW, candidates=IDIOMS[:3]), "#idiom000003#: .*3 is not 0 to 2"),
+    (dict(ROW, candidates=IDIOMS[:3]), "#idiom000003#: .*3 is not in 0 to 2"),
     (dict(FEW, content="甲"), "one #idiom#, found 0"),
-    (dict(FEW, answer="1"), "#idiom#: .*'1' is not 0 to 3"),
+    (dict(FEW, answer="1"), "#idiom#: .*'1' is not in 0 to 3"),
     (dict(ROW, content=3), "'int'")])
 def test_bad_rows_are_named_by_line(tmp_path, row, message):
   write(tmp_path, "train.json", FEW, row)

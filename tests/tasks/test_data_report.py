@@ -19,11 +19,11 @@ def test_what_a_file_holds(tokenizer):
        "off 23.8% of all tokens"),
       (logging.INFO, "4.76% of the tokens are [UNK], most often \ue000 (1 "
        "times)"),
-      (logging.INFO, "2 repeat the text of another"),
+      (logging.INFO, "2 are duplicates"),
       (logging.WARNING,
-       "1 of these have other labels, such as '甲乙': 1 and 0"),
+       "1 of these differ in labels, such as '甲乙': 1 and 0"),
       (logging.WARNING, "3 are in the training file, such as '甲乙': results "
-       "will look better than they are")]
+       "will be too good")]
   # Windows cut nothing; these are the training examples.
   assert len(list(describe(rows, [], first, tokenizer, None, []))) == 5
   # A text without a label contradicts nothing.

@@ -79,8 +79,8 @@ def cluener(text="甲乙丙", **label):
     ('["甲", {"entities": []}]', ".*CLUENER.*doccano"),
     ('{"tokens": ["甲"], "ner_tags": [1]}', "1: tags are numbers"),
     ("甲\n", "1: .*labels are missing"),
-    ("甲 B-a\n乙 O\n\n丙 S-a\n", "2: .*kind a .*end"),
-    ("甲 B-a\n乙 M-a\n\n丙 B-a\n丙 E-a\n", "2: .*kind a .*end .*O"),
+    ("甲 B-a\n乙 O\n\n丙 S-a\n", "2: .*type a .*end"),
+    ("甲 B-a\n乙 M-a\n\n丙 B-a\n丙 E-a\n", "2: .*type a .*end .*O"),
     ("甲 B-a\n乙 I-a\n丙 M-a\n", r"3: .*M- and I- \(line 2\)")])
 def test_bad_rows_are_named(tmp_path, content, message):
   name = "a.json" if content.lstrip()[:1] in ("", "{", "[") else "a.txt"

@@ -44,7 +44,7 @@ def test_f1_is_of_the_positive_label():
     results, report = label_kinds.OneLabel(["垃圾", "正常"], positive).score(
         logits, (np.arange(10) > 1).astype(int))
     assert results["f1"] == pytest.approx(f1)
-    assert report.endswith("\nf1 is of the label %s\n" % positive)
+    assert report.endswith("\nf1 is for the label %s\n" % positive)
 
 
 def test_great_logits_do_not_overflow():

@@ -125,7 +125,7 @@ def article(*questions, context="c"):
     (article(dict(QUESTION, answers=[{"text": None}])), "a .*not text"),
     ([{"context_text": "北京", "qas": [
         {"query_id": "a", "query_text": "b", "answers": "北京"}]}],
-     "'北京' are no list")])
+     "'北京' are not a list")])
 def test_broken_files_are_named(tmp_path, content, message):
   refused("bad.json: .*" + message, squad.read_questions,
           write(tmp_path, "bad.json", content))

@@ -130,7 +130,7 @@ CASES = {"run_classifier": [
 
 @pytest.mark.parametrize("script, said", [
     ("run_classifier", "test.json: '0' in all rows"), ("run_race", ""),
-    ("run_squad", "placeholder: not scored")])
+    ("run_squad", "placeholder and not scored")])
 def test_files(script, said, tmp_path):
   commands, folders = [], []
   for task, files, predictions, *_ in CASES[script]:
