@@ -9,10 +9,10 @@ from albert.errors import InputError
 
 
 class Workers(NamedTuple):
-  """The processes that train together, seen by one of them.
+  """The processes that train together, as seen by one of them.
 
   Attributes:
-    rank: index of this process; 0 reads checkpoints, writes all files,
+    rank: index of this process; rank 0 reads checkpoints, writes all files,
       evaluates and logs.
     size: number of processes.
     local_rank: index on this host.
@@ -34,7 +34,7 @@ def get_workers(use_horovod: bool = False, use_tpu: bool = False) -> Workers:
     InputError: Horovod is requested but not installed.
   """
   if use_horovod and use_tpu:
-    raise InputError("--use_horovod is for GPUs and CPUs, --use_tpu alone "
+    raise InputError("--use_horovod is for GPUs and CPUs; --use_tpu alone "
                      "uses all of a TPU")
   if not use_horovod:
     return Workers(0, 1, 0, _tpu_mean if use_tpu else list)
@@ -64,8 +64,8 @@ def broadcast_variables_hook() -> tf.train.SessionRunHook:
 class StopTogetherHook(tf.train.SessionRunHook):
   """Stops all ranks together when rank 0 decides to.
 
-  Steps count from the one that training resumes at, like those of the hook that
-  saves and evaluates.
+  Steps count from the one where training resumes, as in the hook that saves and
+  evaluates.
 
   Args:
     every: steps between decisions.
@@ -102,8 +102,8 @@ def _horovod():
     import horovod.tensorflow as hvd
   except ImportError as error:
     raise InputError(
-        "--use_horovod: Horovod does not start (%s); docs/pretraining.md says "
-        "how to build it" % error) from error
+        "--use_horovod: Horovod does not start (%s); docs/pretraining.md "
+        "describes how to build it" % error) from error
   hvd.init()
   return hvd
 
@@ -112,13 +112,13 @@ def _horovod_mean(tensors):
   hvd = _horovod()
 
   def mean(tensor, number):
-    # The name must not depend on the order in which a rank builds its graph.
+    # The name must not depend on the order of graph construction.
     return hvd.allreduce(tensor, op=hvd.Average, name="mean_%d_%d" % (
         len(tensors), number))
 
-  # TF 2.15 folds what follows from constants when a session optimizes a graph,
-  # and a rank that did so alone would make the others wait forever. So scalars,
-  # some of which are constants, are packed with the step, which is not.
+  # TF 2.15 folds constants when a session optimizes a graph; if only one rank
+  # folds an allreduce, the rest wait forever. So scalars, some of which are
+  # constants, are packed with the step, which is not.
   scalars = [i for i, tensor in enumerate(tensors) if not tensor.shape.ndims]
   step = tf.cast(tf.train.get_or_create_global_step(), tf.float32)
   packed = tf.stack([tensors[i] for i in scalars] + [step])

@@ -1,4 +1,4 @@
-"""--dry_run: checks a command for TPU cores or GPUs that are not present.
+"""--dry_run: checks a command for TPU cores or GPUs without the hardware.
 
 Builds the graphs of training, evaluation and prediction for one core, or one
 host's GPUs, and inspects them without running them.
@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
   @property
   def types(self) -> Set[str]:
-    """The types of the operations."""
+    """Types of the operations."""
     return {node.op for node in self.nodes}
 
   @property
@@ -83,8 +83,8 @@ def make_step(model_fn: Callable[..., Any],
 def _memory(graph, names):
   """Estimates the memory of a step: purpose -> bytes per device.
 
-  The backward pass needs the tensors that its operations read but did not
-  compute; the slices of a batch need them one after the other.
+  The backward pass needs the tensors that its operations read but do not
+  compute; slices of a batch need them one after the other.
   """
   def size(tensor):
     shape = tensor.shape
@@ -109,7 +109,7 @@ def _memory(graph, names):
 
 
 def without_xla_kernel(types: Set[str]) -> List[str]:
-  """Returns the types of operations that XLA cannot compile."""
+  """Returns the operation types that XLA cannot compile."""
   with tf.Graph().as_default(), tf.Session() as session:
     # The first compilation registers the kernels.
     session.run(tf.xla.experimental.compile(lambda: tf.constant(0.0)))
@@ -140,14 +140,14 @@ def _kernels(op):
 
 
 class DryRun:
-  """Replaces an estimator: its first use reports and ends the process.
+  """Stands in for an estimator: its first use reports and exits.
 
   Args:
     settings: settings of the run.
     model_fn: see `step.model_fn_builder`.
 
   Attributes:
-    model_dir: folder for files written before.
+    model_dir: folder for files written earlier.
   """
 
   def __init__(self, settings: TrainSettings, model_fn: Callable[..., Any]):
@@ -173,18 +173,18 @@ class DryRun:
       size = batch.train_batch_size if is_training else batch.eval_batch_size
       found = make_step(self._model_fn, self._features(
           input_fn, size // cores), _MODES[name])
-      memory = memory or found.memory  # the first step needs the most
+      memory = memory or found.memory  # the first step needs most
       fits, verdict = self._judge(found)
       if not fits:
         failures.append(name)
       place = "for each core" if device.use_tpu else "for %d GPU(s)" % (
           device.num_gpus if is_training else 1)
-      rows.append((name, "%d examples a step, %d %s; %d kinds of operations, %s"
+      rows.append((name, "%d examples per step, %d %s; %d operation types, %s"
                    % (size, size // cores, place, len(found.types), verdict)))
     parts = ", ".join("%s %.2f" % (what, count / _GIB)
                       for what, count in memory.items() if count)
     limits = "; a core of TPU v2 has 8, of v3 16" if device.use_tpu else ""
-    rows.append(("memory", "%.2f GiB of a device, an estimate: %s%s" % (
+    rows.append(("memory", "%.2f GiB per device, an estimate: %s%s" % (
         sum(memory.values()) / _GIB, parts, limits)))
     package = "googleapiclient" if tf.__version__.startswith("1.") else (
         "cloud_tpu_client")
@@ -192,7 +192,7 @@ class DryRun:
         not importlib.util.find_spec(package)):
       rows.append(("needs", "pip install '.[tpu]', to find --tpu_name=%s" %
                    device.tpu_name))
-    print("dry run of %s on TensorFlow %s: nothing is trained or kept" % (
+    print("dry run of %s on TensorFlow %s: nothing is trained or saved" % (
         device.dry_run, tf.__version__))
     for row in rows:
       print("  %-12s%s" % row)
@@ -218,9 +218,9 @@ class DryRun:
       if lacking:
         verdict = "XLA lacks %s" % ", ".join(lacking)
       if not found.has_static_shapes:
-        verdict += "; sizes are not known beforehand"
+        verdict += "; shapes are not static"
       return found.has_static_shapes and not lacking, verdict
     lacking = without_gpu_kernel(found.nodes)
     if lacking is None:
-      return True, "this TensorFlow does not know the kernels of GPUs"
-    return True, "on the host's processor %s" % (", ".join(lacking) or "none")
+      return True, "this TensorFlow has no GPU kernels to check"
+    return True, "on the host's CPU: %s" % (", ".join(lacking) or "none")

@@ -1,4 +1,4 @@
-"""Evaluates checkpoints, keeps the best, decides when to stop early.
+"""Evaluation of checkpoints, the best checkpoint, early stopping.
 
 Tests: tests/files/test_outputs.py.
 """
@@ -17,12 +17,12 @@ from albert.files import checkpoints, filesystem, outputs
 
 
 class BestRule(NamedTuple):
-  """Which checkpoint is better.
+  """How checkpoints are compared.
 
   Attributes:
-    metric: name among the results.
+    metric: name of the result.
     higher_is_better: whether a higher value is better.
-    first_step: checkpoints of earlier steps do not count.
+    first_step: earlier checkpoints are ignored.
   """
   metric: str
   higher_is_better: bool
@@ -33,13 +33,13 @@ class Evaluator:
   """Evaluates checkpoints, keeps the best one, decides when to stop early.
 
   All evaluations are recorded in `eval_history.tsv` of the output folder, which
-  a restart reads; metrics that an evaluation lacks are empty cells. The best
-  checkpoint is in `best`.
+  restarts read; cells of missing metrics are empty. The best checkpoint is in
+  `best`.
 
   Args:
     output_dir: output folder.
     evaluate_fn: maps a checkpoint path to results by name.
-    best_rule: which checkpoint is better.
+    best_rule: how checkpoints are compared.
     files: files of `output_dir` to keep next to the best checkpoint.
     early_stop_evals: evaluations without improvement after which to stop; None
       for never.
@@ -61,9 +61,9 @@ class Evaluator:
     self._best_dir = os.path.join(output_dir, "best")
 
   def go_on_from(self, step: int) -> None:
-    """Forgets evaluations of later steps, whose weights are gone.
+    """Discards evaluations of later steps, whose weights are gone.
 
-    A best checkpoint of a later step is replaced by the best remaining one.
+    A best checkpoint of a later step is replaced with the best remaining one.
 
     Args:
       step: global step that training resumes from.
@@ -71,7 +71,7 @@ class Evaluator:
     history = self._history()
     kept = [row for row in history if int(row["global_step"]) <= step]
     if kept != history:
-      logging.warning("%s: %d evaluations after step %d no longer count",
+      logging.warning("%s: discarding %d evaluations after step %d",
                       self._history_path, len(history) - len(kept), step)
       self._write_history(kept)
     best = checkpoints.latest_checkpoint(self._best_dir)
@@ -82,7 +82,7 @@ class Evaluator:
     rows = [row for row in kept if int(row["global_step"]) in there and
             self._score(row) > -math.inf]
     if best:
-      logging.warning("%s is later than step %d and is removed", best, step)
+      logging.warning("%s is later than step %d: removing it", best, step)
     if rows:
       checkpoint = there[int(max(rows, key=self._score)["global_step"])]
       self._keep_best(checkpoint, self._evaluate_fn(checkpoint))
@@ -90,7 +90,7 @@ class Evaluator:
       tf.io.gfile.rmtree(self._best_dir)
 
   def evaluate(self, step: int) -> None:
-    """Evaluates the newest checkpoint, unless the history has it already.
+    """Evaluates the newest checkpoint, unless the history has it.
 
     Args:
       step: its global step.
@@ -113,7 +113,7 @@ class Evaluator:
                       self._for_use)
 
   def should_stop(self) -> bool:
-    """Returns whether too many evaluations brought no improvement."""
+    """Returns whether too many evaluations had no improvement."""
     history = self._history()
     if not self._early_stop_evals or not history:
       return False
@@ -122,7 +122,7 @@ class Evaluator:
       return False
     stop = len(history) - 1 - history.index(best) >= self._early_stop_evals
     if stop:
-      logging.info("stopping early: no better %s than %s of step %s in %d "
+      logging.info("stopping early: no better %s than %s at step %s in %d "
                    "evaluations", self._rule.metric,
                    best.get(self._rule.metric), best["global_step"],
                    self._early_stop_evals)
@@ -162,8 +162,8 @@ def evaluate_and_write(
   Args:
     output_dir: output folder.
     evaluate_fn: maps a checkpoint path to results by name.
-    checkpoint: defaults to the newest of the folder, otherwise its best one,
-      otherwise the model from `--init_checkpoint`.
+    checkpoint: defaults to the newest in the folder, otherwise its best one,
+      otherwise --init_checkpoint.
 
   Returns:
     the results by name.

@@ -1,4 +1,4 @@
-"""The shared part of all fine-tuning scripts, from features to `best`."""
+"""The common part of the fine-tuning scripts, from features to `best`."""
 
 import dataclasses
 import itertools
@@ -66,13 +66,12 @@ class Split(NamedTuple):
   Attributes:
     examples: of any type.
     make_features: maps an example to its features, name -> value or list.
-      Called when records are written; features take many times the memory of
-      the texts.
+      Called when records are written, as features take many times the memory of
+      texts.
     has_labels: whether the features include labels.
     more_specs: of features that only this split has.
     paths: files of the examples.
-    items: returns the examples as the files have them, for the report on the
-      data.
+    items: returns the examples as in the files, for the report on the data.
   """
   examples: List[Any]
   make_features: Callable[[Any], Dict[str, Any]]
@@ -87,12 +86,11 @@ def start(default_length: int
   """Reads the flags, sets up the process and reads the model's folder.
 
   Args:
-    default_length: `max_seq_length` if neither a flag nor the model to predict
-      with has one.
+    default_length: `max_seq_length` if neither the flags nor the model to
+      predict with have one.
 
   Returns:
-    settings, workers, and the model that training resumes or starts from, or
-    that is evaluated.
+    settings, workers, and the model to start from, resume or evaluate.
 
   Raises:
     InputError: flags contradict each other or the model.
@@ -122,7 +120,7 @@ def start(default_length: int
 
 def dev_result(name: str, checkpoint: Optional[str],
                settings: TrainSettings) -> Optional[float]:
-  """Returns a dev result of a checkpoint, if it was evaluated.
+  """Returns a dev result of a checkpoint; None if it was not evaluated.
 
   Args:
     name: name in `eval_results.txt`.
@@ -151,8 +149,8 @@ def wanted_splits(settings: TrainSettings, workers: distribution.Workers,
   Args:
     settings: settings of the run.
     workers: the processes.
-    tests: splits to predict that have a file; if there are none, "test" is the
-      one reported as missing.
+    tests: splits to predict that have a file; if empty, "test" is reported as
+      missing.
   """
   names = []
   if settings.run.do_train:
@@ -167,9 +165,9 @@ def wanted_splits(settings: TrainSettings, workers: distribution.Workers,
 
 
 def with_evaluations(settings: TrainSettings, steps: int) -> TrainSettings:
-  """Returns settings with ten evaluations if there would be one by default.
+  """Returns settings with ten evaluations if the default would give only one.
 
-  Warns if early stopping cannot act.
+  Warns if early stopping has no effect.
 
   Args:
     settings: settings of the run.
@@ -186,7 +184,7 @@ def with_evaluations(settings: TrainSettings, steps: int) -> TrainSettings:
   evaluations = -(-steps // run.save_checkpoints_steps)
   if patience and patience >= evaluations:
     logging.warning("--early_stop_evals=%d: no effect with %d evaluations: "
-                    "lower --save_checkpoints_steps", patience, evaluations)
+                    "reduce --save_checkpoints_steps", patience, evaluations)
   return dataclasses.replace(settings, run=run)
 
 
@@ -206,21 +204,21 @@ def limited(examples: List[Any], settings: TrainSettings) -> List[Any]:
 
 
 class Task:
-  """A kind of task: its head, its data, and the use of its predictions.
+  """A kind of task: its head, its data, and how predictions are used.
 
   Each script has a subclass; Runner does the rest.
 
   Attributes:
     head: head of the model.
     splits: splits by name; see wanted_splits.
-    metric: result that the best checkpoint is chosen by; higher is better.
+    metric: result that chooses the best checkpoint; higher is better.
     label_specs: of the features that are labels.
-    specs: of all other features.
+    specs: of the remaining features.
     description: attributes of ModelFolder that describe the task, such as
       `task_name` and `labels`.
     reports: files in the output folder written by `evaluate`, to keep next to
       the best checkpoint.
-    has_windows: whether long texts are read in windows, so that none is cut.
+    has_windows: whether long texts are read in windows, without truncation.
   """
   head: Head
   splits: Dict[str, Split]
@@ -232,7 +230,7 @@ class Task:
   has_windows: bool = False
 
   def begin(self, output_dir: str) -> None:
-    """Writes what else a run keeps in its folder, before it trains."""
+    """Writes additional files of a run to its folder, before training."""
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
              checkpoint: Optional[str]) -> Any:
@@ -241,7 +239,7 @@ class Task:
     Args:
       name: name of the split.
       rows: outputs of the head for each example, by name.
-      checkpoint: checkpoint that predicted; None for --init_checkpoint.
+      checkpoint: checkpoint of the predictions; None for --init_checkpoint.
     """
     raise NotImplementedError
 
@@ -262,13 +260,13 @@ class Task:
 
   def evaluate(self, predictions: Any, output_dir: str
                ) -> Tuple[Dict[str, float], Optional[str]]:
-    """Scores the dev file; may first choose thresholds and write `reports`."""
+    """Scores the dev set; may first choose thresholds and write `reports`."""
     del output_dir
     return self.score("dev", predictions, range(len(self.targets("dev"))))
 
   def write(self, name: str, predictions: Any, output_dir: str,
             checkpoint: Optional[str]) -> None:
-    """Writes the predictions of a split into a folder; see `decode`."""
+    """Writes the predictions of a split to a folder; see `decode`."""
     raise NotImplementedError
 
 
@@ -286,8 +284,8 @@ class Runner:
     output_dir: folder of the run.
 
   Raises:
-    InputError: there are fewer training examples than a batch needs, or the
-      output folder has a different model, or a run with other data or settings.
+    InputError: there are too few training examples for a batch, or the output
+      folder has a different model, or a run with different data or settings.
   """
 
   def __init__(self, settings: TrainSettings, workers: distribution.Workers,
@@ -338,8 +336,8 @@ class Runner:
     logging.info("%d steps of %d examples", steps, batch_size)
     if len(examples) < batch_size:
       logging.warning(
-          "there are %d training examples: a batch of %d has some of them more "
-          "than once", len(examples), batch_size)
+          "%d training examples are fewer than a batch of %d, which repeats "
+          "some of them", len(examples), batch_size)
     return steps
 
   def _begin(self, settings):
@@ -363,7 +361,7 @@ class Runner:
         data.adversarial_epsilon if data.adversarial else 0.0)
 
   def run(self) -> None:
-    """Does what --do_train, --do_eval and --do_predict request.
+    """Trains, evaluates and predicts as requested by the flags.
 
     Several seeds or learning rates are several runs; see sweep.run.
     """
@@ -408,7 +406,7 @@ class Runner:
           self._write_test(name, checkpoint)
 
   def _evaluate(self, checkpoint):
-    """Returns the results of the dev file by name; writes `eval_report.txt`."""
+    """Returns the dev results by name; writes `eval_report.txt`."""
     predictions = self._task.decode(
         "dev", self.predict("dev", checkpoint), checkpoint)
     results, report = self._task.evaluate(predictions, self.output_dir)
@@ -432,7 +430,7 @@ class Runner:
     if "train" not in self._written:
       self._write("train", self._in_training_order(self._train_split))
       if not sweep.is_wanted(self._settings):
-        self._train_split = None  # frees memory: the file replaces it
+        self._train_split = None  # frees memory
     seed = self._settings.run.random_seed
     if self._settings.device.use_tpu:
       return self._input_fn("train", is_training=True, drop_remainder=True,
@@ -442,7 +440,7 @@ class Runner:
     left = reading_order.left_out(
         index.lengths, batch_size, seed, self._num_train_steps)
     if 0 < len(left) < batch_size:
-      logging.info("the last pass leaves out %d of %d training examples: %s%s",
+      logging.info("the last pass skips %d of %d training examples: %s%s",
                    len(left), len(index.lengths),
                    ", ".join("no. %d" % (i + 1) for i in left[:20]),
                    ", ..." if len(left) > 20 else "")
@@ -452,7 +450,7 @@ class Runner:
         shard=(self._workers.size, self._workers.rank))
 
   def _in_training_order(self, split):
-    """Returns a Split in random order if it will be read from its beginning."""
+    """Returns a Split in random order if it will be read sequentially."""
     if not self._settings.device.use_tpu:
       return split
     # Sorted files would defeat the shuffle window.
@@ -543,10 +541,10 @@ def run(task: Task, settings: TrainSettings, workers: distribution.Workers,
 
 def report_data(splits: Dict[str, Split], has_windows: bool,
                 settings: TrainSettings, folder: ModelFolder) -> None:
-  """Logs what the splits hold, and writes it to `data_report.txt`.
+  """Logs a report on the splits and writes it to `data_report.txt`.
 
   Args:
-    splits: splits by name, "train" first; those without `items` are left out.
+    splits: splits by name, "train" first; those without `items` are skipped.
     has_windows: see Task.
     settings: settings of the run.
     folder: folder of the model.

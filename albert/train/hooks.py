@@ -22,9 +22,9 @@ from albert.train.evaluation import Evaluator
 from albert.train.settings import TrainSettings
 from albert.train.step import PROGRESS
 
-_SECONDS = 30  # maximum between lines of progress
+_SECONDS = 30  # maximum between progress lines
 _DAY = 24 * 60 * 60
-# By then the loss scale is 1, and further steps would overflow too.
+# By then the loss scale is 1, and further steps would also overflow.
 _MOST_SKIPPED = 30
 _HOST_SECONDS = 10  # maximum wait for values from a TPU
 
@@ -32,7 +32,7 @@ _HOST_SECONDS = 10  # maximum wait for values from a TPU
 def create(settings: TrainSettings, workers: distribution.Workers,
            num_train_steps: int, evaluator: Optional[Evaluator],
            should_stop: Callable[[], bool]) -> List[tf.train.SessionRunHook]:
-  """Returns the hooks of training, in the order they run.
+  """Returns the hooks of training, in the order in which they run.
 
   Args:
     settings: settings of the run.
@@ -65,8 +65,8 @@ def create(settings: TrainSettings, workers: distribution.Workers,
 def not_finite(what: str, output_dir: str) -> InputError:
   """Returns the error of a loss or weights that are not finite."""
   return InputError(
-      "%s; the newest checkpoint with finite weights is %s: remove newer ones, "
-      "and training goes on from it; try a lower --learning_rate or other data"
+      "%s; the newest checkpoint with finite weights is %s: remove newer ones "
+      "to resume from it; try a lower --learning_rate or different data"
       % (what, checkpoints.newest_finite_checkpoint(output_dir)))
 
 
@@ -74,10 +74,10 @@ class ProgressHook(tf.train.SessionRunHook):
   """Logs step, means since the last line, rate and time left.
 
   Logs after the first step, then every `every` steps, and at least every half
-  minute. Raises an InputError before the weights of a step can reach a
-  checkpoint whose loss or gradient is not finite, or if half precision keeps
-  overflowing. Warns of a loss far above the first one. Stops after the step in
-  which a signal requested it.
+  minute. Raises an InputError if the loss or gradient is not finite, before
+  these weights are saved, or if half precision keeps overflowing. Warns of a
+  loss far above the first one. Stops after the step in which a signal requested
+  it.
 
   Args:
     num_train_steps: of the whole training.
@@ -106,7 +106,7 @@ class ProgressHook(tf.train.SessionRunHook):
     self._global_step = tf.train.get_global_step()
     self._of_host: Dict[str, tf.Tensor] = {}
     if "host_step" in self._scalars:
-      # A TPU's host receives a loop's last step after the loop has ended.
+      # A TPU's host receives the last step of a loop after the loop ends.
       self._of_host = dict(self._scalars)
       loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
       with tf.control_dependencies([loss]):
@@ -158,7 +158,7 @@ class ProgressHook(tf.train.SessionRunHook):
       self._num_skipped += 1
       if self._num_skipped == _MOST_SKIPPED:
         raise InputError(
-            "step %d overflows half precision, %d times in a row: try a lower "
+            "step %d overflows half precision %d times in a row: try a lower "
             "--learning_rate, more --num_warmup_steps, or --precision=float32"
             % (step + 1, _MOST_SKIPPED))
       logging.info("step %d skipped: gradients too large for half precision",
@@ -176,7 +176,7 @@ class ProgressHook(tf.train.SessionRunHook):
       self._log()
 
   def _host_values(self, session, step):
-    """Returns the values a TPU sent in a step, or after a while the last ones.
+    """Returns the values a TPU sent in a step; after a timeout, the last ones.
     """
     late = time.monotonic() + _HOST_SECONDS
     while True:
@@ -206,8 +206,8 @@ class ProgressHook(tf.train.SessionRunHook):
     if self._num_lines:
       parts += ["%.1f examples/s" % rate, hours(left) + " left"]
       summary = dict(summary, examples_per_second=rate)
-    else:  # it took long for other reasons
-      parts.append("%.1f s a step" % seconds)
+    else:  # including set-up
+      parts.append("%.1f s per step" % seconds)
     if self._writes and summary:
       write_summary(self._output_dir, self._step, summary)
     self._bar.clear()
@@ -222,16 +222,16 @@ class ProgressHook(tf.train.SessionRunHook):
           "--learning_rate", short(means["loss"]), short(self._first_loss))
     if self._num_lines == 2 and left > _DAY:
       logging.warning(
-          "at this rate training takes %.1f more days; --num_train_steps, a "
-          "smaller model or shorter records make it less", left / _DAY)
+          "at this rate training takes %.1f more days: use fewer "
+          "--num_train_steps, a smaller model or shorter records", left / _DAY)
     self._start_interval()
 
 
 class _Watch(threading.Thread):
-  """Tells where training waits if no step has ended for ten times the usual.
+  """Logs where training hangs if a step takes ten times as long as usual.
 
   Attributes:
-    usual: seconds between the ends of steps, once they are known.
+    usual: seconds per step, once known.
     stop: set to end the thread.
   """
   _last_one: Any = SimpleNamespace(stop=threading.Event())
@@ -242,12 +242,12 @@ class _Watch(threading.Thread):
     self.usual: Optional[float] = None
     self.stop = threading.Event()
     self.ended()
-    # A training that failed does not end the one of its hook.
+    # A failed training does not stop the thread of its hook.
     _Watch._last_one.stop.set()
     _Watch._last_one = self
 
   def ended(self):
-    """Tells that a step has ended."""
+    """Records the end of a step."""
     self._last = time.monotonic()
 
   def run(self):
@@ -260,14 +260,14 @@ class _Watch(threading.Thread):
         told = last
         frames = traceback.extract_stack(sys._current_frames()[self._trainer])
         logging.warning(
-            "no step has ended for %d s, %.1f s are usual: waiting in %s (%s), "
+            "no step has ended for %d s, usually %.1f s: waiting in %s (%s), "
             "for records, other processes or the device", waited, usual,
             frames[-1].name, " < ".join(
                 frame.name for frame in frames[-2:-5:-1]))
 
 
 class _Timer(tf.train.SecondOrStepTimer):
-  """By a clock that nobody sets."""
+  """Uses the monotonic clock."""
 
   def __init__(self, seconds):
     super().__init__(every_secs=seconds)
@@ -296,7 +296,7 @@ class _TimedSaver(tf.train.CheckpointSaverHook):
 
 
 class _EvaluationListener(tf.train.CheckpointSaverListener):
-  """Calls the evaluator after a checkpoint was saved."""
+  """Calls the evaluator after a checkpoint is saved."""
 
   def __init__(self, evaluator, progress):
     self._evaluator = evaluator

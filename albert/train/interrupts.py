@@ -1,8 +1,8 @@
-"""SIGINT and SIGTERM end training after the running step.
+"""SIGINT and SIGTERM end training after the current step.
 
-A step can take minutes during which Python's own handlers do not run, so a
-thread reads the signals from the wakeup descriptor. A second signal ends the
-process at once. Signals belong to the process, and so does this module's state.
+A step can take minutes during which Python's handlers do not run, so a thread
+reads the signals from the wakeup descriptor. A second signal ends the process
+at once. Signals are per process, and so is the state of this module.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ def requested() -> Optional[int]:
 
 
 def is_training() -> bool:
-  """Returns whether training runs; see `training`."""
+  """Returns whether training is running; see `training`."""
   return _state["training"]
 
 
 def tell_step(seconds: float) -> None:
-  """Stores the duration of a step for the message at a signal."""
+  """Stores the duration of a step for the message after a signal."""
   _state["step_seconds"] = seconds
 
 
@@ -37,8 +37,8 @@ def tell_step(seconds: float) -> None:
 def watching() -> Iterator[None]:
   """Context in which signals request the end of training.
 
-  Outside of `training`, the first signal ends the process. Has no effect in a
-  thread other than the main one, which cannot receive signals.
+  Outside of `training`, the first signal ends the process. Has no effect
+  outside the main thread, the only one that receives signals.
   """
   if threading.current_thread() is not threading.main_thread():
     yield
@@ -114,7 +114,7 @@ def _watch(reader):
       if _state["training"]:
         seconds = _state["step_seconds"]
         logging.info(
-            "%s: training ends after this step%s; a second one ends it at once "
-            "and loses what came after the last checkpoint",
+            "%s: training ends after this step%s; a second signal ends it at "
+            "once and loses the progress since the last checkpoint",
             signal.Signals(number).name,
             "" if seconds is None else ", within about %.1f s" % seconds)

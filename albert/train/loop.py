@@ -41,11 +41,11 @@ def start(settings: TrainSettings) -> distribution.Workers:
                      % tf.__version__)
   gpus = len(tf.config.experimental.list_physical_devices("GPU"))
   if device.num_gpus > max(1, gpus) and not device.dry_run:
-    raise InputError("--num_gpus=%d: TensorFlow %s sees %d here" % (
+    raise InputError("--num_gpus=%d: TensorFlow %s detects %d" % (
         device.num_gpus, tf.__version__, gpus))
   if device.precision == "fp16" and not gpus:
     # TensorFlow scales the loss but computes in single precision.
-    logging.warning("--precision=fp16: no effect without a GPU")
+    logging.warning("--precision=fp16 has no effect without a GPU")
   prepare_process(device)
   logging.info("%s", describe(settings, workers))
   warn_of_unused_gpu(device)
@@ -75,20 +75,20 @@ def describe(settings: TrainSettings, workers: distribution.Workers) -> str:
     examples = batch.train_batch_size * workers.size
     count = workers.size * batch.gradient_accumulation_steps * (
         device.num_tpu_cores if device.use_tpu else device.num_gpus)
-    parts.append("%d examples a step, %d at a time" % (
+    parts.append("%d examples per step, %d at a time" % (
         examples, examples // count))
   return " | ".join(parts)
 
 
 def warn_of_unused_gpu(device: DeviceSettings) -> None:
-  """Logs a warning if there is a GPU that TensorFlow cannot use."""
+  """Warns of a GPU that TensorFlow cannot use."""
   if device.use_tpu or not shutil.which("nvidia-smi") or (
       tf.config.experimental.list_physical_devices("GPU")):
     return
   found = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, check=False)
   if not found.returncode and found.stdout.strip():
-    advice = ("`pip install \"tensorflow[and-cuda]==%s\"` brings the libraries"
+    advice = ("`pip install \"tensorflow[and-cuda]==%s\"` adds the libraries"
               % tf.__version__)
     if tf.__version__.startswith("1."):
       advice = ("it needs CUDA 10.0; use `export ALBERT_PLATFORM=tf2`, or "
@@ -106,19 +106,19 @@ def prepare_process(device: DeviceSettings) -> None:
 
 
 def warn_of_slow_training(config: AlbertConfig, device: DeviceSettings) -> None:
-  """Logs a warning if a model larger than tiny is pretrained on a CPU."""
+  """Warns of pretraining a model larger than tiny on a CPU."""
   if config.hidden_size > _TINY and step.is_cpu(device):
     logging.warning(
-        "a model of %d layers of %d on a CPU takes weeks: this is for GPUs and "
-        "TPUs; albert_config/albert_config_tiny.json is for CPUs",
+        "a model of %d layers of %d takes weeks on a CPU: use GPUs or TPUs, or "
+        "albert_config/albert_config_tiny.json",
         config.num_hidden_layers, config.hidden_size)
 
 
 def keep_freed_memory() -> None:
-  """Makes glibc, if this is glibc, keep freed memory.
+  """Makes glibc keep freed memory.
 
-  By default it returns each large tensor to the system, so the next one of its
-  size causes page faults that take longer than most operations.
+  By default it returns each large tensor to the system, so that the next one
+  causes page faults that take longer than most operations.
   """
   try:
     mallopt = ctypes.CDLL(None).mallopt
@@ -156,9 +156,9 @@ def create_estimator(settings: TrainSettings, workers: distribution.Workers,
           device.tpu_name, zone=device.tpu_zone, project=device.gcp_project)
     except (ImportError, OSError, ValueError) as error:
       raise InputError(
-          "--tpu_name=%s cannot be looked up (%s): `pip install "
-          "'.[tpu]'` on a machine of Google Cloud, or give the "
-          "TPU's address, grpc://IP:8470" % (device.tpu_name, error)) from error
+          "--tpu_name=%s cannot be resolved (%s): `pip install '.[tpu]'` on a "
+          "Google Cloud machine, or give the TPU's address, "
+          "grpc://IP:8470" % (device.tpu_name, error)) from error
   run_config = tf.estimator.tpu.RunConfig(
       cluster=cluster,
       master=device.master,
@@ -203,9 +203,9 @@ def train_and_evaluate(
     settings: settings of the run.
     workers: the processes.
     stages: (TPUEstimator, last step of training with it); usually one.
-    train_input_fn_at: maps the step that reading starts at to an `input_fn`;
-      different steps give different orders. If reading failed, it is called
-      again with the error as second argument, which it raises if it is final.
+    train_input_fn_at: maps the step where reading starts to an `input_fn`;
+      different steps give different orders. After a read error, it is called
+      with the error as second argument, and raises it if it is final.
     evaluator: None to train without evaluation.
 
   Raises:
@@ -228,9 +228,9 @@ def train_and_evaluate(
       return distribution.broadcast(int(should_stop()))
     return should_stop()
 
-  # A TPU runs one program at a time, so training is left to evaluate.
+  # A TPU runs one program at a time, so training stops to evaluate.
   between_calls = evaluator if device.use_tpu else None
-  if between_calls and start:  # the last run may have died before evaluating
+  if between_calls and start:  # the last run may have failed before evaluating
     between_calls.evaluate(start)
   for estimator, stage_end in stages:
     while start < stage_end and not all_should_stop():
@@ -250,7 +250,7 @@ def train_and_evaluate(
 
 
 def _train(settings, estimator, start, end, train_input_fn_at, create_hooks):
-  """Trains from one step to another; starts again if reading failed."""
+  """Trains from one step to another; restarts after read errors."""
   output_dir, error = settings.run.output_dir, None
   while True:
     input_fn = train_input_fn_at(start, *filter(None, [error]))
@@ -271,7 +271,7 @@ def _train(settings, estimator, start, end, train_input_fn_at, create_hooks):
 
 
 def _start_step(settings, workers, last_step, evaluator):
-  """Returns the step that training starts at, the same on all ranks."""
+  """Returns the first step of training, the same on all ranks."""
   output_dir = settings.run.output_dir
   start = 0
   if not workers.rank:
@@ -283,7 +283,7 @@ def _start_step(settings, workers, last_step, evaluator):
     evaluator.go_on_from(start)
   if start >= last_step:
     logging.info(
-        "%s: already at step %d of %d, nothing to train; for other data or "
+        "%s: already at step %d of %d, nothing to train; for different data or "
         "settings, choose a different --output_dir", output_dir, start,
         last_step)
   elif start:
@@ -308,8 +308,8 @@ def _naming_errors(output_dir):
     if not lacks:
       raise
     raise InputError(
-        "%s: the checkpoint to resume from lacks %s, which the flags ask for: "
-        "give those it was made with (--precision, --optimizer, "
+        "%s: the checkpoint to resume from lacks %s, which the flags require: "
+        "use those it was made with (--precision, --optimizer, "
         "--sentence_loss_weight), or a different --output_dir" % (
             output_dir, lacks.group(1))) from error
 

@@ -11,7 +11,7 @@ from albert.files import filesystem
 from albert.train import run_file
 
 NAME = "MODEL_CARD.md"
-_NOTE = "<!-- Made by training; later runs in this folder replace it. -->"
+_NOTE = "<!-- Written by training; later runs in this folder replace it. -->"
 
 
 def write(output_dir: str, task: str, begun_with: Optional[str]) -> None:
@@ -20,7 +20,7 @@ def write(output_dir: str, task: str, begun_with: Optional[str]) -> None:
   Args:
     output_dir: folder of the run.
     task: name of the task.
-    begun_with: checkpoint that training began with; None for random weights.
+    begun_with: checkpoint that training started from; None for random weights.
   """
   best = os.path.join(output_dir, "best")
   rows = [("task", task), ("begun with", begun_with or "random weights")]
@@ -36,11 +36,11 @@ def write(output_dir: str, task: str, begun_with: Optional[str]) -> None:
   sections = [
       "# Model card", _NOTE,
       "\n".join(["| | |", "|---|---|"] + ["| %s | %s |" % row for row in rows]),
-      # Without the lines that quote texts.
+      # Without lines that quote texts.
       "## Data", _code(os.path.join(output_dir, "data_report.txt"),
                        r"\w+: \d+ examples of "),
       "## Flags", _code(os.path.join(output_dir, run_file.NAME), "--"),
-      "## Intended use", "To be written by whoever publishes the model."]
+      "## Intended use", "To be written by the publisher of the model."]
   filesystem.write_text(os.path.join(best, NAME), "\n\n".join(sections) + "\n")
 
 

@@ -1,7 +1,7 @@
-"""`run.flags` in the output folder records what a run was started with.
+"""`run.flags` in the output folder: the code, data and flags of a run.
 
-The file repeats the run: `python SCRIPT.py --flagfile=run.flags
---output_dir=ELSEWHERE`. A run that resumes in the folder is compared with it.
+It repeats the run: `python SCRIPT.py --flagfile=run.flags
+--output_dir=ELSEWHERE`. Resuming in the folder is checked against it.
 """
 
 import datetime
@@ -24,8 +24,8 @@ from albert.train.settings import Schedule, TrainSettings
 NAME = "run.flags"
 _TIME = "%Y-%m-%d %H:%M"
 _PACKAGES = ("tensorflow", "numpy", "jieba", "sentencepiece")
-# Flags that may differ when a run resumes: those that do not affect weights,
-# and the run's length. Data files are compared by content.
+# Flags that may differ when a run resumes: they do not affect weights, except
+# for the length of the run. Data files are compared by content.
 _FREE = {
     "output_dir", "do_train", "do_eval", "do_predict", "check_data",
     "resume_anyway",
@@ -38,14 +38,13 @@ _FREE = {
     "master", "iterations_per_loop", "null_score_diff_threshold",
     "data_dir", "train_file", "dev_file", "test_file", "texts_file",
     "unlabelled_file", "input_file", "eval_input_file"}
-# Flags that are treated the other way in a sweep.
+# Flags for which a sweep does the opposite.
 _OF_SEVERAL = {"num_train_epochs", "num_train_steps", "random_seed",
                "learning_rate"}
 
 
 def describe_files(paths: Sequence[str]) -> Dict[str, Any]:
-  """Returns a description that identifies the contents of files; see `begin`.
-  """
+  """Returns a description that identifies files by content; see `begin`."""
   return {"files": len(paths), "first": os.path.basename(paths[0]),
           "bytes": sum(map(filesystem.size, paths)),
           "sha256": filesystem.sha256(*paths)}
@@ -60,7 +59,7 @@ def describe_records(files: List[RecordFile]) -> Dict[str, Any]:
 
 
 def read(output_dir: str) -> Optional[Dict[str, Any]]:
-  """Returns what the run in a folder was started with, None without a run.
+  """Returns the record of the run in a folder, None without a run.
 
   Its keys: albert, python, packages, data, rate, flags and `begun`, a datetime.
 
@@ -88,18 +87,17 @@ def _read(path):
 def begin(settings: TrainSettings, begun: Optional[str],
           data: Dict[str, Dict[str, Any]], schedule: Schedule,
           several: bool = False) -> None:
-  """Records what a training starts with, or compares it with the record.
+  """Records the start of a run, or compares it with the record.
 
   Args:
     settings: settings of the run.
     begun: checkpoint to resume from.
     data: split -> description of its files.
     schedule: steps of the training.
-    several: whether this is a sweep of runs with different learning rates and
-      seeds.
+    several: whether this is a sweep over learning rates and seeds.
 
   Raises:
-    InputError: the training in the folder was started with something else.
+    InputError: the run in the folder was started with different ones.
   """
   path = os.path.join(settings.run.output_dir, NAME)
   now = {"albert": _commit(), "python": platform.python_version(),
@@ -110,7 +108,7 @@ def begin(settings: TrainSettings, begun: Optional[str],
                   settings.optimizer.poly_power, schedule.num_train_steps,
                   schedule.num_warmup_steps],
          "flags": settings.flags}
-  notes = ["%s: begun; repeated in a different folder by --flagfile" %
+  notes = ["%s: begun; to repeat it in a different folder, use --flagfile" %
            datetime.datetime.now().strftime(_TIME)]
   if (begun or several) and filesystem.exists(path):
     notes, before = _read(path)
@@ -119,7 +117,7 @@ def begin(settings: TrainSettings, begun: Optional[str],
     _accept(path, changes, settings, before["flags"]["optimizer"])
     if changes:
       notes.append("from step %d on: %s" % (step, "; ".join(changes)))
-    # Keeps files that are not read now, such as a dev file evaluated earlier.
+    # Keeps files that are not read now, such as an earlier dev file.
     now["data"] = dict(before["data"], **data)
   filesystem.write_text(path, "\n".join(
       ["# " + note for note in notes] +
@@ -152,12 +150,12 @@ def _accept(path, changes, settings, optimizer):
   can_go_on = optimizer == settings.optimizer.optimizer
   if any(changes.values()) and not (can_go_on and settings.run.resume_anyway):
     raise InputError(
-        "%s: the training here was begun with %s: give what it was begun with, "
-        "a different --output_dir%s" % (
+        "%s: the run here was started with %s: use the same, a different "
+        "--output_dir%s" % (
             path, what, " or --resume_anyway" if can_go_on else
-            "; another optimizer has other moments"))
+            "; a different optimizer has different moments"))
   if changes:
-    logging.warning("%s: the training here was begun with %s", path, what)
+    logging.warning("%s: the run here was started with %s", path, what)
 
 
 def learning_rate_at(step: int, peak: float, power: float,
@@ -169,7 +167,7 @@ def learning_rate_at(step: int, peak: float, power: float,
 
 
 def _commit():
-  """Returns the commit of this code, if it is in a repository."""
+  """Returns the commit of this code; None outside a repository."""
   if not shutil.which("git"):
     return None
   found = subprocess.run(

@@ -24,31 +24,31 @@ from albert.settings import (
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-  """What to do, where, and what to log and save."""
+  """Actions, output, logs and checkpoints."""
   output_dir: str = setting(
-      None, "Folder for checkpoints and results; an earlier run in it is "
-      "resumed.", NEEDED, required=True)
+      None, "Folder for checkpoints and results; resumes an earlier run in it.",
+      NEEDED, required=True)
   resume_anyway: bool = setting(
-      False, "Whether to resume with other data or settings than the run in "
-      "--output_dir was started with.", needs="do_train")
+      False, "Whether to resume the run in --output_dir with different data or "
+      "settings.", needs="do_train")
   do_train: bool = setting(False, "Whether to train.", NEEDED)
   do_eval: bool = setting(
-      False, "Whether to evaluate: the newest checkpoint of --output_dir, else "
+      False, "Whether to evaluate: the newest checkpoint in --output_dir, else "
       "its best one, else --init_checkpoint.", NEEDED)
   random_seed: int = setting(
       12345, "Seed of initial weights, dropout and data order.", USUAL,
       least=0, most=2**31 - 1)
   save_checkpoints_steps: int = setting(
-      1000, "Steps between checkpoints, each of which is evaluated; default of "
-      "a fine-tuning of fewer steps: a tenth of them.", USUAL,
+      1000, "Steps between checkpoints, each of which is evaluated; default in "
+      "fine-tuning with fewer steps: a tenth of them.", USUAL,
       least=1, needs="do_train")
   save_checkpoints_secs: int = setting(
-      None, "Seconds between checkpoints in addition to those of "
-      "--save_checkpoints_steps; not evaluated.", least=1, needs="do_train")
+      None, "Seconds between additional checkpoints, which are not evaluated.",
+      least=1, needs="do_train")
   keep_checkpoint_max: int = setting(
       5, "Number of newest checkpoints to keep.", needs="do_train")
   log_steps: int = setting(
-      100, "Steps between lines of progress and summaries.", least=1)
+      100, "Steps between progress lines and summaries.", least=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class BatchSettings:
       32, "Examples per training step over all devices; with --use_horovod, "
       "per process.", USUAL, least=1, needs="do_train")
   gradient_accumulation_steps: int = setting(
-      1, "Slices that a batch is split into: less memory, the same update.",
+      1, "Slices per batch: less memory, the same update.",
       least=1, needs="do_train")
   eval_batch_size: int = setting(
       32, "Examples per evaluation batch.", least=1,
@@ -81,7 +81,7 @@ class OptimizerSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """Steps of training, and what depends on them.
+  """Steps of training, and settings that depend on them.
 
   Attributes:
     num_train_steps: of the whole training.
@@ -158,8 +158,8 @@ class DataSettings:
       False, "Whether to predict the test file with the best checkpoint.",
       NEEDED)
   check_data: bool = setting(
-      False, "Whether to end after saying what the files hold, which is also "
-      "written to data_report.txt.", USUAL)
+      False, "Whether to only report on the data, also to data_report.txt.",
+      USUAL)
   early_stop_evals: int = setting(
       None, "Stop after this many evaluations without improvement.", USUAL,
       least=1, demands="do_train and do_eval")
@@ -177,7 +177,7 @@ class DataSettings:
       None, "Warm-up steps, instead of --warmup_proportion.", least=0,
       alias="warmup_step", needs="do_train", instead_of="warmup_proportion")
   max_train_examples: int = setting(
-      None, "Maximum number of training examples, or questions, sampled by "
+      None, "Maximum number of training examples, or questions, sampled with "
       "--random_seed.", needs="do_train")
   pad_to_max: bool = setting(
       False, "Pad all examples to --max_seq_length, as on a TPU, instead of "
@@ -192,7 +192,7 @@ class DataSettings:
 
 @dataclasses.dataclass(frozen=True)
 class SweepSettings:
-  """Several runs of one fine-tuning: seeds and learning rates."""
+  """Several runs with different seeds and learning rates."""
   num_seeds: int = setting(
       None, "Number of runs, with --random_seed and the seeds after it; "
       "reports mean and deviation.", least=1, demands="do_train and do_eval")
@@ -223,7 +223,7 @@ class TrainSettings:
   """All settings of a training; `data` and `sweep` are None in pretraining.
 
   `flags` has the values of all flags of the script by name, `given` the lines
-  of a --flagfile that repeats the command.
+  of a --flagfile to repeat the command.
   """
   model: ModelSettings
   run: RunSettings
@@ -266,7 +266,7 @@ def read() -> TrainSettings:
     rates += settings.sweep.rates()
   for rate in rates:
     if not 0 < rate <= 1:
-      raise InputError("--learning_rate=%g: it must be greater than 0 and at "
+      raise InputError("--learning_rate=%g: must be greater than 0 and at "
                        "most 1, such as 2e-5" % rate)
   if device.use_fp16:
     if device.precision != "fp16" and any(
@@ -301,7 +301,7 @@ def _check_batches(batch, device):
 
 
 def _topology(device):
-  """Returns the DeviceSettings that --dry_run stands for."""
+  """Returns the DeviceSettings for --dry_run."""
   found = re.match(r"tpu:([1-9]\d*)x([1-9]\d*)$|gpu:([1-9]\d*)$",
                    device.dry_run)
   if not found:

@@ -11,16 +11,16 @@ The calls from a command to the loss:
             slice_sums            model, head, loss and gradients of a slice
               Head.apply          albert/heads/
 
-Meanwhile the hooks of hooks.py run in this order: variables are broadcast from
-rank 0 (Horovod), progress is logged, a checkpoint is saved every
---save_checkpoints_steps and then evaluated by evaluation.Evaluator, all ranks
-stop together (Horovod). On a TPU the Estimator runs many steps per call and
-saves by itself, so training is left to evaluate.
+Meanwhile the hooks of hooks.py run in this order: broadcast variables from rank
+0 (Horovod), log progress, save a checkpoint every --save_checkpoints_steps and
+evaluate it with evaluation.Evaluator, stop all ranks together (Horovod). On a
+TPU the Estimator runs many steps per call and saves checkpoints itself, so
+training stops to evaluate.
 
 Devices differ in `workers.reduce_mean`: on a CPU or GPU it returns its
 argument, otherwise the mean over Horovod processes or TPU cores. Several GPUs
-of one process each take a share of a batch. Gradients are summed over the
-slices of a batch and over GPUs, averaged over workers, clipped, and applied.
+of one process share a batch. Gradients are summed over the slices of a batch
+and over GPUs, averaged over workers, clipped, and applied.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ from lamb_optimizer import LAMB
 from optimization import AdamW
 
 PROGRESS = "progress"  # graph collection of scalars to log
-_PART = "part_of_loss/"  # prefix of evaluated means of losses
+_PART = "part_of_loss/"  # prefix of the evaluated means of losses
 _CLIP_NORM = 1.0  # maximum global norm of the gradients
 
 
@@ -63,13 +63,13 @@ def model_fn_builder(config: AlbertConfig, head: Head, settings: TrainSettings,
     del labels
     if mode == tf.estimator.ModeKeys.TRAIN:
       return _train_spec(config, head, settings, schedule, workers, features)
-    # A model trained on a TPU is also exported for a CPU.
+    # A model trained on a TPU can be exported for a CPU.
     device = dataclasses.replace(settings.device, use_tpu=params.get(
         "use_tpu", settings.device.use_tpu))
     output = head.apply(build_model(config, features, device, False), features)
     scaffold_fn = _initialize(settings, checkpoints.newest_or_best, False)
     if mode == tf.estimator.ModeKeys.PREDICT:
-      # Fine-tuning numbers its examples, as batching by length reorders them.
+      # Fine-tuning numbers examples, because batching by length reorders them.
       numbers = {name: features[name] for name in features if name == "number"}
       return tf.estimator.tpu.TPUEstimatorSpec(
           mode, predictions=dict(output.predictions, **numbers),
@@ -101,7 +101,7 @@ def build_model(config: AlbertConfig, features: Dict[str, tf.Tensor],
     config: configuration of the encoder.
     features: input_ids, input_mask and segment_ids, int [B, S], or [B, C, S] if
       an example has C sequences.
-    device: determines the implementation.
+    device: chooses the implementation.
     is_training: whether to use dropout.
   """
   rows = []
@@ -215,7 +215,7 @@ def _with_adversarial(gradients, compute, epsilon):
 
   Args:
     gradients: name of a variable -> its gradient.
-    compute: returns such a dict anew.
+    compute: returns such a dict, recomputed.
     epsilon: see `optimization.moved_word_embeddings`.
   """
   with optimization.moved_word_embeddings(gradients, epsilon):
@@ -224,7 +224,7 @@ def _with_adversarial(gradients, compute, epsilon):
 
 
 def _show(scalars):
-  """Adds scalars to what hooks.ProgressHook logs and writes."""
+  """Adds scalars for hooks.ProgressHook to log and write."""
   for name, scalar in scalars.items():
     tf.add_to_collection(
         PROGRESS, tf.identity(scalar, name="progress/" + name))
@@ -234,8 +234,8 @@ def _create_optimizer(settings, schedule):
   """Returns (optimizer, learning rate as a float scalar)."""
   step = tf.train.get_or_create_global_step()
   if settings.device.use_xla:
-    # TF 1.15 with XLA compiles the conditional that hooks read the step from to
-    # a constant, with which training would never end.
+    # TF 1.15 with XLA compiles the conditional from which hooks read the step
+    # to a constant, so that training would never end.
     tf.get_collection_ref("global_step_read_op_cache")[:] = [
         step.read_value() + 0]
   rate = optimization.create_learning_rate(
@@ -255,7 +255,7 @@ def _initialize(settings, find_newer, is_training):
   A newer checkpoint, which the estimator restores, takes precedence.
 
   Returns:
-    `scaffold_fn` of TPUEstimatorSpec, which initializes on a TPU; otherwise
+    on a TPU `scaffold_fn` of TPUEstimatorSpec, which initializes; otherwise
     None.
   """
   init_checkpoint = settings.model.init_checkpoint
@@ -301,10 +301,9 @@ def _slice(features, number, num_slices):
 
 
 def whole_loss(results: Dict[str, Any]) -> Dict[str, Any]:
-  """Replaces the estimator's loss by the exact loss of the evaluated data.
+  """Replaces the estimator's loss with the exact loss of the evaluated data.
 
-  The estimator's is the mean over batches, which have different numbers of
-  masked tokens.
+  The estimator's is the mean over batches, whose numbers of masked tokens vary.
 
   Args:
     results: results of `Estimator.evaluate`.
@@ -322,11 +321,11 @@ def _parts(losses, totals):
   """Returns name -> (mean, total) of each loss.
 
   Raises:
-    ValueError: the head does not give the divisor of a loss.
+    ValueError: the head lacks the divisor of a loss.
   """
   missing = sorted(set(losses) - set(totals))
   if missing:
-    raise ValueError("totals() of the head lacks what %s is divided by" %
+    raise ValueError("totals() of the head lacks the divisor of %s" %
                      ", ".join(missing))
   return {name: (tf.div_no_nan(loss, totals[name]), totals[name])
           for name, loss in losses.items()}
@@ -337,7 +336,7 @@ def _total_loss(losses, totals):
 
 
 def _host_call(step, scalars, run):
-  """Returns a TPU's host call, which writes scalars and stores them to log."""
+  """Returns a TPU's host call, which writes scalars and keeps them to log."""
   def write(step, *values):
     step = tf.reduce_max(step)
     # Each replica sends the same value.

@@ -24,8 +24,8 @@ def plan(settings: TrainSettings) -> List[Tuple[float, int]]:
   """Returns the requested runs: (learning rate, seed).
 
   Raises:
-    InputError: a flag is malformed, or --output_dir has checkpoints of a single
-      run, or, for a single run, those of a sweep.
+    InputError: a flag is malformed, or --output_dir has a single run and a
+      sweep is requested, or the other way round.
   """
   run, sweep = settings.run, settings.sweep
   if is_wanted(settings):
@@ -34,8 +34,8 @@ def plan(settings: TrainSettings) -> List[Tuple[float, int]]:
                        "different --output_dir" % run.output_dir)
   elif run.do_train and filesystem.find_files(
       run.output_dir or "", _FOLDER % ("*", "*")):
-    raise InputError("%s has several runs: choose a different --output_dir for "
-                     "a single one" % run.output_dir)
+    raise InputError("%s has the runs of a sweep: choose a different "
+                     "--output_dir for a single run" % run.output_dir)
   seeds: Sequence[int] = sweep.seed_numbers() or range(
       run.random_seed, run.random_seed + (sweep.num_seeds or 1))
   rates = sweep.rates() or [settings.optimizer.learning_rate]
@@ -61,17 +61,16 @@ def run(settings: TrainSettings, leads: bool, metric: str,
   """Trains with every learning rate and seed; the best run predicts.
 
   Each run has a folder in --output_dir, where it resumes if interrupted and is
-  skipped if finished. `runs.tsv` has the dev results of each best checkpoint;
+  skipped if finished. `runs.tsv` has the dev results of all best checkpoints;
   `best` is that of the best seed of the best rate.
 
   Args:
     settings: settings of the sweep.
     leads: whether this process writes files.
-    metric: name among the results; higher is better. Rates are compared by its
-      mean over the seeds.
+    metric: name of a result; higher is better. Rates are compared by its mean
+      over the seeds.
     contents: files that describe the model: name -> content.
-    reports: files that an evaluation writes, to keep next to the best
-      checkpoint.
+    reports: files written by evaluations, to keep next to the best checkpoint.
     run_once: trains and evaluates with the settings of a run.
 
   Raises:
@@ -110,12 +109,12 @@ def _by_rate(results):
 
 
 def _table(results):
-  """Returns a row per run, then mean and deviation of rates with more seeds."""
+  """Returns a row per run, and mean and deviation of rates with more seeds."""
   names = sorted(name for name in set().union(*results.values())
                  if name.startswith("eval_"))
   rows = [["learning_rate", "seed"] + names + ["global_step"]]
   for rate, runs in _by_rate(results).items():
-    # A run whose evaluations were all invalid has no best checkpoint.
+    # A run without a valid evaluation has no best checkpoint.
     rows += [[rate, seed] + [values.get(name, float("nan"))
                              for name in names + ["global_step"]]
              for seed, values in runs]
@@ -151,8 +150,8 @@ def _keep_best(settings, results, metric, files):
       list(map(score, item[1]))))
   seed, values = max(runs, key=score)
   if not values:
-    raise InputError("none of the %d runs in %s has a valid %s: give a lower "
-                     "--learning_rate, or look at the data" % (
+    raise InputError("none of the %d runs in %s has a valid %s: try a lower "
+                     "--learning_rate, or check the data" % (
                          len(results), settings.run.output_dir, metric))
   folder = os.path.join(run_settings(settings, rate, seed).run.output_dir,
                         "best")

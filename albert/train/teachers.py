@@ -1,6 +1,6 @@
-"""Distillation: teachers are fine-tuned models whose logits a student learns.
+"""Distillation: a student learns the logits of teachers, fine-tuned models.
 
-A teacher reads text, as predict.py does, so its size, vocabulary, length and
+A teacher reads text, like predict.py, so its size, vocabulary, length and
 variable layout may differ. Its logits are computed once, before training, and
 become features of the training records; the loss is in
 albert/heads/distilled.py.
@@ -38,32 +38,32 @@ class DistillationSettings:
   """Distillation from teachers."""
   teacher: list = setting(
       None, "Folder of a fine-tuned model, ours or from transformers, whose "
-      "logits the model learns; of several, separated by commas, the mean.",
+      "logits the model learns; of several, separated by commas, their mean.",
       needs="do_train")
   distill_weight: float = setting(
-      0.5, "--teacher: its share of the loss of labelled texts, above 0 and at "
+      0.5, "--teacher: its share of the loss of labelled texts, above 0, at "
       "most 1.", needs="teacher")
   temperature: float = setting(
-      2.0, "--teacher: divisor of logits before they are compared.",
+      2.0, "--teacher: divisor of the logits before comparison.",
       needs="teacher")
   unlabelled_file: str = setting(
-      None, "--teacher: further training texts, labelled by the teacher only: "
-      "one per line, or a pair separated by a tab.",
+      None, "--teacher: more training texts, without labels: one per line, or "
+      "a pair separated by a tab.",
       demands="teacher or not do_train", needs="do_train")
 
 
 def check(args: DistillationSettings) -> None:
   """Raises an InputError for a number out of range."""
   if not 0 < args.distill_weight <= 1:
-    raise InputError("--distill_weight=%g: it must be greater than 0 and at "
+    raise InputError("--distill_weight=%g: must be greater than 0 and at "
                      "most 1, such as 0.5" % args.distill_weight)
   if not 0 < args.temperature < np.inf:
-    raise InputError("--temperature=%g: it must be greater than 0, such as 2" %
+    raise InputError("--temperature=%g: must be greater than 0, such as 2" %
                      args.temperature)
 
 
 def head_for(head: Any, args: DistillationSettings) -> Head:
-  """Returns a head, with `logits`, that also learns from a teacher, if any."""
+  """Returns the head, which has `logits`, with distillation if requested."""
   if not args.teacher:
     return head
   return distilled.Distilled(head, args.distill_weight, args.temperature)
@@ -74,7 +74,7 @@ def read_unlabelled(path: Optional[str],
   """Reads --unlabelled_file, skipping blank lines.
 
   Args:
-    path: None gives no texts.
+    path: None for no texts.
     are_pairs: whether the task's texts are pairs.
 
   Raises:
@@ -160,7 +160,7 @@ def teach_tokens(split: Split, args: DistillationSettings,
     _log_rate(texts.examples, started)
   logits = [np.mean(rows, 0) for rows in zip(*found)]  # N times [tokens, L]
   known = [~np.isnan(rows[:, 0]) for rows in logits]
-  logging.info("the teacher knows %.2f%% of the tokens; others it cuts "
+  logging.info("the teacher has %.2f%% of the tokens; it tokenizes the rest "
                "differently", 100.0 * np.mean(np.concatenate(known)))
 
   def make_features(window):
@@ -208,7 +208,7 @@ def _load(paths, kind, labels, are_pairs):
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         pytorch.read_folder(path, folder)
       engine = engines.load("tensorflow", folder)
-      if engine.folder.pairs is None:  # transformers folders do not say
+      if engine.folder.pairs is None:  # unknown in transformers folders
         engine.folder = dataclasses.replace(engine.folder, pairs=are_pairs)
       _check_fits(path, engine.folder, kind, labels, are_pairs)
       teachers.append(Tagger(engine) if kind == "entities" else
@@ -230,9 +230,9 @@ def _check_fits(path, folder, kind, labels, are_pairs):
   if lacking:
     problems.append("it lacks " + ", ".join(lacking))
   if more:
-    problems.append("it alone has " + ", ".join(more))
+    problems.append("only it has " + ", ".join(more))
   if problems:
-    raise InputError("--teacher=%s has different labels than the task: %s" % (
+    raise InputError("--teacher=%s has different labels from the task: %s" % (
         path, "; ".join(problems)))
 
 
@@ -258,5 +258,5 @@ def _keys(spans):
 
 
 def _log_rate(texts, started):
-  logging.info("the teacher has seen %d texts, %.1f a second", len(texts),
+  logging.info("the teacher has read %d texts, %.1f a second", len(texts),
                len(texts) / (time.monotonic() - started))

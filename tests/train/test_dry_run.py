@@ -34,7 +34,7 @@ def test_pretraining_on_a_pod(hosts, share, tmp_path, report, caplog):
       "--do_train", "--dry_run=tpu:%dx8" % hosts, "--train_batch_size=512",
       "--eval_batch_size=64", "--gradient_accumulation_steps=4",
       "--output_dir=gs://bucket/out", "--tpu_name=pod", "--use_tpu")
-  assert "512 examples a step, %d for each core; " % share in lines["training"]
+  assert "512 examples per step, %d for each core;" % share in lines["training"]
   assert "%d for each core" % (8 // hosts) in lines["evaluation"]
   for name in ("training", "evaluation", "prediction"):
     assert lines[name].endswith("XLA has all")
@@ -70,7 +70,7 @@ def test_a_graph_that_no_tpu_runs(capsys):
         dry_run="tpu:1x2", train_batch_size=8), model_fn).train(
             lambda params: tf.data.Dataset.from_tensors(
                 {"x": np.zeros([params["batch_size"], 4], np.float32)}))
-  assert "sizes are not known beforehand" in capsys.readouterr().out
+  assert "shapes are not static" in capsys.readouterr().out
 
 
 def test_memory_by_hand():

@@ -163,7 +163,7 @@ def test_a_set_smaller_than_a_batch_repeats_within_it(start, caplog):
   _, _, read = start(range(1, 6), of_number, do_train=True, train_batch_size=8,
                      num_train_epochs=2)
   assert len(read) == 8 and set(read[:5]) == set(range(1, 6))
-  assert "5 training examples: a batch of 8 has some" in caplog.text
+  assert "5 training examples are fewer than a batch of 8" in caplog.text
 
 
 @pytest.mark.slow

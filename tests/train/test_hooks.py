@@ -57,7 +57,7 @@ def test_lines_of_progress(start, clock, caplog):
   make_step(5, 1.0, accuracy=1.0, example_loss=0.5)
   assert [line.split(" | ") for line in caplog.messages] == [
       line.split("|") for line in (
-          "step 1/5|last 1: loss 4.0000|accuracy 0.5000|2.0 s a step",
+          "step 1/5|last 1: loss 4.0000|accuracy 0.5000|2.0 s per step",
           "step 2/5|last 1: loss 3.0000|accuracy 0.7000|5.0 examples/s|"
           "0:00:06 left",
           "step 4/5|last 2: loss 1.5000|accuracy 0.8500|5.0 examples/s|"
@@ -121,7 +121,7 @@ def test_where_a_training_waits_is_told(clock, caplog, monkeypatch):
           told_after(0)] == [0, 1, 0, 1]
   watch.ended()
   assert told_after(29, 0.1) == 0 and told_after(2, 0.1) == 1
-  assert "no step has ended for 31 s, 0.1 s are usual: waiting in run (" in (
+  assert "no step has ended for 31 s, usually 0.1 s: waiting in run (" in (
       caplog.text)
   monkeypatch.setitem(interrupts._state, "training", False)
   assert told_after(99) == 0

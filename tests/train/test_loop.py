@@ -21,18 +21,18 @@ def set_gpus(monkeypatch):
 
 @pytest.mark.parametrize("given, ranks, gpus, what, more", [
     (dict(train_batch_size=32), 1, 0, "a CPU of 6 cores",
-     "float32 | 32 examples a step, 32 at a time"),
+     "float32 | 32 examples per step, 32 at a time"),
     (dict(train_batch_size=32, use_fp16=True, use_xla=True,
           gradient_accumulation_steps=4), 8, 8,
      "a GPU of the 8 here for each of 8 processes",
-     "fp16 | XLA | 256 examples a step, 8 at a time"),
+     "fp16 | XLA | 256 examples per step, 8 at a time"),
     (dict(train_batch_size=24, num_gpus=3), 1, 4, "3 GPUs of the 4 here",
-     "float32 | 24 examples a step, 8 at a time"),
+     "float32 | 24 examples per step, 8 at a time"),
     (dict(train_batch_size=64, use_tpu=True, precision="bf16",
           gradient_accumulation_steps=2), 1, 0, "8 TPU cores",
-     "bf16 | 64 examples a step, 4 at a time"),
+     "bf16 | 64 examples per step, 4 at a time"),
     (dict(train_batch_size=64, use_tpu=True, num_tpu_cores=32), 1, 0,
-     "32 TPU cores on 4 hosts", "float32 | 64 examples a step, 2 at a time"),
+     "32 TPU cores on 4 hosts", "float32 | 64 examples per step, 2 at a time"),
     (dict(do_train=False), 1, 1, "a GPU", "float32")])
 def test_what_computes_is_said(given, ranks, gpus, what, more, monkeypatch,
                                set_gpus):

@@ -104,9 +104,9 @@ def test_other_data_for_the_same_folder(name, trained, tmp_path):
   args = command(tmp_path, name, "--do_train", "--do_eval",
                  "--bert_config_file=%s" % (model.folder / "small.json"),
                  "--output_dir=%s" % model.out)
-  fail("begun with [^;]*, not ", *args)
+  fail("started with [^;]*, not ", *args)
   if name == "labels":  # a flag of the script's own
-    fail("begun with .*--class_weights=None, not balanced", *args,
+    fail("started with .*--class_weights=None, not balanced", *args,
          "--class_weights=balanced")
   path = tmp_path / {"idioms": "train_answer.json"}.get(name, train)
   path.write_text(path.read_text() + "\n")
