@@ -13,7 +13,7 @@ multiple-choice model a choice, a pretrained model the tokens for [MASK]. Prints
 one line per text: result and text, separated by tabs, or JSON or CSV (see
 --format). A file is .csv or .tsv with a header, .jsonl, or has one text per
 line, or a pair (question and passage; passage, question and choices) separated
-by tabs. All its columns come back; blank rows get an empty answer.
+by tabs. All its columns are kept; blank rows get an empty answer.
 """
 
 import csv
@@ -41,7 +41,7 @@ from albert.model_folder import FolderSettings
 from albert.predict import engines, inputs, predictors, results
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
-_CHUNK = 1024  # inputs that are in memory at a time
+_CHUNK = 1024  # inputs in memory at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ def predict(model: predictors.Predictor, items: Iterable[inputs.Item],
   """Yields each input with its result, None for a blank row.
 
   Raises:
-    InputError: the model does not take an input; the message says where it is.
+    InputError: an input does not fit the model; the message says where it is.
   """
   items = iter(items)
   for chunk in iter(lambda: list(itertools.islice(items, _CHUNK)), []):
@@ -119,7 +119,7 @@ def predict(model: predictors.Predictor, items: Iterable[inputs.Item],
 
 
 def table_line(item: inputs.Item, found: Any) -> str:
-  """Returns a line: cells of the result, then those of the row."""
+  """Returns a line: the cells of the result, then those of the row."""
   if found is None:
     return "\n"
   cells = found.cells() + [
@@ -135,7 +135,7 @@ def json_line(item: inputs.Item, found: Any) -> str:
 
 
 def _result(row, found):
-  """Returns the JSON of a result, under names that the row has not."""
+  """Returns the JSON of a result, under names that the row does not have."""
   values = {} if found is None else results.to_json(found)
   return {key + "_predicted" * (key in row): value
           for key, value in values.items()}
@@ -150,9 +150,9 @@ def _cell(value):
 
 
 class _CsvLines:
-  """Makes lines of CSV, with a header: the row's columns, then the result's.
+  """Writes CSV with a header: the columns of the row, then of the result.
 
-  The result's names are known from the first one on: blank rows before wait.
+  The first result determines the header; earlier blank rows are held back.
   """
 
   def __init__(self):
@@ -173,15 +173,15 @@ class _CsvLines:
     for row in self._waiting:
       other = sorted(set(row) - set(self._names))
       if other:
-        raise InputError("%s: the columns are those of the first row, which "
-                         "has no %s: write .jsonl" % (item.where, other[0]))
+        raise InputError("%s: the first row determines the columns and has no "
+                         "%s: write .jsonl instead" % (item.where, other[0]))
       writer.writerow([row.get(name, "") for name in self._names])
     self._waiting = []
     return lines.getvalue()
 
 
 def format_of(args: TextSettings) -> str:
-  """Returns the format of the output, as given or by the file's name."""
+  """Returns the output format: the given one, or by the extension."""
   kind = tables.kind_of(args.output_file)
   return args.format or {"csv": "csv", "json": "jsonl"}.get(kind, "table")
 
@@ -209,7 +209,7 @@ def main(arguments: List[str]) -> None:
       raise InputError("%s: has no texts" % (
           args.input_file or "standard input"))
   if number > count:
-    logging.info("%d of %d rows have no text, and an empty answer",
+    logging.info("%d of %d rows have no text and get an empty answer",
                  number - count, number)
 
 

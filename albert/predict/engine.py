@@ -13,13 +13,13 @@ from albert import model_folder
 from albert.errors import InputError
 from albert.files import filesystem
 
-# What to say if a model lacks a signature.
+# Error messages for models that lack a signature.
 _MISSING = {
     "classify": "no classifier: fine-tune one with run_classifier.py",
     "label_tokens": "no model that finds entities: fine-tune one with "
                     "run_ner.py",
     "spans": "no model that finds answers: fine-tune one with run_squad.py",
-    "masked_lm": "no masked-LM weights, as is usual after fine-tuning: give a "
+    "masked_lm": "no masked-LM weights, as usual after fine-tuning: give a "
                  "pretrained model"}
 
 
@@ -33,11 +33,11 @@ class TextPredictor:
   """Runs a model on batches of texts of similar length.
 
   Args:
-    call: function of int32 [B, S] input_ids, input_mask, segment_ids, and of
-      int32 [B, ...] for each further feature, that returns arrays [B, ...].
+    call: function of input_ids, input_mask, segment_ids, int32 [B, S], and of
+      each additional feature, int32 [B, ...], that returns arrays [B, ...].
     tokenizer: encodes the texts.
     max_seq_length: maximum tokens of a text or pair; longer ones are truncated.
-    batch_size: texts per call of the model.
+    batch_size: texts per batch.
   """
 
   def __init__(self, call: Callable[..., Sequence[np.ndarray]],
@@ -52,7 +52,7 @@ class TextPredictor:
     """Predicts texts.
 
     Args:
-      texts: pairs; None in place of the second for a single text.
+      texts: pairs; for a single text, the second is None.
 
     Returns:
       float32 [number of texts, ...], the first output.
@@ -68,11 +68,11 @@ class TextPredictor:
     """Predicts encoded texts.
 
     Args:
-      features: for each text, input_ids, segment_ids and further features, each
-        padded with 0 to the longest of its batch.
+      features: for each text, input_ids, segment_ids and additional features,
+        each padded with 0 to the longest of its batch.
 
     Yields:
-      in any order, the index of a text and its outputs, arrays [...].
+      the index of a text and its outputs, arrays [...], in any order.
     """
     # Batching texts of similar length minimizes padding.
     order = sorted(range(len(features)), key=lambda i: len(features[i][0]))
@@ -111,7 +111,7 @@ class Engine:
       signature: name of the signature.
       *outputs: names of its outputs.
       max_seq_length: maximum tokens of a text; None for that of the folder.
-      batch_size: texts per call of the model.
+      batch_size: texts per batch.
 
     Raises:
       InputError: the model lacks the weights.
@@ -127,11 +127,11 @@ class Engine:
     raise NotImplementedError
 
   def digest(self) -> str:
-    """Returns a checksum of the weights, the vocabulary and the settings."""
+    """Returns a checksum of weights, vocabulary and settings."""
     weights = filesystem.sha256(*self.weight_files())
     parts = [content for _, content in sorted(self.folder.contents().items())]
     return hashlib.sha256(b"\0".join([weights.encode(), *parts])).hexdigest()
 
   def weight_files(self) -> List[str]:
-    """Returns the paths of the files of the weights."""
+    """Returns the paths of the weight files."""
     raise NotImplementedError

@@ -20,12 +20,12 @@ class EngineSettings:
   engine: str = setting(
       "auto", "Backend. onnx (ONNX Runtime) and openvino need no TensorFlow; "
       "their model folder comes from export_model.py --onnx. auto: for such a "
-      "folder onnx, or openvino with bf16 or without ONNX Runtime; for others "
+      "folder onnx, or openvino with bf16 or without ONNX Runtime; otherwise "
       "tensorflow.",
       USUAL, choices=NAMES)
   precision: str = setting(
-      "float32", "bf16: faster on processors with AMX or AVX512-BF16, less "
-      "exact; needs openvino.", USUAL,
+      "float32", "bf16: faster on CPUs with AMX or AVX512-BF16, less exact; "
+      "needs openvino.", USUAL,
       choices=["float32", "bf16"])
   provider: str = setting(
       None, "--engine=onnx: execution provider, such as CUDAExecutionProvider, "
@@ -43,7 +43,7 @@ def load(engine: Union[EngineSettings, str], path: str,
     given: settings that the folder lacks.
 
   Raises:
-    InputError: a file is missing or inconsistent with the others.
+    InputError: a file is missing, or files are inconsistent.
   """
   if path == filesystem.STARTER and not filesystem.exists(path):
     raise InputError("give --model_dir: %s, the default, is in the folder of "
@@ -71,7 +71,7 @@ def choose(path: str, asked: EngineSettings) -> str:
     return "tensorflow"
   if asked.provider:
     return "onnx"
-  # ONNX Runtime starts faster, and is as fast for single texts.
+  # ONNX Runtime starts faster and is as fast for single texts.
   has_onnx, has_openvino = map(
       importlib.util.find_spec, ("onnxruntime", "openvino"))
   is_needed = asked.precision != "float32" or has_openvino and not has_onnx
@@ -86,10 +86,10 @@ def sentence_vectors(engine: Engine, pooling: Optional[str] = None,
   Args:
     engine: the model.
     pooling: "mean" over the tokens, including [CLS] and [SEP]; "cls", the
-      vector of [CLS]; "pooled", the pooled output, whatever the layer. Defaults
-      to the pooling the model was trained with, otherwise the mean.
+      vector of [CLS]; "pooled", the pooled output, for any layer. Defaults to
+      the pooling of training, otherwise the mean.
     layer: 1 for the first, 0 for the embeddings, -1 for the last. Defaults to
-      the layer the model was trained with, otherwise the last.
+      the layer of training, otherwise the last.
     **kwargs: see `Engine.predictor`.
 
   Raises:

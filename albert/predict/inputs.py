@@ -1,7 +1,7 @@
-"""Reads the inputs from a command line, files and pipes.
+"""Reads inputs from the command line, files and pipes.
 
-Tables are read as files.tables does. Other files have one text per line, and so
-has standard input that is not JSON; several fields are separated by tabs.
+Tables are read by files.tables. Other files, and standard input that is not
+JSON, have one text per line; several fields are separated by tabs.
 """
 
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -17,12 +17,12 @@ _SYNONYMS = {"text": tables.TEXT, "text_a": tables.TEXT,
 
 
 class Item(NamedTuple):
-  """An input and where it is from.
+  """An input and its origin.
 
   Attributes:
     values: the input; None for a blank row or a missing text, which get an
       empty answer, so that line n answers line n.
-    row: all that the row has, in its order.
+    row: all fields of the row, in order.
     where: file and line, for messages.
   """
   values: Any
@@ -31,7 +31,7 @@ class Item(NamedTuple):
 
 
 def from_arguments(arguments: List[str], fields: Tuple[str, ...]) -> List[Any]:
-  """Returns the inputs given on a command line.
+  """Returns the inputs from the command line.
 
   Args:
     arguments: at least one.
@@ -58,7 +58,7 @@ def with_given(texts: List[str], given: Dict[str, Any],
 
   Args:
     texts: the field that differs between inputs.
-    given: name of each other field -> its str, or list of str.
+    given: name -> str, or list of str, of each remaining field.
     fields: see predictors.Predictor.
 
   Raises:
@@ -66,17 +66,17 @@ def with_given(texts: List[str], given: Dict[str, Any],
   """
   idle = sorted(set(given) - set(fields))
   if idle:
-    raise InputError("the model takes %s, and no --%s" % (
+    raise InputError("the model takes %s, not --%s" % (
         ", ".join(fields), idle[0]))
   if len(fields) != len(given) + 1:
-    raise InputError("the model takes %s: give --%s too" % (
+    raise InputError("the model takes %s: also give --%s" % (
         ", ".join(fields), " and --".join(sorted(
             {"question", "choices"}.intersection(fields) - set(given)))))
   return [tuple(given.get(field, text) for field in fields) for text in texts]
 
 
 def column_of(field: str, reading: Dict[str, Any]) -> Optional[str]:
-  """Returns what a field was called in training, None for its own name.
+  """Returns the name of a field in the training table; None for its own.
 
   Args:
     field: see predictors.Predictor.
@@ -93,8 +93,8 @@ def read(path: Optional[str], fields: Tuple[str, ...],
   Args:
     path: None for standard input.
     fields: see predictors.Predictor.
-    settings: how tables are read.
-    reading: how the model's were in training; see ModelFolder.
+    settings: how to read tables.
+    reading: how those of training were read; see ModelFolder.
 
   Yields:
     an Item per row or line.
@@ -117,7 +117,7 @@ def read(path: Optional[str], fields: Tuple[str, ...],
     return cells
 
   if "choices" in fields and tables.kind_of(path) in ("csv", "tsv"):
-    raise InputError("%s: choices are given as JSON lines" % path)
+    raise InputError("%s: choices need JSON lines" % path)
   for row in tables.read(path, settings, header, as_lines=True):
     try:
       if row.error:
@@ -148,12 +148,12 @@ def read(path: Optional[str], fields: Tuple[str, ...],
 
 
 def as_tuple(values: Any) -> Tuple[Any, ...]:
-  """Returns the fields of an input, of which one alone is not a tuple."""
+  """Returns the fields of an input; a single one is not a tuple."""
   return values if isinstance(values, tuple) else (values,)
 
 
 def _find_fields(fields, columns, reading):
-  """Returns the columns that are the fields; raises a ValueError."""
+  """Returns the columns of the fields; raises a ValueError."""
   found = []
   for field in fields:
     names = (column_of(field, reading), field, _ALIASES.get(field))
@@ -167,13 +167,13 @@ def _find_fields(fields, columns, reading):
   second = tables.find_column((), columns, tables.SECOND)
   if len(fields) == 1 and second and found[0] not in (
       *fields, "text_a", reading.get("text_a")):
-    raise ValueError("two texts, %s and %s, but the model takes one: name it "
-                     "text" % (found[0], second))
+    raise ValueError("two texts, %s and %s, but the model takes one: rename it "
+                     "to text" % (found[0], second))
   return found
 
 
 def _split(line, fields):
-  """Returns the fields that are separated by tabs; raises a ValueError."""
+  """Returns the fields of a line separated by tabs; raises a ValueError."""
   if len(fields) == 1:
     return line
   cells = line.split("\t")

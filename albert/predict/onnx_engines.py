@@ -18,19 +18,19 @@ _Call = Callable[[Dict[str, np.ndarray]], Sequence[np.ndarray]]
 
 
 class _OnnxFolder(Engine):
-  """A folder of ONNX files, one for each signature."""
+  """A folder of ONNX files, one per signature."""
   name: str
 
   def __init__(self, path: str, given: model_folder.FolderSettings):
     for name in ("bert_config_file", "vocab_file", "spm_model_file",
                  "do_lower_case"):
       if getattr(given, name) is not None:
-        raise InputError("--%s has no effect with --engine=%s: it was given "
-                         "to export_model.py" % (name, self.name))
+        raise InputError("--%s has no effect with --engine=%s: give it to "
+                         "export_model.py" % (name, self.name))
     for name in ("config.json", "task.json"):
       if not filesystem.exists(os.path.join(path, name)):
-        raise InputError("%s has no %s: give a folder that export_model.py "
-                         "--onnx made" % (path, name))
+        raise InputError("%s has no %s: give a folder from export_model.py "
+                         "--onnx" % (path, name))
     self._path = path
     self.folder = model_folder.load(given, path)
     self.tokenizer = self.folder.create_tokenizer()
@@ -54,15 +54,15 @@ class _OnnxFolder(Engine):
     return filesystem.find_files(self._path, "*.onnx")
 
   def _signature(self, signature, outputs):
-    """Returns names of inputs, and a function that maps inputs to outputs."""
+    """Returns the input names and a function that maps inputs to outputs."""
     path = os.path.join(self._path, signature + ".onnx")
     if not filesystem.exists(path):
       raise missing(self._path, signature)
     try:
       content = filesystem.read_bytes(path)
       if protobuf.names_files(content):
-        raise ValueError("its weights are in other files, which it could "
-                         "choose anywhere")
+        raise ValueError("its weights are in external files, which could be "
+                         "anywhere")
       return self._load(content, list(outputs))
     except InputError:
       raise
@@ -99,7 +99,7 @@ class OnnxEngine(_OnnxFolder):
       raise InputError("--provider=%s: this onnxruntime has only %s" % (
           self._provider, ", ".join(available)))
     options = onnxruntime.SessionOptions()
-    # Spinning threads would take CPU time from those that have work.
+    # Spinning threads would take CPU time from working threads.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(
         content, options, providers=[self._provider])
@@ -123,7 +123,7 @@ class OpenVinoEngine(_OnnxFolder):
     self._precision = precision
 
   def digest(self) -> str:
-    """See Engine; bf16 gives other vectors."""
+    """See Engine; bf16 gives different vectors."""
     return "%s-%s" % (super().digest(), self._precision)
 
   def _load(self, content, outputs):

@@ -26,17 +26,17 @@ from albert.tasks import chid, label_sets, race, squad, windows
 class PredictSettings:
   """Batch size and limits of prediction."""
   reject_below: float = setting(
-      0.0, "Probability below which a text's label is \"not sure\": null in "
+      0.0, "Probability below which a text's label is \"not sure\", null in "
       "JSON.", least=0, most=1)
-  batch_size: int = setting(64, "Texts per call of the model.", least=1)
+  batch_size: int = setting(64, "Texts per batch.", least=1)
   max_query_length: int = setting(
       None, "Maximum tokens of a question; default: that of run_squad.py and "
       "run_race.py.", least=1)
   max_answer_length: int = setting(
       squad.Limits.max_answer_length, "Maximum tokens of an answer.", least=1)
   doc_stride: int = setting(
-      squad.Limits.doc_stride, "Tokens from one window of a passage to the "
-      "next.", least=1)
+      squad.Limits.doc_stride, "Stride between windows of a passage, in "
+      "tokens.", least=1)
 
 
 def load(model_dir: str, engine: str = "auto",
@@ -82,17 +82,17 @@ def class_for(folder: ModelFolder) -> Type["Predictor"]:
              "token_labels": Entities, "independent": Answers, "beam": Answers,
              "choices": Choices}
   if head not in classes:
-    raise InputError("%s: there is no predictor of the head %r" % (
+    raise InputError("%s: there is no predictor for the head %r" % (
         folder.where, head))
   return classes[head]
 
 
 class BadInput(InputError):
-  """An input that the model does not take.
+  """An input that does not fit the model.
 
   Attributes:
     number: its number, from 1.
-    problem: what is wrong with it.
+    problem: the error.
   """
 
   def __init__(self, number: int, problem: str):
@@ -110,8 +110,8 @@ class Predictor:
 
   Attributes:
     fields: the fields of an input. An input of one field is a str, of several a
-      tuple; each field is a str, except that `choices` is a list of str.
-    kind: kind of result, as the HTTP API names it.
+      tuple; each field is a str, except `choices`, a list of str.
+    kind: kind of result in the HTTP API.
     labels: the possible labels; None if they are not fixed.
     reading: `ModelFolder.reading`, empty if it is None.
   """
@@ -141,7 +141,7 @@ class Predictor:
       for each input, an object of results.py.
 
     Raises:
-      BadInput: an input does not have these fields, or cannot be predicted.
+      BadInput: an input has different fields, or cannot be predicted.
     """
     inputs = list(inputs)
     for number, row in enumerate(inputs, 1):
@@ -174,7 +174,7 @@ def _fits(field, value):
 
 
 class _Rated(Predictor):
-  """Labels or scores texts, or pairs if the model was trained on pairs."""
+  """Labels or scores texts, or pairs if trained on pairs."""
   output: Optional[str] = None
 
   def __init__(self, model, settings):
@@ -374,7 +374,7 @@ class Choices(Predictor):
 
   def _choose(self, examples):
     """Returns a ChoiceResult for each race.Example."""
-    # A new maker for each call, as it caches the passages.
+    # A new maker per call, because it caches passages.
     sequences = self._sequence_maker(self._tokenizer, self._length,
                                      self._max_query_length)
     rows = list(map(sequences, examples))
@@ -423,7 +423,7 @@ class Idioms(Choices):
 
 
 class Masks(Predictor):
-  """Fills in [MASK] tokens, each independently of the others: MaskResult."""
+  """Fills in [MASK] tokens independently of each other: MaskResult."""
   kind = "masks"
 
   def __init__(self, model: Engine, settings: PredictSettings):
@@ -442,7 +442,7 @@ class Masks(Predictor):
                 for number, text in enumerate(inputs, 1)]
     found = [None] * len(inputs)
     for i, (logits,) in self._predictor.run(features):
-      # Zipping with the positions leaves out the padding.
+      # Zipping with the positions drops the padding.
       found[i] = results.MaskResult([
           self._likeliest(row, top_k)
           for row, _ in zip(logits, features[i][2])])
@@ -458,7 +458,7 @@ class Masks(Predictor):
       problem = ("has more than the %d tokens that the model can read: "
                  "shorten it" % self._length)
     elif not len(positions):
-      problem = "has no [MASK]: write one where a token is to be filled in"
+      problem = "has no [MASK]: write one for each token to fill in"
     else:
       return input_ids, segment_ids, positions
     raise BadInput(number, "%r %s" % (

@@ -1,8 +1,8 @@
 """Predictions, one object per text.
 
-All are named tuples of plain values; `to_json` turns them into JSON, `cells`
-into the cells of a table row. Probabilities are between 0 and 1; start and end
-are offsets in characters, the end exclusive.
+All are named tuples of plain values; `to_json` converts them to JSON, `cells`
+to the cells of a table row. Probabilities are between 0 and 1; start and end
+are character offsets, the end exclusive.
 
 Tests: tests/predict/test_command_predict.py.
 """
@@ -54,7 +54,7 @@ class ScoreResult(NamedTuple):
 
 
 class FoundEntity(NamedTuple):
-  """An entity: its text, its offsets and its type."""
+  """An entity: text, offsets and type."""
   text: str
   start: int
   end: int
@@ -82,8 +82,8 @@ class AnswerResult(NamedTuple):
   """The answer to a question.
 
   Attributes:
-    text: empty if the model predicts that there is none.
-    start, end: its place in the passage.
+    text: empty if the model predicts no answer.
+    start, end: its offsets in the passage.
     probability: among the candidates.
     candidates: most likely first.
     null_odds: score of "no answer" minus that of the best candidate; None if
@@ -102,12 +102,12 @@ class AnswerResult(NamedTuple):
 
 
 class ChoiceResult(NamedTuple):
-  """The choice that answers a question.
+  """The chosen answer to a question.
 
   Attributes:
     choice: its index, from 0.
     text: its text.
-    candidates: all choices, in the order given.
+    candidates: all choices, in the given order.
   """
   choice: int
   text: str

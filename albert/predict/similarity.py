@@ -1,4 +1,4 @@
-"""Similarity of sentences, by a fine-tuned model or by vectors; search by them.
+"""Sentence similarity, by a fine-tuned model or by vectors; similarity search.
 
 Tests: tests/scripts/test_similarity.py.
 """
@@ -28,7 +28,7 @@ _BLOCK = 1 << 16  # vectors of the corpus compared at once
 _QUERIES = 64  # compared at once
 _AT_ONCE = 4096  # texts encoded at once
 _REFERENCE = 2000  # maximum texts whose mean is subtracted
-_LARGE = 1000000  # texts from which on faiss is used, if installed
+_LARGE = 1000000  # minimum texts for faiss, if installed
 
 
 class BertSim:
@@ -37,7 +37,7 @@ class BertSim:
   Args:
     model_dir: folder of a model fine-tuned with the labels "0" (different) and
       "1" (same meaning), such as the `best` of a run; or a loaded engine.
-    batch_size: pairs per call of the model.
+    batch_size: pairs per batch.
     given: settings that the folder lacks.
     engine: see EngineSettings.
   """
@@ -64,7 +64,7 @@ class BertSim:
     if "1" not in labels:
       raise InputError(
           "%s: the labels (%s) are not those of a similarity task: fine-tune "
-          "on pairs labelled 0 and 1, or give --unsupervised" % (
+          "on pairs labelled 0 and 1, or use --unsupervised" % (
               model.folder.where, ", ".join(labels) or "none"))
     self._model = predictors.of_engine(
         model, predictors.PredictSettings(batch_size=self._batch_size))
@@ -93,26 +93,26 @@ class VectorSim:
   """Scores pairs by the cosine of their vectors.
 
   A model from run_sentence_vectors.py gives the vectors it was trained for.
-  Otherwise a vector is the mean over the tokens; these all point in similar
-  directions, so the mean of many sentences is subtracted first.
+  Otherwise a vector is the mean over the tokens; as these all point in similar
+  directions, the mean of many sentences is subtracted first.
 
   Args:
     model_dir: model folder, or a checkpoint in one; or a loaded engine.
     reference: sentences whose mean is subtracted. By default those that are
-      scored together, or none if the model was trained to give vectors.
-    whiten: whether to also whiten the vectors by those of `reference`; see
+      scored together, or none if the model was trained for vectors.
+    whiten: whether to also whiten the vectors with those of `reference`; see
       `whitening`.
     whitening_dim: dimensions to keep; see `whitening`.
-    layer: see `engines.sentence_vectors`. Defaults to the layer that vectors
-      were trained with, otherwise DEFAULT_LAYER.
-    batch_size: sentences per call of the model.
+    layer: see `engines.sentence_vectors`. Defaults to the layer of training,
+      otherwise DEFAULT_LAYER.
+    batch_size: sentences per batch.
     given: settings that the folder lacks.
     engine: see EngineSettings.
-    untrained_reference: the default of `reference` for models that were not
-      trained to give vectors.
+    untrained_reference: default of `reference` for models that were not trained
+      for vectors.
 
   Attributes:
-    key: identifies all that the vectors of a text depend on.
+    key: identifies the model and the settings of the vectors.
 
   Raises:
     InputError: the folder has no such model, or the reference is unsuitable.
@@ -168,7 +168,7 @@ class VectorSim:
     """
     pairs = list(pairs)
     if self._mean is None and len(pairs) < 2:
-      raise InputError("a pair by itself has no mean to compare with: give "
+      raise InputError("a single pair has no mean to subtract: give "
                        "--reference_file, or more pairs")
     vectors = self.directions([text for pair in pairs for text in pair])
     return (vectors[::2] * vectors[1::2]).sum(1)
@@ -228,13 +228,13 @@ def whitening(vectors: np.ndarray, dim: Optional[int] = None) -> np.ndarray:
   """
   eigenvalues, u = np.linalg.eigh(np.cov(vectors, rowvar=False, bias=True))
   eigenvalues, u = eigenvalues[::-1], u[:, ::-1]
-  # The others are 0 up to rounding: LayerNorm alone removes one direction.
+  # The rest are 0 up to rounding: LayerNorm alone removes one direction.
   count = np.sum(eigenvalues > 1e-9 * eigenvalues[0]) if eigenvalues[0] else 0
   kept = dim or max(count, 1)
   if kept > count:
     raise InputError(
-        "%d sentences vary in %d directions, too few to whiten %d: give more "
-        "in --reference_file, or a lesser --whitening_dim" % (
+        "%d sentences vary in %d directions, too few to whiten %d: use more in "
+        "--reference_file, or a smaller --whitening_dim" % (
             len(vectors), count, kept))
   return u[:, :kept] / np.sqrt(eigenvalues[:kept])
 
@@ -250,20 +250,20 @@ class Corpus:
   """A corpus to search; its vectors are computed once.
 
   They are cached next to the corpus, in PATH.vectors.npz: `vectors`, float32
-  [N, K], with `sha256` of the corpus and `probe`, a sentence vector that
-  identifies the model and its settings. A change in either invalidates them.
+  [N, K], and `key`, a checksum of the corpus, the model and the settings. A
+  change in any of these invalidates them.
 
   Args:
     path: file with one text per line; blank lines are skipped.
     reference: texts whose mean is subtracted. By default up to 2,000 of the
-      corpus, or none if the model was trained to give vectors.
+      corpus, or none if the model was trained for vectors.
     **kwargs: of the model; see VectorSim.
 
   Attributes:
     similarity: compares the texts.
 
   Raises:
-    InputError: the file has no texts, or the folder no model.
+    InputError: the file has no texts, or the folder has no model.
   """
 
   def __init__(self, path: str, reference: Optional[List[str]] = None,
@@ -276,7 +276,7 @@ class Corpus:
     step = -(-len(self._texts) // _REFERENCE)
     self.similarity = VectorSim(
         reference=reference, untrained_reference=self._texts[::step], **kwargs)
-    # What is read is what is hashed, even if the file changes meanwhile.
+    # Hashes the lines that were read, even if the file changes meanwhile.
     self._vectors = self._read_or_make(path, hashlib.sha256("\n".join(
         [self.similarity.key, *lines]).encode()).hexdigest())
     self._index = None  # faiss index; False if faiss is not installed
@@ -304,7 +304,7 @@ class Corpus:
                 vectors[start:start + _QUERIES], top_k))]
 
   def _nearest(self, vectors, top_k):
-    """Returns the greatest cosines with each of `vectors`, and their texts.
+    """Returns the highest cosines with each of `vectors`, and their texts.
 
     Args:
       vectors: float32 [Q, K].
@@ -333,8 +333,8 @@ class Corpus:
     """Returns the vectors of all texts, float32 [N, K].
 
     Args:
-      path: the corpus; the vectors are kept next to it.
-      key: identifies the corpus, and all that makes its vectors.
+      path: the corpus; the vectors are cached next to it.
+      key: identifies the corpus, the model and the settings.
     """
     vectors_file, unfinished = path + ".vectors.npz", path + ".vectors.part"
     vectors = None
@@ -343,7 +343,7 @@ class Corpus:
       if kept.get("key") == key and len(kept["vectors"]) == len(self):
         vectors = kept["vectors"]
       else:
-        logging.info("%s: of another model or corpus", vectors_file)
+        logging.info("%s: from a different model or corpus", vectors_file)
     try:
       if vectors is None:
         vectors = self._make(unfinished, key)
@@ -353,11 +353,11 @@ class Corpus:
       if os.path.exists(unfinished):
         os.remove(unfinished)
     except OSError as error:
-      logging.warning("the vectors are not kept: %s", error)
+      logging.warning("the vectors are not cached: %s", error)
     return vectors
 
   def _make(self, unfinished, key):
-    """Computes the vectors; keeps what is finished in a file.
+    """Computes the vectors; saves finished ones in a file.
 
     Args:
       unfinished: path of the file: a line with the key, then float32 [n, K].
@@ -412,8 +412,8 @@ def _faiss_index(vectors):
   try:
     import faiss
   except ImportError:
-    logging.warning("%d texts: `pip install '.[faiss]'` makes "
-                    "the search faster", len(vectors))
+    logging.warning("%d texts: `pip install '.[faiss]'` for faster search",
+                    len(vectors))
     return False
   index = faiss.IndexFlatIP(vectors.shape[1])
   index.add(vectors)
@@ -421,7 +421,7 @@ def _faiss_index(vectors):
 
 
 def _greatest(scores, count):
-  """Returns the indices of the greatest of each row; the first of ties wins.
+  """Returns the indices of the highest scores per row; the first of ties wins.
 
   Args:
     scores: float [Q, N].

@@ -17,10 +17,10 @@ class Tagger:
 
   Args:
     model: a loaded NER model.
-    batch_size: windows of text per call of the model.
+    batch_size: windows of text per batch.
 
   Attributes:
-    labels: the L labels of tokens.
+    labels: the L token labels.
 
   Raises:
     InputError: the model was not trained for entities.

@@ -1,1 +1,1 @@
-"""Models behind HTTP; serve.py is the command."""
+"""Models over HTTP; serve.py is the command."""

@@ -1,4 +1,4 @@
-"""Batches the inputs of concurrent requests, in turn from each client."""
+"""Batches the inputs of concurrent requests, with clients taking turns."""
 
 import collections
 import concurrent.futures
@@ -17,7 +17,7 @@ from typing import (
 
 
 class Full(Exception):
-  """The queue is full, or the service ends."""
+  """The queue is full, or the service is shutting down."""
 
 
 class _Request:
@@ -27,8 +27,8 @@ class _Request:
     inputs, sizes, top_k, client: see `Batcher.submit`.
     future: of the results.
     results: of the first inputs.
-    taken: number of inputs that are no longer in the queue.
-    deadline: time until which the batch may wait for others.
+    taken: number of inputs that have left the queue.
+    deadline: time until which the batch may wait for more requests.
   """
 
   def __init__(self, inputs, sizes, top_k, client, deadline):
@@ -46,23 +46,23 @@ class _Request:
 
 
 class Batcher:
-  """A thread that predicts the inputs of all others in batches.
+  """A thread that predicts the inputs of all other threads in batches.
 
-  A batch takes an input from each client in turn until it is full, so that
-  those with few do not wait for those with many; the inputs of a request may be
-  in several batches. What arrives during a prediction forms the next batch.
-  When the thread was idle, the first request waits briefly for others.
+  A batch takes one input from each client in turn until it is full, so that
+  small requests do not wait for large ones; a request may span several batches.
+  Inputs that arrive during a prediction form the next batch. If the thread was
+  idle, the first request waits briefly for more.
 
   Args:
     predict: maps (inputs, top_k) to one result per input; called in one thread
       only.
     max_batch_size: maximum inputs per batch.
-    max_wait: seconds that the first request waits for others.
-    max_queue_size: maximum inputs in the queue, shared by the clients that have
-      some there. One that has none may always submit a request.
+    max_wait: seconds that the first request waits for more.
+    max_queue_size: maximum inputs in the queue, shared by the clients in it. A
+      client with an empty queue may always submit a request.
     on_batch: called with the number of inputs of each batch.
-    max_batch_tokens: maximum inputs times the longest one's size, unless it is
-      a single input.
+    max_batch_tokens: maximum number of inputs times size of the longest, unless
+      the batch is a single input.
   """
 
   def __init__(self, predict: Callable[[List[Any], Any], List[Any]],
@@ -75,7 +75,7 @@ class Batcher:
     self._max_wait = max_wait
     self._max_queue_size = max_queue_size
     self._on_batch = on_batch or (lambda size: None)
-    # Those with inputs that wait; the first one's turn is next.
+    # Clients with queued inputs; the first one is next.
     self._clients: OrderedDict[str, Deque[_Request]] = collections.OrderedDict()
     self._changed = threading.Condition()
     self._closed = False
@@ -96,15 +96,14 @@ class Batcher:
     Args:
       inputs: at least one.
       top_k: see predictors.Predictor.
-      client: who asks.
+      client: identifies the client.
       sizes: tokens of each input; 1 by default.
 
     Returns:
-      future of the list of results. Once it is cancelled, what is left of the
-      request is not predicted.
+      future of the list of results. If cancelled, the rest is not predicted.
 
     Raises:
-      Full: too many inputs of the client are waiting.
+      Full: too many inputs of the client are queued.
     """
     request = _Request(inputs, sizes or [1] * len(inputs), top_k, client,
                        time.monotonic() + self._max_wait)
@@ -124,7 +123,7 @@ class Batcher:
     """Ends the thread; finishes the queued requests, or refuses them.
 
     Args:
-      seconds: after which what is still in the queue is refused.
+      seconds: after which requests that are still queued are refused.
     """
     with self._changed:
       self._closed = True
@@ -145,7 +144,7 @@ class Batcher:
       self._answer(batch)
 
   def _next_batch(self):
-    """Returns the next inputs as pairs of a request and their number.
+    """Returns the next batch, pairs of a request and its number of inputs.
 
     There is at least one; none once closed.
     """
@@ -172,7 +171,7 @@ class Batcher:
       size = max(longest, request.sizes[request.taken])
       if count and (request.top_k != top_k or
                     size * (count + 1) > self._max_batch_tokens):
-        # Others may fit; this client keeps its turn.
+        # Other clients may fit; this one keeps its turn.
         skipped.append((client, self._clients.pop(client)))
         continue
       taken[request] = taken.get(request, 0) + 1
@@ -203,12 +202,12 @@ class Batcher:
     try:
       results = self._predict(inputs, batch[0][0].top_k)
     except Exception as error:
-      if len(batch) > 1:  # retried alone: others may still succeed
+      if len(batch) > 1:  # retried alone: the rest may still succeed
         for one in batch:
           self._answer([one])
         return
       request, _ = batch[0]
-      if hasattr(error, "number"):  # of an input, see predictors.BadInput
+      if hasattr(error, "number"):  # a predictors.BadInput
         error = type(error)(error.number + len(request.results), error.problem)
       request.finish(request.future.set_exception, error)
       self._drop(request)
@@ -221,5 +220,5 @@ class Batcher:
 
 
 def _count(queue):
-  """Returns how many inputs of a client wait."""
+  """Returns the number of queued inputs of a client."""
   return sum(len(request.inputs) - request.taken for request in queue)

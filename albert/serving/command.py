@@ -50,7 +50,7 @@ _MEMORY = 4  # times a model's files that loading it takes
 
 @dataclasses.dataclass(frozen=True)
 class ServerSettings:
-  """The models, and who may use them."""
+  """The models, the address and the API keys."""
   model_dir: tuple = setting(
       None, "Model folder, or NAME=folder; repeat it for more models. NAME "
       "defaults to the folder's, for a `best` folder to its parent's. Default: "
@@ -63,17 +63,17 @@ class ServerSettings:
   api_key_file: str = setting(
       None, "API keys, one per line; requests need one of them.", USUAL)
   reference_file: str = setting(
-      None, "Sentences, one per line, whose mean vector is subtracted, so that "
-      "pretrained models can compare others; default: some of --corpus_file.",
+      None, "Sentences, one per line, whose mean vector pretrained models "
+      "subtract to compare sentences; default: some of --corpus_file.",
       USUAL)
   corpus_file: str = setting(
       None, "Texts, one per line, that pretrained models search for similar "
       "ones; their vectors are cached next to it.", USUAL)
   allowed_hosts: list = setting(
-      None, "Names by which browsers may ask; default: localhost and its "
-      "addresses, or with another --host any.")
+      None, "Host names that browsers may use; default: localhost and its "
+      "addresses, or any with a public --host.")
   shutdown_seconds: float = setting(
-      30.0, "Maximum seconds for the requests that wait at the end; then they "
+      30.0, "Maximum seconds to finish queued requests at shutdown; then they "
       "get status 503.", least=0)
 
 
@@ -93,14 +93,14 @@ def named(args: ServerSettings) -> Dict[str, str]:
       raise InputError("--model_dir=%s: a name has letters, digits, _, . and "
                        "-: give NAME=folder" % given)
     if name in folders:
-      raise InputError("two models are called %s: give --model_dir=NAME=%s" % (
+      raise InputError("two models are named %s: give --model_dir=NAME=%s" % (
           name, path))
     folders[name] = path
   return folders
 
 
 def read_keys(path: str) -> List[str]:
-  """Returns the keys in a file, at least one."""
+  """Returns the API keys in a file, at least one."""
   keys = [line.strip() for line in tables.read_lines(path) if line.strip()]
   if not keys:
     raise InputError("%s: has no keys" % path)
@@ -159,7 +159,7 @@ def create_app(args: ServerSettings) -> Any:
   if (args.reference_file or args.corpus_file) and not any(
       loaded.compare for loaded in models.values()):
     raise InputError("--reference_file and --corpus_file have no effect "
-                     "without a pretrained model, or one of "
+                     "without a pretrained model, or one from "
                      "run_sentence_vectors.py")
   return service.create_app(
       models, from_flags(service.ServiceSettings), keys, load_anew,
@@ -167,19 +167,19 @@ def create_app(args: ServerSettings) -> Any:
 
 
 def check_memory(folder: str) -> None:
-  """Raises an InputError if there is no memory for a model twice."""
+  """Raises an InputError without enough memory for a second copy of a model."""
   if not os.path.exists("/proc/meminfo"):
     return
   with open("/proc/meminfo", encoding="ascii") as reader:
     free = 1024 * int(re.findall(r"MemAvailable:\s+(\d+)", reader.read())[0])
   size = sum(map(filesystem.size, filesystem.find_files(folder, "*.*")))
   if free < _MEMORY * size:
-    raise InputError("%s: %d MB free, %d MB would be needed" % (
+    raise InputError("%s: %d MB free, %d MB needed" % (
         folder, free >> 20, _MEMORY * size >> 20))
 
 
 class Protocol(AutoHTTPProtocol):  # type: ignore[valid-type,misc]
-  """Closes connections that make no request."""
+  """Closes connections without a request."""
 
   def connection_made(self, transport: Any) -> None:
     super().connection_made(transport)
@@ -191,7 +191,7 @@ class Protocol(AutoHTTPProtocol):  # type: ignore[valid-type,misc]
 
 
 class Server(uvicorn.Server):
-  """Ends with status 0 at a signal, after the requests that wait.
+  """Exits with status 0 at a signal, after finishing the queued requests.
 
   Args:
     config: of uvicorn.
@@ -233,13 +233,13 @@ def main() -> None:
       target=reload_all, args=[app.state.api], daemon=True).start())
   server.run(sockets=[listening])
   logging.info("ended")
-  # Without waiting for what is being predicted.
+  # Without waiting for running predictions.
   sys.stderr.flush()
   os._exit(0)
 
 
 def reload_all(api: service.Api) -> None:
-  """Loads all models anew; what fails stays as it was."""
+  """Reloads all models; keeps the old one if that fails."""
   for one in list(api.served.values()):
     with contextlib.suppress(service.HTTPException):  # logged
       api.replace(one)

@@ -1,4 +1,4 @@
-"""Checks requests before anything reads them, and logs them.
+"""Checks requests before they are processed, and logs them.
 
 Tests: tests/serving/test_service.py.
 """
@@ -16,14 +16,14 @@ from absl import logging
 from albert.serving.requests import respond
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-PROBES = ("/health", "/ready")  # asked by address
+PROBES = ("/health", "/ready")  # any Host header
 _OPEN = ("/", "/docs", "/openapi.json", *PROBES)  # without a key
-_PATIENCE = 100  # times the limit: a body up to this size is read and discarded
+_PATIENCE = 100  # times the limit: bodies up to this size are read to the end
 _BODY_SECONDS = 30  # within which a body must arrive
 
 
 class Keys:
-  """API keys, which a reload replaces."""
+  """API keys, replaced by a reload."""
 
   def __init__(self, keys: Sequence[str] = ()):
     self.values = list(keys)
@@ -35,13 +35,13 @@ class Keys:
 
 
 class Gate:
-  """ASGI middleware that checks each request before anything reads it.
+  """ASGI middleware that checks each request before it is processed.
 
   Args:
     app: ASGI application behind it.
-    keys: without any, every request passes.
-    allowed_hosts: values of the header Host, without ports, so that no page of
-      a browser can ask by another name; None for any.
+    keys: if empty, every request passes.
+    allowed_hosts: allowed values of the Host header, without ports, against DNS
+      rebinding; None for any.
     settings: limits.
     on_status: called with the status of each response.
   """
@@ -72,7 +72,7 @@ class Gate:
 
     try:
       await self._pass(scope, headers, receive, counted_send)
-    except Exception:  # the server around this responds and logs
+    except Exception:  # the server responds and logs
       status.append(500)
       raise
     finally:
@@ -99,7 +99,7 @@ class Gate:
         body += message.get("body", b"")
       elif size > _PATIENCE * most:
         break
-    # The body was read even if too large: most clients send it all first.
+    # Even a body that is too large was read: most clients send all of it first.
     if size > most:
       refused = respond({"detail": "more than %d bytes" % most}, 413,
                          {"Connection": "close"})
@@ -111,7 +111,7 @@ class Gate:
     await (refused or self._app)(scope, given, send)
 
   def _refused(self, scope, headers):
-    """Returns the response to a request that may not pass, or None."""
+    """Returns the response to a refused request, or None."""
     path = scope["path"]
     if self._hosts is not None and path not in PROBES:
       origin = headers.get("origin")
@@ -120,7 +120,7 @@ class Gate:
         hosts.append(origin.split(b"://", 1)[-1])
       for host in hosts:
         if re.sub(r":\d*$", "", host.decode("latin-1")) not in self._hosts:
-          return respond({"detail": "give --allowed_hosts to be asked as %r" %
+          return respond({"detail": "%r is not in --allowed_hosts" %
                            host.decode("latin-1")}, 403)
     is_open = path in _OPEN or path.startswith("/static/")
     if self._keys.values and not is_open and not self._keys.has(

@@ -1,4 +1,4 @@
-"""What clients send, checked, and the answers to it.
+"""Requests, their validation, and JSON responses.
 
 Tests: tests/serving/test_service.py.
 """
@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 
 MOST_SENTENCES = 32  # per request
 _MOST_CANDIDATES = 20000  # per request
-_MOST_ERRORS = 10  # listed in an answer
-_MOST_BYTES = 1 << 25  # of an answer
+_MOST_ERRORS = 10  # listed in a response
+_MOST_BYTES = 1 << 25  # of a response
 
 
 class PredictRequest(pydantic.BaseModel, extra="forbid"):
-  """Texts, or objects with a key for each field and perhaps an `id`."""
+  """Texts, or objects with a key per field and an optional `id`."""
   instances: List[Union[str, Dict[str, Any]]] = pydantic.Field(
       min_length=1, examples=[["这部电影真好看"]])
   top_k: int = pydantic.Field(5, ge=1, le=1000)
@@ -30,7 +30,7 @@ class SimilarityRequest(pydantic.BaseModel, extra="forbid"):
 
 
 class SearchRequest(pydantic.BaseModel, extra="forbid"):
-  """Texts to find similar ones for in the corpus."""
+  """Texts to search the corpus for."""
   queries: List[str] = pydantic.Field(min_length=1,
                                       max_length=MOST_SENTENCES)
   top_k: int = pydantic.Field(5, ge=1, le=1000)
@@ -44,9 +44,9 @@ def size_of(row: Any) -> int:
 
 
 def check_candidates(count: int) -> None:
-  """Raises an HTTPException if an answer would have too many candidates."""
+  """Raises an HTTPException if a response would have too many candidates."""
   if count > _MOST_CANDIDATES:
-    raise unfit(["top_k"], "the answer would have %d candidates, more than %d"
+    raise unfit(["top_k"], "the response would have %d candidates, more than %d"
                  % (count, _MOST_CANDIDATES))
 
 
@@ -59,12 +59,12 @@ def problem_of(text: Any) -> Optional[str]:
   try:
     text.encode()
   except UnicodeEncodeError:
-    return "has half of a surrogate pair, which is no character"
+    return "has half of a surrogate pair, which is not a character"
   return None
 
 
 def unfit(where: List[Union[str, int]], message: str) -> HTTPException:
-  """Returns the error of a part of a body, status 422."""
+  """Returns the error for a part of a body, status 422."""
   return _listed([
       {"loc": ["body", *where], "msg": message, "type": "value_error"}])
 
@@ -79,7 +79,7 @@ def respond(content: Any, status: int = 200,
   body = json.dumps(content, ensure_ascii=False).encode(
       "utf-8", "backslashreplace")
   if len(body) > _MOST_BYTES:
-    raise unfit([], "the answer would have %d bytes, more than %d" % (
+    raise unfit([], "the response would have %d bytes, more than %d" % (
         len(body), _MOST_BYTES))
   return responses.Response(body, status, headers, "application/json")
 
@@ -91,7 +91,7 @@ def parsed(kind: Type[pydantic.BaseModel], body: bytes, most: int,
   Args:
     kind: class of the request, whose first field is the list of inputs.
     body: JSON.
-    most: maximum inputs, checked before anything is made of each.
+    most: maximum inputs, checked before each is parsed.
     max_characters: maximum characters of all inputs.
 
   Raises:

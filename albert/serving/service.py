@@ -5,8 +5,8 @@
     GET   /v1/models                  list of models
     POST  /v1/models/NAME:predict     predictions, as JSON
     POST  /v1/models/NAME:similarity  similarity of sentences
-    POST  /v1/models/NAME:search      most similar texts of a corpus
-    POST  /v1/models/NAME:reload      loads the folder anew; needs a key
+    POST  /v1/models/NAME:search      most similar texts in a corpus
+    POST  /v1/models/NAME:reload      reloads the folder; needs a key
 """
 
 import asyncio
@@ -58,7 +58,7 @@ _PAGE = pathlib.Path(__file__).with_name("page.html")
 # The page is self-contained and may load nothing else.
 _POLICY = ("default-src 'none'; connect-src 'self'; img-src data:; "
            "style-src 'unsafe-inline'; script-src 'unsafe-inline'")
-_GRACE_SECONDS = 5  # between a reload and the end of the old model
+_GRACE_SECONDS = 5  # from a reload to the end of the old model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,33 +67,33 @@ class ServiceSettings:
   max_batch_size: int = setting(
       32, "Maximum inputs per batch; 1 disables batching.", USUAL, least=1)
   max_wait_ms: float = setting(
-      2.0, "Milliseconds that the first request waits for others.", USUAL,
+      2.0, "Milliseconds that the first request waits for more.", USUAL,
       least=0)
   max_batch_tokens: int = setting(
       8192, "Maximum inputs per batch, times the characters of the longest.",
       least=1)
   max_queue_size: int = setting(
-      1024, "Maximum inputs in the queue, shared by the clients that wait; "
-      "further requests of a client get status 503.", least=1)
+      1024, "Maximum inputs in the queue, shared by the clients in it; more "
+      "get status 503.", least=1)
   max_instances: int = setting(
       256, "Maximum inputs per request; more get status 422.", least=1)
   max_characters: int = setting(
       100000, "Maximum characters per request; more get status 422.", least=1)
   max_input_characters: int = setting(
-      10000, "Maximum characters per input, which holds up all others.",
+      10000, "Maximum characters per input, because long inputs delay others.",
       least=1)
   max_body_bytes: int = setting(
       1 << 20, "Maximum bytes per request; more get status 413.", least=1)
   request_seconds: float = setting(
-      60.0, "Maximum seconds per request; then it gets status 504.",
+      60.0, "Maximum seconds per request; slower ones get status 504.",
       least=0.001)
   access_log: str = setting(
-      "text", "A line per request on standard error, without its texts.",
+      "text", "One line per request on standard error, without its texts.",
       choices=["text", "json", "none"])
 
 
 class Loaded(NamedTuple):
-  """What a folder is loaded to.
+  """A loaded model folder.
 
   Attributes:
     model: predicts.
@@ -143,7 +143,7 @@ class Served:
           search, settings.max_batch_size, 0, settings.max_queue_size)
 
   def describe(self) -> Dict[str, Any]:
-    """Returns what the page and clients need to know."""
+    """Returns the description for the page and clients."""
     return {"name": self.name, "version": self.version,
             "kind": self._model.kind,
             "fields": self._model.fields, "labels": self._model.labels,
@@ -160,8 +160,8 @@ class Served:
     """Converts the instances of a request to inputs of the model.
 
     Raises:
-      HTTPException: an instance does not fit the model, or an answer would have
-        too many candidates; status 422.
+      HTTPException: an instance does not fit the model, or the response would
+        have too many candidates; status 422.
     """
     rows = [self._parse(row, ["instances", number])
             for number, row in enumerate(request.instances)]
@@ -255,7 +255,7 @@ class Api:
     metrics: updated with each request.
     settings: limits.
     keys: see `Gate`.
-    load: loads a model by name, and the keys, anew; None if nothing can.
+    load: reloads a model, by name, and the keys; None if not supported.
   """
 
   def __init__(self, served: Dict[str, Served], metrics: _Metrics,
@@ -286,7 +286,7 @@ class Api:
           inputs, top_k, client, list(map(size_of, inputs))))
       await asyncio.wait({found, gone}, timeout=self._settings.request_seconds,
                          return_when=asyncio.FIRST_COMPLETED)
-      if not found.done():  # what is left is not predicted
+      if not found.done():  # drops the rest
         found.cancel()
         raise HTTPException(504, "no answer within %g s" %
                             self._settings.request_seconds)
@@ -319,9 +319,9 @@ class Api:
     return {"status": "ok"}
 
   def ready(self) -> Dict[str, str]:
-    """Whether requests are answered: not while the service ends."""
+    """Whether requests are served: not during shutdown."""
     if self.is_ending:
-      raise HTTPException(503, "ending")
+      raise HTTPException(503, "shutting down")
     return {"status": "ready"}
 
   def prometheus(self) -> responses.Response:
@@ -355,7 +355,7 @@ class Api:
     """The cosines of the sentences with each other: one row per sentence."""
     one = self._find(name)
     if not one.scores:
-      raise HTTPException(404, "%s compares no sentences" % name)
+      raise HTTPException(404, "%s does not compare sentences" % name)
     asked = await self._read(SimilarityRequest, request, MOST_SENTENCES)
     check_texts("sentences", asked.sentences)
     scores, = await self._answer(request, one, one.scores, [asked.sentences])
@@ -363,10 +363,10 @@ class Api:
 
   async def search(
       self, name: str, request: fastapi.Request) -> responses.Response:
-    """The texts of the corpus most similar to each query."""
+    """The most similar texts in the corpus for each query."""
     one = self._find(name)
     if not one.found:
-      raise HTTPException(404, "%s searches no corpus" % name)
+      raise HTTPException(404, "%s has no corpus to search" % name)
     asked = await self._read(SearchRequest, request, MOST_SENTENCES)
     check_texts("queries", asked.queries)
     check_candidates(len(asked.queries) * asked.top_k)
@@ -380,7 +380,7 @@ class Api:
                    self._settings.max_characters)
 
   async def reload(self, name: str) -> responses.Response:
-    """Loads the folder of a model, and the keys, anew; needs a key."""
+    """Reloads the folder of a model, and the keys; needs a key."""
     one = self._find(name)
     if not (self._load and self._keys.values):
       raise HTTPException(403, "needs --api_key_file")
@@ -388,18 +388,18 @@ class Api:
     return self._respond(self._find(name), self._find(name).describe())
 
   def replace(self, one: Served) -> None:
-    """Loads a model anew; requests that wait are answered by the old one.
+    """Reloads a model; the old one finishes queued requests.
 
     Raises:
-      HTTPException: it cannot be loaded; the old one stays.
+      HTTPException: it cannot be loaded; the old one is kept.
     """
     if not self._loading.acquire(blocking=False):
       raise HTTPException(409, "another model is being loaded")
     try:
       loaded = cast(Callable, self._load)(one.name)
     except (InputError, OSError, MemoryError) as error:
-      logging.warning("%s is not loaded anew: %s", one.name, error)
-      raise HTTPException(500, "the model from before stays: %s" % (
+      logging.warning("%s cannot be reloaded: %s", one.name, error)
+      raise HTTPException(500, "the old model stays: %s" % (
           error)) from error
     finally:
       self._loading.release()
@@ -407,14 +407,14 @@ class Api:
         one.name, loaded, self._settings, self._metrics)
     logging.info("%s: version %s, was %s", one.name, loaded.version,
                  one.version)
-    # Later, as requests that found it may not wait in its queue yet.
+    # Later, because requests that found it may not be in its queue yet.
     closing = threading.Timer(_GRACE_SECONDS, one.close)
     closing.daemon = True
     closing.start()
 
 
 async def _gone(request):
-  """Returns once the client of a request has disconnected."""
+  """Returns once the client has disconnected."""
   while (await request.receive())["type"] != "http.disconnect":
     pass
 
@@ -434,7 +434,7 @@ def create_app(models: Dict[str, Loaded],
   Args:
     models: models by name.
     settings: None for the defaults.
-    keys: if there are any, all but the page requires one.
+    keys: if not empty, all routes but the page require one.
     load: see `Api`.
     allowed_hosts: see `Gate`.
   """
@@ -469,7 +469,7 @@ def create_app(models: Dict[str, Loaded],
   for route, kind in ((api.predict, PredictRequest),
                       (api.similarity, SimilarityRequest),
                       (api.search, SearchRequest)):
-    # FastAPI itself would make an object of each input before any is counted.
+    # FastAPI would parse all inputs before they are counted.
     app.post("/v1/models/{name}:" + route.__name__, openapi_extra={
         "requestBody": {"required": True, "content": {
             "application/json": {"schema": kind.model_json_schema()}}}})(route)

@@ -238,4 +238,4 @@ def test_what_is_no_input(described, rows, model):
 def test_what_a_folder_is_for(described, kind, model):
   """Those of earlier versions name no head."""
   assert model({}, **described).kind == kind
-  refused("no predictor of the head 'other'", model, {}, head="other")
+  refused("no predictor for the head 'other'", model, {}, head="other")

@@ -142,7 +142,7 @@ def test_vectors_that_cannot_be_kept(corpus_file, monkeypatch, caplog):
 
   monkeypatch.setattr(search.filesystem, "write_bytes", write)
   assert Corpus(str(corpus_file), model_dir=Engine()).search(QUERIES)
-  assert "are not kept: [Errno 30] Read-only" in caplog.text
+  assert "are not cached: [Errno 30] Read-only" in caplog.text
 
 
 @pytest.mark.slow
