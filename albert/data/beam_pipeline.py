@@ -1,4 +1,4 @@
-"""Makes pretraining records by an Apache Beam pipeline, on a cluster.
+"""Makes pretraining records in an Apache Beam pipeline, on a cluster.
 
 Needs: pip install '.[beam]'. Text, user dictionary and output must be on a file
 system that all workers can access, and the project on their Python path.
@@ -21,7 +21,7 @@ from albert.files import filesystem
 
 
 class MakeRecords(beam.DoFn):
-  """Turns (shard index, documents) into (bucket, serialized record) pairs.
+  """Maps (shard index, documents) to (bucket, serialized record) pairs.
 
   Args:
     maker: makes the records.
@@ -37,7 +37,7 @@ class MakeRecords(beam.DoFn):
       with filesystem.open_binary(self._user_dict) as reader:
         jieba.load_userdict(reader)
 
-  # No annotations: Beam would choose its coders by them.
+  # No annotations: they would change Beam's coders.
   def process(self, shard):
     shard_index, texts = shard
     made, buckets = self._maker.serialized_records(texts, shard_index,
@@ -45,7 +45,7 @@ class MakeRecords(beam.DoFn):
     return zip(buckets.tolist(), made)
 
 
-# No annotations: Beam would choose its coders by them.
+# No annotations: they would change Beam's coders.
 def shuffled(bucket, seed):
   """Returns the records of (bucket, records) in random order."""
   number, unordered = bucket
@@ -61,7 +61,7 @@ def run(runner: str, options: str, reader: TextReader,
 
   Args:
     runner: name of a Beam runner, such as "DirectRunner".
-    options: further options of the runner, as on a command line.
+    options: additional options of the runner, as on the command line.
     reader: reads the text.
     make_records: makes the records.
     seed: seed of the order.
@@ -69,7 +69,7 @@ def run(runner: str, options: str, reader: TextReader,
     num_outputs: number of record files to write.
 
   Raises:
-    InputError: Beam does not know the runner.
+    InputError: unknown runner.
   """
   try:
     pipeline = beam.Pipeline(options=PipelineOptions(

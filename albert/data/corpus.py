@@ -53,14 +53,14 @@ _CLAUSE_END = re.compile(
 
 _CACHE_SIZE = 30000  # words; memory must not grow with the text
 LONGEST_LINE = 10000  # characters; longer lines are split into sentences
-_MOST_KNOWN = 1000000  # documents that are looked for again
+_MOST_KNOWN = 1000000  # documents in which duplicates are found
 _LONG_LINE = 10  # characters; shorter lines occur in unrelated texts
 _CHECKED_LINES = 1000  # lines between checks of the encoding
 _DOCUMENT_COST = 256  # characters; records of short ones are mostly padding
 
 
-# Runs that rjieba may cut differently: with a sign, or a Chinese character that
-# is out of jieba's range.
+# Runs that rjieba may cut differently: with a sign, or a Chinese character
+# outside jieba's range.
 _PLAIN = "\u4e00-\u9fd5a-zA-Z0-9"
 _OTHER = "-+#&._%\u3400-\u4dbf\u9fd6-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _FOR_JIEBA = re.compile("([%s]*[%s][%s%s]*)" % (_PLAIN, _OTHER, _OTHER, _PLAIN))
@@ -68,21 +68,21 @@ _LETTER = re.compile("[a-zA-Z0-9]")
 
 
 class WordCutter:
-  """Cuts text into the words of `jieba.lcut`, with rjieba if it is installed.
+  """Cuts text into the words of `jieba.lcut`, with rjieba if installed.
 
-  rjieba is jieba in Rust and ten times as fast. It is used for the words of the
-  dictionary; the hidden Markov model for the others is jieba's, since rjieba's
-  decides near ties differently.
+  rjieba is jieba in Rust and ten times as fast. It cuts dictionary words; the
+  hidden Markov model for unknown words is jieba's, since rjieba's decides near
+  ties differently.
 
   Args:
-    user_words: words that were added to jieba's dictionary.
+    user_words: words added to jieba's dictionary.
   """
 
   def __init__(self, user_words: Sequence[str] = ()):
     jieba.initialize()
     self._user_words = user_words
-    # jieba splits some words before it looks them up in its dictionary, and
-    # looks up one case only.
+    # jieba splits some words before the dictionary look-up, which is
+    # case-sensitive.
     always = [word for word in user_words
               if not jieba.re_han_default.fullmatch(word) or
               word.lower() != word.upper()]
@@ -112,7 +112,7 @@ class WordCutter:
   def _cut(self, text):
     """Returns the words of a text without such runs."""
     words: List[str] = []
-    single = ""  # characters that are no words of the dictionary
+    single = ""  # characters that are not dictionary words
     for word in [*self._rust_cut(text, hmm=False), ""]:
       if len(word) == 1 and "\u4e00" <= word <= "\u9fd5":
         single += word
@@ -120,7 +120,7 @@ class WordCutter:
       if len(single) > 1:
         around = (words[-1][-1:] if words else "") + word[:1]
         if jieba.dt.FREQ.get(single) and _LETTER.search(around):
-          return jieba.lcut(text)  # it looks letters up with their neighbours
+          return jieba.lcut(text)  # it looks up letters with their neighbours
         words += self._recognize(single)
       elif single:
         words.append(single)
@@ -140,7 +140,7 @@ class WordCutter:
 
 
 def _rust_cut(user_words):
-  """Returns the function of rjieba that cuts text, or None without it."""
+  """Returns rjieba's function to cut text, or None without rjieba."""
   try:
     import rjieba
   except ImportError:
@@ -148,7 +148,7 @@ def _rust_cut(user_words):
   if not user_words:
     return rjieba.cut
   frequencies = [jieba.dt.FREQ.get(word, 0) for word in user_words]
-  # rjieba can add words since 0.2.
+  # Only rjieba 0.2 and later can add words.
   can_add = hasattr(getattr(rjieba, "Jieba", None), "add_word")
   if not can_add or 0 in frequencies:
     return None
@@ -161,14 +161,14 @@ def _rust_cut(user_words):
 class Segmenter:
   """Splits lines into token ids and finds the starts of words.
 
-  The ids are the tokenizer's for the whole line. Words are jieba's, whatever
-  their length. If jieba cuts inside a basic token, such as an accented word, or
-  inside a word of the vocabulary, the parts are one word.
+  The ids are the tokenizer's for the whole line. Words are jieba's, of any
+  length. If jieba cuts inside a basic token, such as an accented word, or
+  inside a vocabulary word, the parts are one word.
 
   Args:
     tokenizer: provides tokens and ids.
-    use_jieba: find words by jieba, otherwise by spelling.
-    user_words: words that were added to jieba's dictionary.
+    use_jieba: find words with jieba, otherwise by spelling.
+    user_words: words added to jieba's dictionary.
   """
 
   def __init__(self, tokenizer: Tokenizer, use_jieba: bool,
@@ -182,8 +182,8 @@ class Segmenter:
     self._cache: Dict[str, Tuple[List[int], bool, bool]] = {}
     lost = [word for word in user_words if len(self.segment(word)[1]) != 1]
     if lost:
-      logging.warning("%d words of the user dictionary are never found as "
-                      "words: %s", len(lost), ", ".join(lost[:20]))
+      logging.warning("%d words of the user dictionary can never match: %s",
+                      len(lost), ", ".join(lost[:20]))
 
   def document(self, lines: Sequence[str]) -> Document:
     """Returns the Document of a list of sentences."""
@@ -223,7 +223,7 @@ class Segmenter:
       part_ids, begins_joined, ends_joined = (
           self._cache.get(part) or self._look_up(part))
       if place in inside or is_open and begins_joined:
-        together.append(part)  # in a basic token or a word of the vocabulary
+        together.append(part)  # in a basic token or a vocabulary word
       else:
         if len(together) > 1:
           word_ids = self._look_up("".join(together))[0]
@@ -245,7 +245,7 @@ class Segmenter:
     return {place for start, end in spans for place in range(start + 1, end)}
 
   def _look_up(self, word):
-    """Returns ids, and whether the word's ends can join with its neighbours."""
+    """Returns ids, and whether the word's ends can join its neighbours."""
     if word in self._cache:
       return self._cache[word]
     if len(self._cache) >= _CACHE_SIZE:
@@ -259,7 +259,7 @@ class Segmenter:
 
 
 def _clause_ends(parts):
-  """Returns the numbers of the parts of a text that end a clause, from 1 on."""
+  """Returns the numbers, from 1, of the parts of a text that end a clause."""
   ends = {match.end() for match in _CLAUSE_END.finditer("".join(parts))}
   return [number for number, end in enumerate(
       itertools.accumulate(map(len, parts)), 1) if end in ends]
@@ -270,7 +270,7 @@ def _inside(positions, total):
   return np.array(sorted(set(positions) - {0, total}), np.int32)
 
 
-# Only characters of zero width, which tokenizers drop.
+# White space and zero-width characters, which tokenizers drop.
 _BLANK = re.compile("^[\\s\x00\u200b-\u200f\u2060\ufeff]+$")
 _DOC_TAG = re.compile("^<doc [^>]*>$|^</doc>$")  # of WikiExtractor
 _PARAGRAPH = re.compile(r"\n\s*\n")
@@ -284,22 +284,22 @@ _MARKUP = re.compile(
 
 
 def check_is_text(path: str) -> None:
-  """Raises an InputError for a file of JSON, markup or a table.
+  """Raises an InputError for JSON, markup or a table.
 
-  Its keys, tags and numbers would be learnt.
+  The model would learn keys, tags and numbers.
   """
   with filesystem.open_binary(path) as raw:
     reader = gzip.open(raw) if path.endswith(".gz") else raw
     try:
       begin = reader.read(1000).decode("utf-8-sig", "ignore")
     except (EOFError, OSError):
-      return  # TextReader says it
+      return  # TextReader reports it
   if _MARKUP.match(begin):
     raise InputError(
         "%s: not plain text, it begins with %r: if it has a JSON object per "
-        "document, name the key of its text with --text_field; otherwise "
-        "extract the text first, with a sentence per line and a blank line "
-        "between documents" % (path, begin.strip()[:30]))
+        "document, give the key of its text as --text_field; otherwise extract "
+        "the text first, with one sentence per line and a blank line between "
+        "documents" % (path, begin.strip()[:30]))
 
 
 class TextReader:
@@ -311,13 +311,13 @@ class TextReader:
     text_field: key of the text, if the files have a JSON object per document.
     heldout: files of text held out for evaluation.
     paragraphs: paragraphs per document; a blank line ends a paragraph.
-    document_characters: a document ends after that many characters, too.
+    document_characters: a document also ends after this many characters.
 
   Attributes:
-    counts: numbers of "documents", of "repeated_documents" (among the first
-      million different ones), "text_bytes", "invalid_bytes" (replaced by
-      U+FFFD, which tokenizers drop), and "heldout_lines", of 10 characters or
-      more, that are in `heldout` too.
+    counts: numbers of "documents", "repeated_documents" (among the first
+      million different ones), "text_bytes", "invalid_bytes" (replaced with
+      U+FFFD, which tokenizers drop), and "heldout_lines", those with 10
+      characters or more that are also in `heldout`.
     share_read: share of the files' bytes read so far.
   """
 
@@ -341,8 +341,8 @@ class TextReader:
   def shards(self) -> Iterator[List[List[str]]]:
     """Yields lists of documents of about `shard_characters` in total.
 
-    A document is a list of str. Longer ones are split; very short ones count as
-    more than their text.
+    A document is a list of str. Longer ones are split; very short ones count
+    for more than their text.
     """
     shard: List[List[str]] = []
     size = 0
@@ -401,7 +401,7 @@ class TextReader:
       self._known.add(key)
 
   def _json_lines(self, path, data):
-    """Yields the lines of JSON objects' texts, and "" after each of them."""
+    """Yields the lines of the texts of JSON objects, and "" after each text."""
     reader = io.TextIOWrapper(data, encoding="utf-8-sig",
                               errors="surrogateescape")
     for row in tables.json_rows(reader, path):
@@ -451,6 +451,6 @@ class TextReader:
         cut = max(map(text.rfind, "。！？；，.!?;, ")) + 1 or len(text)
         if text[:cut].strip():
           yield text[:cut].strip()
-        # The rest still belongs to this line, even if it is blank.
+        # The rest belongs to the same line, even if it is blank.
         rest = text[cut:] or " "
         self.counts["cut_lines"] += 1

@@ -1,4 +1,4 @@
-"""Pretraining records: segment pairs without order cues, and masked words."""
+"""Pretraining records: segment pairs without order cues; masked words."""
 
 from typing import (
   Counter,
@@ -17,7 +17,7 @@ from albert.data.corpus import Document
 
 
 class Text(NamedTuple):
-  """A document and where it may be cut.
+  """A document and its possible cuts.
 
   Attributes:
     document: the document.
@@ -65,11 +65,11 @@ class Settings(NamedTuple):
   inner_labels: np.ndarray
 
 
-# Tokens; sentences up to this length are not cut. Shorter pieces leave less
-# padding in a record.
+# Tokens; sentences up to this length are not cut. Shorter pieces mean less
+# padding.
 LONG = 32
 _MIDDLE = (0.35, 0.65)  # range of the cut in the last pair of a document
-_MOST_WAITING = 20  # n-grams; some never fit into records with very few masks
+_MOST_WAITING = 20  # n-grams; some never fit if records have very few masks
 _NEIGHBOURS = 50  # candidates of similar length for exchanging segments
 
 
@@ -109,13 +109,13 @@ def create_records(documents: Sequence[Document], shard_index: int,
 
 
 def find_cuts(document: Document, length: int) -> np.ndarray:
-  """Returns the positions where a document may be cut, for any purpose.
+  """Returns the positions where a document may be cut.
 
   Cuts are sentence boundaries. Sentences of more than LONG tokens, or a sixth
   of `length`, may also be cut between clauses; clauses of more than a sixth of
-  `length`, between words: with few pieces in a pair, their lengths would give
-  away their order. Pieces longer than half of `length` are cut anywhere, so
-  that two adjacent pieces always fit.
+  `length`, between words: if a pair had few pieces, their lengths would reveal
+  the order. Pieces longer than half of `length` are cut anywhere, so that two
+  adjacent pieces always fit.
 
   Args:
     document: not empty.
@@ -149,15 +149,15 @@ def create_pairs(text: Text, settings: Settings, rng: np.random.RandomState,
   """Cuts a document into consecutive pairs of segments.
 
   A pair has as many pieces as fit into a record, or, with `short_seq_prob`,
-  into a random shorter length that holds two pieces. Nothing must give away
-  which segment comes first. A pair ends before the piece with the token at a
-  given distance, so a cut before a piece of s tokens is an end with probability
+  into a random shorter length that fits two pieces. Nothing must reveal which
+  segment comes first. A pair ends before the piece with the token at a given
+  distance, so a cut before a piece of s tokens is an end with probability
   s / L, where L is the length. The cut inside the pair is drawn from those that
   are not ends with weight s / (1 - s / L), so it has the same distribution.
 
   The end of the document is different: its last lines may be short, and few
-  pieces may be left before it. So the last pair starts early enough to fill a
-  record, too, and is cut near its middle.
+  pieces may be left before it. So the last pair starts early enough to also
+  fill a record, and is cut near its middle.
 
   Args:
     text: what to cut.
@@ -204,8 +204,8 @@ def label_pairs(pairs: Sequence[Tuple[Segment, Segment]], settings: Settings,
     pairs: consecutive segments.
     settings: with "sop", half of the pairs are swapped and get label 1. With
       "nsp", half exchange their second segments with pairs from other documents
-      of about the same length, so that lengths do not give away the label;
-      pairs without a match are unchanged.
+      of similar length, so that lengths do not reveal the label; pairs without
+      a match are unchanged.
     rng: source of random numbers.
 
   Returns:
@@ -239,7 +239,7 @@ def _size(segment):
 
 
 def _draw_piece(text, first, stop, rng):
-  """Draws one of the pieces `first` to `stop` - 1, by their weights."""
+  """Draws one of the pieces `first` to `stop` - 1 by weight."""
   low, high = text.weights[[first, stop]]
   drawn = low + rng.random_sample() * (high - low)
   return min(int(text.weights.searchsorted(drawn, "right")), stop) - 1
@@ -312,7 +312,7 @@ def _join(first, second, settings):
     document = segment.document
     ids[start:end] = document.ids[segment.start:segment.end]
     ids[end] = settings.sep_id
-    # Each part of a cut word is a word.
+    # Each part of a cut word counts as a word.
     inner = _inside(document.words, segment.start, segment.end)
     begins.append(start)
     begins += (inner + (start - segment.start)).tolist()
@@ -327,7 +327,7 @@ def _join(first, second, settings):
 def keep_one_token(
     begins: Sequence[int], ends: Sequence[int], whole_word_share: float,
     rng: np.random.RandomState) -> Tuple[List[int], List[int]]:
-  """Draws the tokens of each word that may be masked: all of them, or one.
+  """Draws the tokens of each word that may be masked: all of them or one.
 
   Args:
     begins, ends: token range of each word.
@@ -351,10 +351,9 @@ def choose_words(begins: Sequence[int], ends: Sequence[int], limit: int,
   """Draws the words to mask.
 
   Words are drawn in random order, each with the following words of an n-gram: n
-  is drawn with p(n) = (1/n) / sum(1/k) (ALBERT, section 4.1) until it fits into
-  the limit, the segment, and between words chosen before. Values of n that do
-  not fit wait for the next place, in any record, so that n-grams keep the
-  shares with which they are drawn.
+  is drawn with p(n) = (1/n) / sum(1/k) (ALBERT, section 4.1) until it fits the
+  limit, the segment, and the gaps between chosen words. Values of n that do not
+  fit wait for the next place, in any record, so that n-grams keep their shares.
 
   Args:
     begins, ends: token range of each word.
@@ -362,7 +361,7 @@ def choose_words(begins: Sequence[int], ends: Sequence[int], limit: int,
     settings: see Settings.
     rng: source of random numbers.
     counts: n-grams count as "placed_N".
-    waiting: drawn values of n that are not placed yet; updated.
+    waiting: drawn values of n that have not been placed; updated.
 
   Returns:
     sorted indices of the chosen words.

@@ -1,9 +1,9 @@
 """Makes shards of records in parallel, and shuffles them globally.
 
 Text comes in shards of whole documents, which are processed independently. The
-records of each shard are divided randomly into buckets. The output files
-consist of all buckets in sequence, each in random order, so that the whole set
-is shuffled with one bucket in memory at a time.
+records of each shard are assigned to random buckets. The output files are the
+sequence of all buckets, each in random order, so that the whole set is shuffled
+with one bucket in memory at a time.
 """
 
 import collections
@@ -58,9 +58,8 @@ class ShardMaker:
   Args:
     segmenter: splits text into tokens.
     settings: see masking.Settings.
-    num_buckets: number of buckets that the records of each shard are divided
-      into.
-    folder: folder of finished shards; None if no shards are written.
+    num_buckets: number of buckets for the records.
+    folder: folder of finished shards; None to write none.
   """
 
   def __init__(self, segmenter: Segmenter, settings: masking.Settings,
@@ -84,7 +83,7 @@ class ShardMaker:
       counts = filesystem.read_json(path)
       return counts if list(map(filesystem.size, others)) == [
           16 * (self._num_buckets + 1), counts["bytes"]] else None
-    except (OSError, InputError, KeyError, TypeError):  # half-removed, say
+    except (OSError, InputError, KeyError, TypeError):  # e.g. half-removed
       return None
 
   def serialized_records(
@@ -191,25 +190,25 @@ def _write_output(*args):
 def _pool(maker, num_workers):
   global _maker
   _maker = maker  # inherited by the workers, which are forks
-  # Workers do not collect inherited garbage: that would copy memory, and other
-  # libraries' objects may wait for a thread that only the parent process has.
+  # Workers must not collect inherited garbage: that would copy memory, and some
+  # objects may wait for a thread that only the parent process has.
   return concurrent.futures.ProcessPoolExecutor(
       num_workers, multiprocessing.get_context("fork"), initializer=gc.freeze)
 
 
 @contextlib.contextmanager
 def naming_death() -> Iterator[None]:
-  """Turns the error for a worker that was killed into an InputError."""
+  """Converts the error for a killed worker to an InputError."""
   try:
     yield
   except concurrent.futures.process.BrokenProcessPool as error:
     raise InputError(
-        "a worker process was killed, perhaps because memory ran out: the same "
-        "command goes on; give fewer --num_workers") from error
+        "a worker process was killed, perhaps out of memory: resume with the "
+        "same command and fewer --num_workers") from error
 
 
 def loses_much(counts: Counter[str], dupe_factor: int) -> bool:
-  """Warns if many tokens are in documents that cannot be cut in two.
+  """Warns if many tokens are in documents that cannot be split in two.
 
   Args:
     counts: see masking.create_records.
@@ -222,17 +221,17 @@ def loses_much(counts: Counter[str], dupe_factor: int) -> bool:
       1, dupe_factor * counts["text_tokens"])
   if share > _MOST_DROPPED:
     logging.warning(
-        "%.1f%% of the tokens are left out so far: their documents are too "
-        "short to be cut in two, as the sentence task needs. A document should "
-        "have several lines, a sentence in each, and a blank line behind it; "
-        "for a blank line after every paragraph, --paragraphs_per_document",
+        "%.1f%% of the tokens are dropped so far: their documents are too "
+        "short to split in two for the sentence task. A document should have "
+        "several lines, one sentence each, and end with a blank line; for text "
+        "with a blank line after each paragraph, --paragraphs_per_document",
         100.0 * share)
   return share > _MOST_DROPPED
 
 
 def make_shards(reader: TextReader, maker: ShardMaker,
                 num_workers: int) -> Tuple[int, Counter[str]]:
-  """Makes all shards of a text in parallel, except for finished ones.
+  """Makes all shards of a text in parallel, except finished ones.
 
   Returns:
     (number of shards, their total counts).
@@ -252,7 +251,7 @@ def make_shards(reader: TextReader, maker: ShardMaker,
         counts.update(before)
         continue
       running.add(pool.submit(_make, texts, num_shards - 1))
-      # One shard waits for each worker; the rest of the text is not read yet.
+      # One shard waits per worker; the rest of the text is not read yet.
       if len(running) >= 2 * num_workers:
         done, running = concurrent.futures.wait(
             running, return_when=concurrent.futures.FIRST_COMPLETED)
@@ -265,7 +264,7 @@ def make_shards(reader: TextReader, maker: ShardMaker,
   if not warned:
     loses_much(made, maker.dupe_factor)
   if kept:
-    logging.info("kept %d finished shards of an interrupted run", kept)
+    logging.info("kept %d finished shards from an interrupted run", kept)
   return num_shards, counts + made
 
 

@@ -33,16 +33,16 @@ def find_checkpoint(init_checkpoint: str) -> str:
             init_checkpoint, name[:-len(".index")]))
     if any(name.endswith((".bin", ".safetensors")) for name in names):
       raise InputError(
-          "%s has weights of PyTorch; convert them with %s" % (
+          "%s has PyTorch weights; convert them with %s" % (
               init_checkpoint, filesystem.FROM_PYTORCH % init_checkpoint))
     raise InputError(
-        "no checkpoint at %s: give the path of one, or of a folder with some; "
-        "%s comes with this project" % (init_checkpoint, filesystem.STARTER))
+        "no checkpoint at %s: give the path of one, or a folder with some; "
+        "%s is bundled" % (init_checkpoint, filesystem.STARTER))
   return path
 
 
 def init_from_checkpoint(init_checkpoint: str, is_training: bool) -> None:
-  """Initialises the model's variables from those of the same name.
+  """Initialises the model's variables from those with the same names.
 
   Logs which variables were loaded, newly initialised, unused, or skipped
   because of a different shape.
@@ -75,8 +75,8 @@ def init_from_checkpoint(init_checkpoint: str, is_training: bool) -> None:
       if (any(name.startswith(prefix) for name in saved) and
           not any(name.startswith(prefix) for name in model)):
         raise InputError(
-            "%s has %s variable layout and the configuration asks for the "
-            "other one: use the configuration that came with the checkpoint"
+            "%s has %s variable layout, but the configuration has the other "
+            "one: use the configuration that came with the checkpoint"
             % (path, layout))
   bad = [name for name in wrong if name.startswith(needed)]
   if bad:
@@ -113,7 +113,7 @@ _OPTIMIZER = re.compile("/adam_[mv]$|^global_step$|loss_scale|good_steps")
 
 @contextlib.contextmanager
 def reading(checkpoint: str) -> Iterator[None]:
-  """Turns TensorFlow's errors about a damaged checkpoint into InputError."""
+  """Converts TensorFlow's errors about damaged checkpoints to InputErrors."""
   try:
     yield
   except (tf.errors.OpError, IndexError, RuntimeError) as error:
@@ -158,7 +158,7 @@ def read_average(checkpoint: str, count: int) -> Dict[str, np.ndarray]:
     count: number of checkpoints.
 
   Raises:
-    InputError: its folder has fewer, up to this one.
+    InputError: its folder has fewer up to this one.
   """
   folder, last = os.path.split(checkpoint)
   names = whole_checkpoints(folder)
@@ -189,7 +189,7 @@ def _read(checkpoint, names):
 
 def write_checkpoint(folder: str, name: str,
                      weights: Dict[str, np.ndarray]) -> None:
-  """Writes a checkpoint and makes it the folder's newest one.
+  """Writes a checkpoint and marks it as the folder's newest.
 
   Args:
     folder: an existing folder.
@@ -247,7 +247,7 @@ def check_fits(checkpoint: str, wanted: Dict[str, List[int]]) -> None:
   """
   for name, saved, shape in misfits(saved_shapes(checkpoint), wanted):
     raise InputError(
-        "%s has %s for %s, the model %s: give the configuration that belongs "
+        "%s has %s for %s, the model %s: use the configuration that belongs "
         "to it" % (checkpoint, saved, name, shape))
 
 
@@ -259,8 +259,8 @@ def misfits(
   Extra variables are allowed on top of the encoder, but not inside it.
 
   Yields:
-    (name, saved shape, wanted shape) of each difference, "nothing" for the
-    shape of a missing variable.
+    (name, saved shape, wanted shape) of each difference; "nothing" instead of
+    the shape of a missing variable.
   """
   for name in list(wanted) + sorted(set(saved) - set(wanted)):
     if saved.get(name) != wanted.get(name) and (
@@ -290,7 +290,7 @@ def whole_checkpoints(folder: str, pattern: str = "*-[0-9]*") -> List[str]:
 
 
 def _is_whole_index(path):
-  """Returns whether an index was written to its end, LevelDB's magic number."""
+  """Returns whether an index ends with LevelDB's magic number."""
   with filesystem.open_binary(path) as reader:
     reader.seek(max(0, reader.seek(0, os.SEEK_END) - 8))
     return reader.read() == 0xdb4775248b80fb57.to_bytes(8, "little")
@@ -321,7 +321,7 @@ def latest_checkpoint(folder: str,
 def named_in(output_dir: str, init_checkpoint: Optional[str]) -> Optional[str]:
   """Returns `init_checkpoint` if it is a checkpoint in `output_dir`, else None.
 
-  Users who name one of several checkpoints want its results, not the newest's.
+  Users who name one of several checkpoints want its results, not the newest.
   """
   if not init_checkpoint or not tf.io.gfile.exists(init_checkpoint + ".index"):
     return None

@@ -25,7 +25,7 @@ from absl import logging
 
 from albert.errors import InputError
 
-STARTER = "albert_tiny_starter"  # the small model in this repository
+STARTER = "albert_tiny_starter"  # the bundled model
 # Advice for text in a different encoding.
 CONVERT = ("convert the text to UTF-8, for instance from GBK: "
            "iconv -f gbk -t utf-8 OLD >NEW")
@@ -50,7 +50,7 @@ def _gfile(path):
 
 
 class _RemoteFile(io.RawIOBase):
-  """A file that TensorFlow reads, as a raw stream for Python's readers."""
+  """A remote file, as a raw stream for Python's readers."""
 
   def __init__(self, path):
     super().__init__()
@@ -206,7 +206,7 @@ def check_encoding(path: str, num_lines: int, num_bad: int) -> None:
     path: name of the text for the message.
     num_lines: number of lines read so far.
     num_bad: number of lines with invalid bytes. One, and one more per thousand
-      lines, are taken for damage.
+      lines, are tolerated.
   """
   if num_bad > 1 + num_lines / 1000:
     raise InputError("%s: %d of the first %d lines are not UTF-8; %s" % (
@@ -225,8 +225,8 @@ def read_json(path: str) -> Any:
 def whole_file(path: str) -> Iterator[str]:
   """Creates a file atomically.
 
-  A link stays one; what is replaced keeps its mode and owner. What is no file,
-  such as a pipe or /dev/null, is written to directly.
+  A link stays one; a replaced file keeps its mode and owner. Pipes, /dev/null
+  and the like are written to directly.
 
   Args:
     path: a file in an existing folder.
@@ -250,19 +250,19 @@ def whole_file(path: str) -> Iterator[str]:
     if gfile.exists(unfinished):
       gfile.remove(unfinished)
     if isinstance(error, OSError) and not error.filename:
-      error.filename = path  # not set if the disk is full, for instance
+      error.filename = path  # not set if, for instance, the disk is full
     raise
 
 
 def _keep_owner(path, other):
-  """Gives a file the owner of another, if this process may."""
+  """Changes the owner of `other` to that of `path`, if permitted."""
   found = os.stat(path)
   with contextlib.suppress(PermissionError):
     os.chown(other, found.st_uid, found.st_gid)
 
 
 def _unfinished(path):
-  """Returns a temporary name, which another process or container has not."""
+  """Returns a temporary name, unique across processes and containers."""
   path = path.rstrip("/")
   remove_unfinished(path)
   return "%s.%s-%d-%s.tmp" % (path, platform.node(), os.getpid(),
@@ -271,7 +271,7 @@ def _unfinished(path):
 
 @contextlib.contextmanager
 def temporary_folder(path: str) -> Iterator[str]:
-  """Yields a local folder with a longer name, that is removed at the end."""
+  """Yields a local folder next to `path` that is removed at the end."""
   path = _unfinished(path)
   os.mkdir(path)
   try:
@@ -281,10 +281,10 @@ def temporary_folder(path: str) -> Iterator[str]:
 
 
 def remove_unfinished(path: str) -> None:
-  """Removes what killed processes of this host have left of a file or folder.
+  """Removes leftovers of a file or folder from killed processes of this host.
 
   Args:
-    path: path of the finished one.
+    path: path of the finished file or folder.
   """
   folder, name = os.path.split(path)
   if "://" in path or not os.path.isdir(folder or "."):
@@ -295,7 +295,7 @@ def remove_unfinished(path: str) -> None:
     path = os.path.join(folder, found.group())
     if _is_alive(int(found.group(1))):
       continue
-    logging.info("%s, of a killed process, is removed", path)
+    logging.info("removing %s, left by a killed process", path)
     if os.path.isdir(path):
       shutil.rmtree(path)
     else:
@@ -316,10 +316,10 @@ _locks: Dict[str, Any] = {}  # path -> the open file that holds the lock
 
 
 def lock(folder: str) -> None:
-  """Locks a folder, in which only one process can train, until `unlock`.
+  """Locks a folder until `unlock`, so that only one process trains there.
 
-  The kernel unlocks the folders of a process that ends. Locking a folder again
-  has no effect. Logs a warning where there are no locks.
+  The kernel unlocks the folders of a process when it ends. Locking a folder
+  again has no effect. Logs a warning if locks are not supported.
 
   Raises:
     InputError: another process has locked it.
@@ -335,10 +335,10 @@ def lock(folder: str) -> None:
     fcntl.flock(_locks[path], fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError as error:
     _locks.pop(path).close()
-    raise InputError("--output_dir=%s: another run trains there: wait for its "
-                     "end, or choose a different folder" % folder) from error
+    raise InputError("--output_dir=%s: another run trains there: wait for it, "
+                     "or choose a different folder" % folder) from error
   except (ImportError, OSError) as error:
-    logging.warning("%s cannot be locked (%s): see to it that no other run "
+    logging.warning("%s cannot be locked (%s): make sure that no other run "
                     "trains there", folder, error)
 
 
@@ -403,7 +403,7 @@ def make_folder(path: str) -> None:
   try:
     tf.io.gfile.makedirs(path)
   except tf.errors.OpError as error:
-    raise InputError("%s cannot be made: %s" % (path, error.message)) from error
+    raise InputError("cannot create %s: %s" % (path, error.message)) from error
 
 
 @contextlib.contextmanager
@@ -418,7 +418,7 @@ def whole_folder(path: str) -> Iterator[str]:
   """
   gfile = _tensorflow().io.gfile
   if gfile.exists(path):
-    raise InputError("%s exists already: remove it, or choose a different "
+    raise InputError("%s already exists: remove it, or choose a different "
                      "--output_dir" % path)
   unfinished = _unfinished(path)
   make_folder(unfinished)

@@ -22,17 +22,17 @@ def prepare_output_dir(output_dir: str, contents: Dict[str, bytes],
 
   Args:
     output_dir: may already have checkpoints.
-    contents: bytes by file name. Next to existing checkpoints, files of these
+    contents: bytes by file name. Next to existing checkpoints, files with these
       names must have the same content; those of earlier versions may lack keys.
     trains: whether to lock the folder.
 
   Raises:
     InputError: the folder has checkpoints of a different model, another process
-      trains there, or its name is a glob pattern to TensorFlow.
+      trains there, or TensorFlow would treat its name as a glob.
   """
   if re.search(r"[][*?]", output_dir):
-    raise InputError("--output_dir: TensorFlow finds no checkpoint in a folder "
-                     "with one of [ ] * ? in its name: %s" % output_dir)
+    raise InputError("--output_dir: TensorFlow finds no checkpoints in folders "
+                     "with [ ] * ? in their names: %s" % output_dir)
   filesystem.make_folder(output_dir)
   if trains:
     filesystem.lock(output_dir)
@@ -43,8 +43,8 @@ def prepare_output_dir(output_dir: str, contents: Dict[str, bytes],
     if has_model and tf.io.gfile.exists(path) and _contradicts(
         filesystem.read_bytes(path), content):
       raise InputError(
-          "%s: the checkpoints there were made with other settings: choose a "
-          "different --output_dir" % path)
+          "%s: the checkpoints there were made with different settings: choose "
+          "a different --output_dir" % path)
     filesystem.write_bytes(path, content)
   path = os.path.join(output_dir, "command.txt")
   # TF 1.15 cannot append to a new file in gs://.
@@ -55,7 +55,7 @@ def prepare_output_dir(output_dir: str, contents: Dict[str, bytes],
 
 
 def _contradicts(before, now):
-  """Returns whether `before` has keys or content that `now` has not."""
+  """Returns whether `before` has keys or content that `now` lacks."""
   if before == now or not now.startswith(b"{"):
     return before != now
   before, now = json.loads(before), json.loads(now)
@@ -67,7 +67,7 @@ def write_summary(output_dir: str, step: int, values: Dict[str, float]) -> None:
   """Writes values of a step to the event file of training.
 
   TensorBoard only follows the last event file of a folder, so evaluation must
-  not start its own.
+  not start a new one.
   """
   with tf.Graph().as_default():
     writer = tf.summary.FileWriterCache.get(output_dir)
@@ -90,7 +90,7 @@ def write_test_scores(
     output_dir: str, name: str, labels: Sequence[Any],
     score: Callable[[np.ndarray], Tuple[Dict[str, Any], Optional[str]]],
     checkpoint: Optional[str] = None) -> None:
-  """Scores the predictions for the labelled examples of a file.
+  """Scores the predictions of the labelled examples of a file.
 
   Writes `NAME_results.txt` and, if `score` returns a report, `NAME_report.txt`.
 
@@ -100,7 +100,7 @@ def write_test_scores(
     labels: one per example, None if it has no label.
     score: function of the indices of labelled examples, int [N], that returns
       (results, report or None).
-    checkpoint: the checkpoint that predicted; None for --init_checkpoint.
+    checkpoint: checkpoint of the predictions; None for --init_checkpoint.
   """
   path, report_path = (os.path.join(output_dir, name + ending)
                        for ending in ("_results.txt", "_report.txt"))
@@ -121,13 +121,13 @@ def keep_best(best: str, checkpoint: str, results: Dict[str, Any],
               for_use: Optional[Callable] = None) -> None:
   """Copies a checkpoint to the folder of the best one.
 
-  If it is interrupted, `best/checkpoint` still names a complete checkpoint.
+  If interrupted, `best/checkpoint` still names a complete checkpoint.
 
   Args:
     best: the folder.
     checkpoint: path of the checkpoint.
     results: written next to it as `eval_results.txt`.
-    files: names of other files of the checkpoint's folder to copy.
+    files: names of additional files in the checkpoint's folder to copy.
     for_use: `Head.for_use`, a conversion of the weights, or None.
   """
   tf.io.gfile.makedirs(best)
@@ -135,7 +135,7 @@ def keep_best(best: str, checkpoint: str, results: Dict[str, Any],
   parts = [] if for_use else [
       part for part in tf.io.gfile.listdir(folder)
       if part.startswith(name + ".") and not part.endswith(".meta")]
-  # The index is copied last because it makes a checkpoint count as complete.
+  # The index is copied last, because it marks a checkpoint as complete.
   parts.sort(key=lambda part: part.endswith(".index"))
   for part in [*files, *parts]:
     filesystem.copy(os.path.join(folder, part), os.path.join(best, part))
@@ -154,7 +154,7 @@ def short(value: float) -> str:
   return "%.4f" % value if abs(value) >= 0.01 or not value else "%.2e" % value
 
 
-# Strings of task.json that results repeat.
+# Strings of task.json that are repeated in results.
 _TEXTS = ("init_checkpoint", "positive_label")
 
 

@@ -1,8 +1,7 @@
-"""Looks for files that an ONNX model names, without the package `onnx`.
+"""Detects external files in an ONNX model, without the package `onnx`.
 
 A tensor may name a file with its values, which ONNX Runtime would read from any
-path. https://github.com/onnx/onnx/blob/main/onnx/onnx.proto has the numbers of
-the fields.
+path. Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 """
 
 from typing import Iterator, Tuple, Union
@@ -22,13 +21,13 @@ _FIELDS = {
 
 
 def names_files(content: bytes) -> bool:
-  """Returns whether a tensor of an ONNX model is in another file.
+  """Returns whether a tensor of an ONNX model is in an external file.
 
   Args:
     content: a serialized ModelProto.
 
   Raises:
-    ValueError: this is no protobuf message.
+    ValueError: not a protobuf message.
   """
   waiting = [("model", memoryview(content))]
   while waiting:
@@ -64,7 +63,7 @@ def _fields(data: memoryview) -> Iterator[Tuple[int, Union[int, memoryview]]]:
 
 
 def _varint(data, at):
-  """Returns the number that begins at a byte, and where it ends."""
+  """Returns the number that starts at a byte, and where it ends."""
   value = 0
   for i in range(10):
     if at + i >= len(data):

@@ -1,8 +1,8 @@
 """The order in which training reads examples.
 
-The order depends only on a seed and the position, the number of examples read
-before. Interrupted training therefore resumes in the same order, and all
-processes of a distributed training agree on it.
+It depends only on a seed and the position, the number of examples already read.
+So interrupted training resumes in the same order, and all processes of
+distributed training agree on it.
 """
 
 from typing import Any, Iterator, List, Sequence, Tuple, Union
@@ -10,15 +10,15 @@ from typing import Any, Iterator, List, Sequence, Tuple, Union
 import numpy as np
 
 _POOL = 400  # batches per pool in which examples are sorted by length
-_STEP = 8  # batches are padded to a multiple of it: no finer order is needed
+_STEP = 8  # batches are padded to a multiple of this: no finer order is needed
 
 
 def batches(lengths: Union[Sequence[int], np.ndarray], batch_size: int,
             seed: int, start: int = 0) -> Iterator[np.ndarray]:
   """Yields endless batches of examples of similar length.
 
-  Epochs follow one another, so the read counts of two examples never differ by
-  more than one. A batch can span the end of an epoch and the next one's start.
+  Read counts of examples never differ by more than one; a batch can span two
+  epochs.
 
   Args:
     lengths: int [N], of the examples.
@@ -46,7 +46,7 @@ def batches(lengths: Union[Sequence[int], np.ndarray], batch_size: int,
 
 def left_out(lengths: Union[Sequence[int], np.ndarray], batch_size: int,
              seed: int, end: int) -> np.ndarray:
-  """Returns the examples that the last, partial epoch does not reach.
+  """Returns the examples that the last, partial epoch skips.
 
   Args:
     lengths, batch_size, seed: see `batches`.
@@ -79,7 +79,7 @@ def _pass(lengths, batch_size, seed, number):
 
 def resumed(order: np.ndarray, counts: np.ndarray, cycle: int,
             position: int) -> Tuple[np.ndarray, np.ndarray]:
-  """Computes which parts, and which of their records, are still to be read.
+  """Computes the parts and records that remain to be read.
 
   Simulates `tf.data.Dataset.interleave`: `cycle` slots take turns of one record
   each; a slot whose part has ended gets the next part in its next turn.
@@ -91,8 +91,8 @@ def resumed(order: np.ndarray, counts: np.ndarray, cycle: int,
     position: number of records read.
 
   Returns:
-    (int [Q], int64 [Q]): the remaining parts, those in slots first, starting
-    from the slot whose turn it is; and the number of records read of each.
+    (int [Q], int64 [Q]): the remaining parts, those in slots first, beginning
+    with the slot whose turn it is; and the number of records read from each.
   """
   waiting = list(order)
   places: List[Any] = [None] * cycle  # [part, records read] or None

@@ -1,4 +1,4 @@
-"""Record files: found and checked, written, parsed and read in batches."""
+"""Record files: finding, checking, writing, parsing, reading in batches."""
 
 import array
 import functools
@@ -51,10 +51,10 @@ class RecordFile(NamedTuple):
 
   Attributes:
     path: path or URL.
-    size: bytes, up to where it is damaged.
+    size: bytes before any damage.
     count: approximate number of records to read.
-    whole: number of records up to where it is damaged; None if it is not.
-    bad: indices of records to leave out.
+    whole: number of records before the damage; None if there is none.
+    bad: indices of records to skip.
   """
   path: str
   size: int
@@ -70,7 +70,7 @@ _OPEN_FILES = 16  # files read at the same time
 
 def pretraining_specs(max_seq_length: int, max_predictions_per_seq: int,
                       vocab_size: Optional[int] = None) -> List[FeatureSpec]:
-  """Returns the features of pretraining records, as in released tfrecords."""
+  """Returns the features of pretraining records, as in BERT's tfrecords."""
   length, count = max_seq_length, max_predictions_per_seq
   return [FeatureSpec(name, "float" if name.endswith("weights") else "int",
                       size, limit=limit) for name, size, limit in (
@@ -92,8 +92,8 @@ def serialize(values: Dict[str, Any], specs: Sequence[FeatureSpec]) -> bytes:
   Returns:
     a serialized tf.train.Example.
   """
-  # Concatenated protobuf messages merge. Serializing each feature separately
-  # keeps their order fixed and allows caching those that recur.
+  # Concatenated protobuf messages merge. Serializing features separately fixes
+  # their order and allows caching recurring ones.
   encoded = []
   for spec in specs:
     value = values[spec.name]
@@ -101,7 +101,7 @@ def serialize(values: Dict[str, Any], specs: Sequence[FeatureSpec]) -> bytes:
       if value.max() <= 1:
         encoded.append(_encode_mask(spec, value.tobytes(), value.dtype.char))
         continue
-      value = value.tolist()  # many times faster than extending by an array
+      value = value.tolist()  # many times faster than extending with an array
     items = [value] if spec.length == 0 else value
     if len(items) and items[0] in (0, 1):
       encoded.append(_encode_few(spec, tuple(items)))
@@ -119,13 +119,13 @@ def _encode(spec, values):
   return example.SerializeToString()
 
 
-# Segments, labels and masks; few different ones occur.
+# Segments, labels and masks have few different values.
 _encode_few = functools.lru_cache(maxsize=4096)(_encode)
 
 
 @functools.lru_cache(maxsize=4096)
 def _encode_mask(spec, content, array_dtype):
-  """Encodes an array of zeros and ones; few different ones occur."""
+  """Encodes an array of zeros and ones, of which few different ones occur."""
   return _encode(spec, np.frombuffer(content, array_dtype).tolist())
 
 
@@ -150,7 +150,7 @@ class _Scan(NamedTuple):
   Attributes:
     records, good: number and bytes of readable records.
     size: bytes of the file.
-    bad: index of a record that does not fit the model -> why.
+    bad: index of a record that does not fit the model -> reason.
     error: why the file is unreadable, or None.
   """
   records: int
@@ -160,7 +160,7 @@ class _Scan(NamedTuple):
   error: Optional[str]
 
 
-_THREADS = 32  # they mostly wait for the file system
+_THREADS = 32  # mostly waiting for the file system
 
 
 def expand_patterns(patterns: str, flag: str) -> List[str]:
@@ -179,13 +179,13 @@ def expand_patterns(patterns: str, flag: str) -> List[str]:
     try:
       matches = [pattern] if tf.io.gfile.exists(pattern) else (
           tf.io.gfile.glob(pattern))
-    except tf.errors.OpError:  # there is no such folder
+    except tf.errors.OpError:  # no such folder
       matches = []
     if not matches:
       raise InputError("--%s: no file matches %s" % (flag, pattern))
     paths.extend(matches)
   if not paths:
-    raise InputError("--%s names no file" % flag)
+    raise InputError("--%s has no file name" % flag)
   return sorted(set(paths))
 
 
@@ -197,19 +197,19 @@ def record_file(path: str) -> RecordFile:
 def check_records(paths: Sequence[str], specs: "Sequence[FeatureSpec]",
                   skip_corrupt: bool = False,
                   read_all: bool = False) -> List[RecordFile]:
-  """Checks that record files have the features that the model reads.
+  """Checks that record files have the features of the model.
 
   Args:
     paths: record files.
     specs: expected features.
-    skip_corrupt: leave out unreadable and empty files, the rest of a damaged
-      file, and records that do not fit, instead of raising; reads all records.
+    skip_corrupt: skip unreadable and empty files, the rest of damaged files,
+      and records that do not fit, instead of raising; reads all records.
     read_all: read all records instead of the first of each file.
 
   Raises:
     InputError: a file is unreadable, empty or damaged; or a feature of its
-      first record, or of any with `read_all`, is missing or has a different
-      length or a value out of range.
+      first record, or with `read_all` of any record, is missing or has a
+      different length or a value out of range.
   """
   files = []
   scan_one = functools.partial(
@@ -219,10 +219,10 @@ def check_records(paths: Sequence[str], specs: "Sequence[FeatureSpec]",
       disable=None, leave=False)):
     problems = _problems(path, scan)
     if problems and not skip_corrupt:
-      raise InputError("%s: make it again, or leave that out with "
+      raise InputError("%s: make it again, or skip bad records with "
                        "--skip_corrupt_records" % problems[0])
     for problem in problems:
-      logging.warning("%s: left out", problem)
+      logging.warning("%s: skipped", problem)
     count = scan.records - len(scan.bad)
     if count and problems:
       files.append(RecordFile(
@@ -236,7 +236,7 @@ def check_records(paths: Sequence[str], specs: "Sequence[FeatureSpec]",
 
 
 def _problems(path, scan):
-  """Returns what is wrong with a file, in one line each."""
+  """Returns the problems of a file, one line each."""
   found = []
   if scan.bad:
     number, what = min(scan.bad.items())
@@ -254,7 +254,7 @@ def _problems(path, scan):
 
 
 class Reader:
-  """Record files that are checked again where reading them fails.
+  """Record files that are checked again after read errors.
 
   Args: see `check_records`.
   """
@@ -271,14 +271,14 @@ class Reader:
     """Returns the files that can be read.
 
     Args:
-      error: that the last use of the files ended with; None at the first.
+      error: error of the last use of the files; None the first time.
 
     Raises:
-      InputError: a file is unreadable, also after some seconds, or damaged.
-      error: the files are not its cause, or it occurs again and again.
+      InputError: a file is unreadable, even after some seconds, or damaged.
+      error: the files are not its cause, or it keeps occurring.
     """
     if error:
-      # Others, such as of a lack of memory, are not worth reading all records.
+      # Other errors, such as out of memory, do not justify reading all records.
       if _INPUT not in error.message and not isinstance(
           error, tf.errors.InvalidArgumentError):
         raise error
@@ -287,7 +287,7 @@ class Reader:
       changed = [file.path for file, old in zip(self._files, before)
                  if file.path == old.path and file.size != old.size]
       if changed and not self._skip_corrupt:
-        raise InputError("%s: has changed while it was read" % changed[0])
+        raise InputError("%s: has changed while being read" % changed[0])
       is_same = [file._replace(count=0) for file in before] == [
           file._replace(count=0) for file in self._files]
       if is_same and (
@@ -297,13 +297,13 @@ class Reader:
 
   def _check_again(self, error):
     paths = [file.path for file in self._files]
-    logging.warning("%s: reading all records to find out why",
+    logging.warning("%s: reading all records to find the cause",
                     error.message.split("\n")[0])
     for seconds in _WAITS:
       closed = [path for path in paths if _open_error(path)]
       if not closed:
         break
-      logging.warning("%s cannot be read (%s): tried again in %d s", closed[0],
+      logging.warning("%s cannot be read (%s): retrying in %d s", closed[0],
                       _open_error(closed[0]), seconds)
       time.sleep(seconds)
     try:
@@ -312,8 +312,8 @@ class Reader:
       raise found from error
 
 
-_WAITS = (2, 5, 15)  # seconds, between tries to read a file
-_INPUT = "IteratorGetNext"  # is in the messages of errors of reading
+_WAITS = (2, 5, 15)  # seconds between attempts to read a file
+_INPUT = "IteratorGetNext"  # part of the messages of read errors
 
 
 def _open_error(path):
@@ -354,7 +354,7 @@ def _in_threads(function, items):
 def _look(specs, path):
   """Returns the _Scan of a file's first record.
 
-  TensorFlow's reader would read 16 MB to return it, and checks more.
+  TensorFlow's reader would read 16 MB for it.
   """
   try:
     size = record_file(path).size
@@ -402,9 +402,9 @@ def _misfit(record, specs):
     kind = {"int": "int64_list", "float": "float_list"}[spec.dtype]
     values = getattr(features[spec.name], kind).value
     if not values and spec.length != 0:
-      return "has no feature %r: is it of a different task?" % spec.name
+      return "has no feature %r: is it for a different task?" % spec.name
     if spec.length and len(values) != spec.length:
-      return ("has %d values of %r, but the flags say %d: give the "
+      return ("has %d values of %r, but the flags require %d: use the "
               "--max_seq_length and --max_predictions_per_seq that the records "
               "were made with" % (len(values), spec.name, spec.length))
     if spec.limit and not (0 <= min(values) and max(values) < spec.limit):
@@ -426,12 +426,11 @@ def check_descriptions(paths: Sequence[str], expected: Dict[str, Any],
                        may_differ: Sequence[str] = ()) -> Dict[str, Any]:
   """Checks how record files were made.
 
-  Skips files without a description, which other tools made.
+  Skips files without a description, made by other tools.
 
   Args:
     paths: record files.
-    expected: expected values by key. None matches any value that is the same in
-      all files.
+    expected: expected values by key; None for any value that all files share.
     may_differ: keys whose first difference is only logged.
 
   Returns:
@@ -491,7 +490,7 @@ def input_fn_builder(
     shuffle_buffer: int = 10000, drop_remainder: bool = False,
     shard: Tuple[int, int] = (1, 0)
 ) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
-  """Makes an `input_fn` for TPUEstimator that streams record files.
+  """Returns an `input_fn` for TPUEstimator that streams record files.
 
   Training repeats forever. This is for pretraining, whose data is large, and
   for TPUs; otherwise, use `ordered_input_fn_builder`. Each epoch reads the
@@ -499,8 +498,8 @@ def input_fn_builder(
   order depends only on `seed`, and `start` resumes in the middle of it.
 
   Evaluation reads every record once. Examples with a feature of varying length
-  are batched with others of similar length and padded to a multiple of 8,
-  unless `pad_to_max`.
+  are batched by similar length and padded to a multiple of 8, unless
+  `pad_to_max`.
 
   Args:
     files: record files.
@@ -509,18 +508,18 @@ def input_fn_builder(
     max_length: maximum length of features of varying length, if there are any.
     pad_to_max: pad these features to `max_length`; always done in training.
     seed: seed of the order.
-    start: number of batches that training has read before.
+    start: number of batches that training has already read.
     shuffle_buffer: records per shuffling window.
     drop_remainder: drop the last batch if it is not full.
     shard: (number of readers, index of this one). Readers get disjoint, equally
       large shares: parts of files if there are at least as many files as
-      readers, otherwise every n-th record. Hosts of a TPU pod override it.
+      readers, otherwise every n-th record. TPU hosts override it.
 
   Returns:
     function of `params` (which has "batch_size") that returns a dataset of
     dicts: name -> int32 or float32 [B], [B, length] or [B, rows, length].
   """
-  # AutoGraph would take seconds to find nothing to convert.
+  # AutoGraph would spend seconds to find nothing to convert.
   @tf.autograph.experimental.do_not_convert
   def read(params):
     batch_size = params["batch_size"]
@@ -606,8 +605,8 @@ class Parts(NamedTuple):
     """Returns a dataset of all records.
 
     Args:
-      order: int [...], array or tensor: parts in reading order, `cycle` at the
-        same time; None for all.
+      order: int [...], array or tensor: parts in reading order, `cycle` at a
+        time; None for all.
       skips: int64 [...], number of records to skip in each; None for none.
     """
     order = np.arange(len(self.paths)) if order is None else order
@@ -698,7 +697,7 @@ def ordered_input_fn_builder(
     index: Index, specs: Sequence[FeatureSpec], max_length: int,
     pad_to_max: bool, seed: int, start: int, shard: Tuple[int, int] = (1, 0)
 ) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
-  """Makes an `input_fn` that trains on batches of examples of similar length.
+  """Returns an `input_fn` for training batches of examples of similar length.
 
   See `reading_order.batches` for the order. Batches are padded to a multiple of
   8, or to `max_length` with `pad_to_max`.
@@ -709,7 +708,7 @@ def ordered_input_fn_builder(
     max_length: maximum length of features of varying length.
     pad_to_max: whether to pad to `max_length`.
     seed, start: see `reading_order.batches`.
-    shard: (number of processes, index of this one); each process gets its share
+    shard: (number of processes, index of this one); each process gets a share
       of the rows of every batch.
 
   Returns:
@@ -756,7 +755,7 @@ def ordered_input_fn_builder(
 
 def file_parts(files: Sequence[RecordFile], readers: int,
                reader: int) -> List[Tuple[RecordFile, int, int]]:
-  """Returns one reader's share of the files, in bytes an equal one.
+  """Returns one reader's share of the files, equal in bytes.
 
   Args:
     files: record files.
@@ -764,7 +763,7 @@ def file_parts(files: Sequence[RecordFile], readers: int,
     reader: index of this one.
 
   Returns:
-    list of (file, start, end): the reader's records start in these bytes.
+    list of (file, start, end): byte ranges in which the reader's records start.
   """
   total = sum(file.size for file in files)
   first, last = [total * i // readers for i in (reader, reader + 1)]
@@ -780,7 +779,7 @@ def file_parts(files: Sequence[RecordFile], readers: int,
 def _read_file(path, sizes):
   """Returns a dataset of the records of a part.
 
-  TensorFlow itself does not report a file that ends inside a record's header.
+  TensorFlow does not report a file that ends inside a record's header.
 
   Args:
     path: string scalar.

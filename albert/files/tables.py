@@ -1,9 +1,9 @@
-"""Tables of examples: CSV, TSV, JSON; the one place that opens them.
+"""Tables of examples: CSV, TSV, JSON; the only module that opens them.
 
     .csv           RFC 4180: quotes, "" for a quote, line ends inside cells
     .tsv           columns separated by tabs, without quotes; with quotes as in
-                   CSV where the whole file follows its rules
-    .json, .jsonl  an object per line, or an array of objects
+                   CSV if the whole file follows these rules
+    .json, .jsonl  one object per line, or an array of objects
     others         as .tsv
 Each may be gzipped and end in .gz; case does not matter.
 """
@@ -37,7 +37,7 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.settings import setting
 
-# The first bytes of what is no text, and what to do.
+# The first bytes of files that are not text, and advice.
 _BINARY = (
     (b"\xff\xfe", "UTF-16: give --encoding=utf-16, or save it as UTF-8"),
     (b"\xfe\xff", "UTF-16: give --encoding=utf-16, or save it as UTF-8"),
@@ -52,7 +52,7 @@ _BINARY = (
 _BAD = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8
 _JSON = re.compile(r'\s*[{[]\s*(["{]|$)')
 _QUOTED = re.compile('"(?:[^"]|"")*"')
-# Names of columns that other people give to the same thing.
+# Common names of columns.
 TEXT = ("text_a", "text", "content", "sentence", "review", "sentence1", "query",
         "query1", "question1", "premise", "文本", "内容", "评论", "句子",
         "句子1", "标题", "title")
@@ -63,7 +63,7 @@ LABEL = ("label", "labels", "category", "class", "target", "sentiment", "score",
 
 @dataclasses.dataclass(frozen=True)
 class ReadSettings:
-  """How files are read."""
+  """How to read files."""
   encoding: str = setting("utf-8", "Encoding of the files, such as gb18030.")
   skip_bad_rows: bool = setting(
       False, "Skip and count bad rows of the training and dev files; in the "
@@ -75,7 +75,7 @@ class ReadSettings:
 
 @dataclasses.dataclass(frozen=True)
 class TableSettings(ReadSettings):
-  """How tables are read."""
+  """How to read tables."""
   columns: list = setting(
       None, "Column names of files without a header, such as label,text_a.")
   id_field: str = setting(
@@ -84,17 +84,17 @@ class TableSettings(ReadSettings):
       "|", "--multi_label: separator of labels, such as a comma.")
 
 
-LINE = "\n"  # the column of a text file: no table can have one of that name
+LINE = "\n"  # the column of a text file; no table can have this name
 
 
 class Row(NamedTuple):
   """A row of a table.
 
   Attributes:
-    values: column -> str, or what JSON has.
+    values: column -> str, or JSON value.
     where: str, file and line, for messages.
-    error: what is wrong with the row; None if nothing.
-    is_blank: whether it has nothing at all.
+    error: the problem of a bad row, otherwise None.
+    is_blank: whether the row is empty.
   """
   values: Dict[str, Any]
   where: str
@@ -107,8 +107,8 @@ class Skipped:
 
   Args:
     path: the file.
-    settings: whether and how many of them may be skipped.
-    is_test: whether none may be.
+    settings: whether to skip them, and how many.
+    is_test: whether not to skip any.
   """
 
   def __init__(self, path: str, settings: ReadSettings, is_test: bool = False):
@@ -128,7 +128,7 @@ class Skipped:
     self._messages.append(message)
 
   def report(self, count: int) -> None:
-    """Logs the bad rows beside `count` good ones.
+    """Logs the bad rows, given the number of good ones.
 
     Raises:
       InputError: there are too many.
@@ -145,7 +145,7 @@ class Skipped:
 
 
 def kind_of(path: Optional[str]) -> str:
-  """Returns "csv", "tsv", "json" or "txt", by the name of a file."""
+  """Returns "csv", "tsv", "json" or "txt", by the file's extension."""
   name = re.sub(r"\.gz$", "", (path or "").lower())
   ending = name.rsplit(".", 1)[-1]
   return {"csv": "csv", "tsv": "tsv", "json": "json",
@@ -164,15 +164,15 @@ def read(path: Optional[str], settings: Optional[TableSettings] = None,
     header: function of the cells of the first row that returns the names of the
       columns: these cells, or others if the first row is data. By default, the
       first row is the header.
-    may_be_quoted: whether a .tsv may have quotes as CSV has.
-    as_lines: whether files that are neither CSV, TSV nor JSON have a text per
+    may_be_quoted: whether a .tsv may have quotes as in CSV.
+    as_lines: whether files that are neither CSV, TSV nor JSON have one text per
       line, LINE, instead of columns.
 
   Yields:
-    Row; blank rows too.
+    Row, including blank rows.
 
   Raises:
-    InputError: the file is no such table.
+    InputError: the file is not such a table.
   """
   settings = settings or TableSettings()
   name, kind = path or "standard input", kind_of(path)
@@ -185,7 +185,7 @@ def read(path: Optional[str], settings: Optional[TableSettings] = None,
       raise InputError("%s: not JSON: it begins with %r" % (
           name, first.strip()[:40]))
     if kind != "json" and _JSON.match(first):
-      raise InputError("%s: looks like JSON: let its name end in .jsonl" % name)
+      raise InputError("%s: looks like JSON: rename it to .jsonl" % name)
     if kind == "json":
       yield from json_rows(lines, name)
       return
@@ -198,8 +198,7 @@ def read(path: Optional[str], settings: Optional[TableSettings] = None,
         raise InputError("%s:1: columns are not separated by commas" % name)
     elif kind == "tsv" and may_be_quoted and _is_quoted(
         path, settings.encoding):
-      logging.info("%s: has quotes as in CSV, which are not part of the text",
-                   name)
+      logging.info("%s: has quotes as in CSV; they are removed", name)
       cells = _quoted_cells(lines, name, "\t")
     else:
       cells = ((number, line.rstrip("\r\n").split("\t") if line.strip() else [])
@@ -211,7 +210,7 @@ def read_json(path: str, encoding: str = "utf-8") -> Any:
   """Returns the content of a JSON file; of JSON lines, a list of objects.
 
   Raises:
-    InputError: it is neither, or has a key twice.
+    InputError: it is neither, or has a duplicate key.
   """
   with open_text(path, encoding) as lines:
     text = "".join(lines)
@@ -229,12 +228,12 @@ def read_json(path: str, encoding: str = "utf-8") -> Any:
 
 
 def read_texts(path: Optional[str], encoding: str = "utf-8") -> Iterator[str]:
-  """Yields the lines of a text file, or of standard input, without their ends.
+  """Yields the lines of a text file, or of standard input, without line ends.
 
-  Bytes that are not UTF-8 become U+FFFD where they are few.
+  A few bytes that are not UTF-8 become U+FFFD.
 
   Raises:
-    InputError: the file is no text of this encoding.
+    InputError: the file is not text in this encoding.
   """
   with open_text(path, encoding) as lines:
     for row in _text_rows(lines, path or "standard input"):
@@ -258,7 +257,7 @@ def _text_rows(lines, name):
 
 
 def count_lines(path: str) -> int:
-  """Returns how many lines a file has; 0 if it is gzipped."""
+  """Returns the number of lines of a file; 0 if it is gzipped."""
   if path.lower().endswith(".gz"):
     return 0
   with filesystem.open_binary(path) as reader:
@@ -268,7 +267,7 @@ def count_lines(path: str) -> int:
 
 def find_column(names: Iterable[str], columns: Sequence[str],
                 synonyms: Sequence[str]) -> Optional[str]:
-  """Returns the column that is the first of `names`, or else the only synonym.
+  """Returns the first of `names` among the columns, else the only synonym.
 
   Args:
     names: names to look for, in order.
@@ -286,8 +285,8 @@ def find_column(names: Iterable[str], columns: Sequence[str],
 def open_text(path: Optional[str], encoding: str = "utf-8"):
   """Opens a text file, or standard input, for reading line by line.
 
-  Lines keep their ends, "\\n" alone. Bytes that are not UTF-8 become
-  surrogates; a byte-order mark at the beginning is left out.
+  Lines keep their ends; only "\\n" ends a line. Bytes that are not UTF-8 become
+  surrogates; a byte-order mark is dropped.
 
   Raises:
     InputError: the file is of a different kind or encoding.
@@ -310,8 +309,7 @@ def open_text(path: Optional[str], encoding: str = "utf-8"):
     finally:
       text.detach()
   except LookupError as error:
-    raise InputError("--encoding=%s: Python does not know it" % encoding) from (
-        error)
+    raise InputError("--encoding=%s: unknown encoding" % encoding) from error
   except UnicodeDecodeError as error:
     raise InputError("%s: not %s (%s)" % (name, encoding, error)) from error
   except (EOFError, zlib.error) as error:
@@ -322,7 +320,7 @@ def open_text(path: Optional[str], encoding: str = "utf-8"):
 
 
 def _check_head(head, name):
-  """Refuses what is not UTF-8 by the first bytes of a file."""
+  """Refuses a file that is not UTF-8, judging by its first bytes."""
   for begin, what in _BINARY:
     if head.startswith(begin):
       raise InputError("%s: %s" % (name, what))
@@ -340,7 +338,7 @@ def _check_head(head, name):
 
 
 def _is(line, encoding):
-  """Returns whether a line, or its beginning, has this encoding."""
+  """Returns whether a line, or its beginning, is in this encoding."""
   try:
     codecs.getincrementaldecoder(encoding)().decode(line)
   except UnicodeDecodeError:
@@ -349,7 +347,7 @@ def _is(line, encoding):
 
 
 def peek(lines):
-  """Returns the first line that is not blank, or "", and all lines again."""
+  """Returns the first non-blank line, or "", and all lines again."""
   seen = []
   for line in lines:
     seen.append(line)
@@ -359,7 +357,7 @@ def peek(lines):
 
 
 def json_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
-  """Yields the Rows of JSON: an array of objects, or an object per line."""
+  """Yields the Rows of JSON: an array of objects, or one object per line."""
   first, lines = peek(lines)
   is_array = first.lstrip().startswith("[")
   yield from (_array if is_array else _objects)(lines, name)
@@ -395,7 +393,7 @@ def _row(values, where):
 
 
 def _load(text):
-  """Returns what JSON holds; NaN is None, as it stands for a missing value."""
+  """Parses JSON; NaN becomes None, because it stands for a missing value."""
   if _BAD.search(text):
     raise ValueError("not UTF-8")
   try:
@@ -409,7 +407,7 @@ def _unique(pairs):
   values = dict(pairs)
   if len(values) < len(pairs):
     keys = [key for key, _ in pairs]
-    raise ValueError("the key %r occurs twice" % next(
+    raise ValueError("duplicate key %r" % next(
         key for key in keys if keys.count(key) > 1))
   return values
 
@@ -424,14 +422,14 @@ def _quoted_cells(lines, name, delimiter):
       yield number, cells
       number = reader.line_num + 1
   except csv.Error as error:
-    raise InputError("%s:%d: quotes are not as in CSV (%s)" % (
+    raise InputError("%s:%d: invalid CSV quotes (%s)" % (
         name, number, error)) from error
 
 
 def _is_quoted(path, encoding):
-  """Returns whether cells between tabs are quoted as in CSV, all that begin so.
+  """Returns whether cells between tabs that begin with a quote are CSV's.
 
-  Where both readings are possible, line by line, without quotes, wins.
+  If both readings are possible, plain lines win.
   """
   has_quotes, is_whole, counts = False, True, set()
   with open_text(path, encoding) as lines:
@@ -471,7 +469,7 @@ def _rows(numbered, name, columns, header):
         raise InputError("%s: the header has %s" % (where, error)) from error
       if expected == cells:
         if len(set(cells)) < len(cells):
-          raise InputError("%s: the header names a column twice: %s" % (
+          raise InputError("%s: the header has a duplicate column: %s" % (
               where, ", ".join(cells)))
         continue
     problem = None

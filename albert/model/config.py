@@ -9,7 +9,7 @@ from albert.files import filesystem
 
 ACTIVATIONS = ("gelu", "gelu_new", "linear", "relu", "tanh")
 
-# Keys of BERT's and Google's configuration files that have no effect here.
+# Keys of BERT's and Google's configurations that have no effect.
 _LEGACY_KEYS = frozenset([
     "directionality", "pooler_fc_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
@@ -32,13 +32,13 @@ _DEFAULTS = collections.OrderedDict([
 
 
 class AlbertConfig:
-  """The sizes and choices that define a model.
+  """The hyperparameters of a model.
 
   Attributes: the keys of the JSON file; see the table in docs/pretraining.md.
     `embedding_size` None means no factorization: embeddings are `hidden_size`
     wide and there is no projection. `parameter_sharing` is "all", "attention",
     "ffn" or "none" in albert_zh's layout, where `num_hidden_groups` is None. It
-    is None in Google's layout, where `num_hidden_groups` decides.
+    is None in Google's layout, where `num_hidden_groups` determines sharing.
   """
   vocab_size: int
   hidden_size: int
@@ -97,7 +97,7 @@ class AlbertConfig:
     values = filesystem.read_json(path)
     try:
       if "model_type" in values or "architectures" in values:
-        raise InputError("a configuration of transformers; convert the model "
+        raise InputError("a transformers configuration; convert the model "
                          "with " + filesystem.FROM_PYTORCH % (
                              os.path.dirname(path) or "."))
       return cls.from_dict(values)
@@ -105,7 +105,7 @@ class AlbertConfig:
       raise InputError("%s: %s" % (path, error)) from error
 
   def to_dict(self) -> Dict[str, Any]:
-    """Returns the keys that are not None; `from_dict` reverts it."""
+    """Returns the keys that are not None; the inverse of `from_dict`."""
     return collections.OrderedDict(
         (key, getattr(self, key)) for key in _REQUIRED_KEYS + tuple(_DEFAULTS)
         if getattr(self, key) is not None)
@@ -130,7 +130,7 @@ class AlbertConfig:
         sharing)
 
   def _check(self):
-    """Raises an InputError for values that no model can be built from."""
+    """Raises an InputError for invalid values."""
     counts = ["vocab_size", "hidden_size", "num_hidden_layers",
               "num_attention_heads", "intermediate_size",
               "max_position_embeddings", "type_vocab_size"]
@@ -161,7 +161,7 @@ class AlbertConfig:
             key, ", ".join(filter(None, choices)), getattr(self, key)))
     if self.layout == "google":
       if self.num_hidden_groups > self.num_hidden_layers:
-        raise InputError("num_hidden_groups %d is more than num_hidden_layers "
+        raise InputError("num_hidden_groups %d exceeds num_hidden_layers "
                          "%d" % (self.num_hidden_groups,
                                  self.num_hidden_layers))
       fitting = {None: True, "all": self.num_hidden_groups == 1,
@@ -169,7 +169,7 @@ class AlbertConfig:
       if not fitting.get(self.parameter_sharing):
         raise InputError(
             "parameter_sharing %r contradicts num_hidden_groups %d, which "
-            "alone decides in Google's layout: leave it out" % (
+            "determines sharing in Google's layout: omit it" % (
                 self.parameter_sharing, self.num_hidden_groups))
     elif self.inner_group_num is not None:
       raise InputError("inner_group_num belongs to Google's layout and needs "

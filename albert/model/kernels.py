@@ -1,7 +1,7 @@
 """Kernels for training and for phones; `modeling.py` has the plain ones.
 
-They compute the same values and gradients. Activations that are kept for the
-backward pass take up most of the memory; the training kernels keep fewer.
+They compute the same values and gradients. Activations kept for the backward
+pass take most of the memory; the training kernels keep fewer.
 """
 
 import functools
@@ -26,7 +26,7 @@ def for_training(length: Optional[int], precision: str = "float32",
     precision: "float32"; "bf16" for matrix multiplications in bfloat16; "fp16"
       if the graph will be rewritten to half precision.
     recompute_blocks: whether the backward pass recomputes each block.
-    use_cpu: whether a CPU trains.
+    use_cpu: whether to train on a CPU.
     compiled: whether XLA compiles the training step.
   """
   one_by_one = bool(use_cpu and length and length >= LONG_SEQUENCE)
@@ -58,15 +58,15 @@ _GELU = 2.0 * math.sqrt(2.0 / math.pi)
 def sigmoid_gelu(x: tf.Tensor) -> tf.Tensor:
   """`modeling.gelu` in fewer passes: `0.5 (1 + tanh(u))` is `sigmoid(2 u)`.
 
-  Does not multiply `x` by a constant: TFLite would fold that into the previous
-  layer, and so duplicate it.
+  Does not multiply `x` by a constant: TFLite would fold it into the previous
+  layer and thereby duplicate that.
   """
   return x * tf.sigmoid(x * (_GELU + 0.044715 * _GELU * tf.square(x)))
 
 
 @tf.custom_gradient
 def lean_gelu(x: tf.Tensor) -> tf.Tensor:
-  """`modeling.gelu` that keeps two tensors of the size of `x` instead of six.
+  """`modeling.gelu` that stores two tensors of the size of `x` instead of six.
 
   Args:
     x: float.
@@ -87,8 +87,8 @@ def lean_gelu(x: tf.Tensor) -> tf.Tensor:
 def half_gelu(x: tf.Tensor) -> tf.Tensor:
   """`lean_gelu` whose gradient is finite in half precision.
 
-  In half precision, the cube of `x` overflows from about 40 on, and infinity
-  times the 0 of a closed gate is NaN. Beyond 10 the function is 0 or `x`.
+  In half precision, the cube of `x` overflows at about 40, and infinity times
+  the 0 of a closed gate is NaN. Beyond 10 the function is 0 or `x`.
   """
   return lean_gelu(tf.clip_by_value(x, -10.0, 10.0)) + tf.nn.relu(x - 10.0)
 
@@ -96,7 +96,7 @@ def half_gelu(x: tf.Tensor) -> tf.Tensor:
 def bfloat16_matmul(x: tf.Tensor, y: tf.Tensor, **kwargs: Any) -> tf.Tensor:
   """tf.matmul of float32 tensors in bfloat16, with a float32 result.
 
-  Gradients are float32 too. Only matrix multiplications are rounded.
+  Gradients are also float32. Only matrix multiplications are rounded.
   """
   product = tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(y, tf.bfloat16),
                       **kwargs)
@@ -107,7 +107,7 @@ def _after(dy, tensors, compiled):
   """Returns the tensors for recomputation, which starts only after `dy`.
 
   Otherwise all layers would be recomputed at once. XLA drops control
-  dependencies and merges equal computations, so add a 0 that it cannot fold.
+  dependencies and merges equal computations, so adds a 0 that it cannot fold.
   """
   if compiled:
     some = tf.reshape(dy, [-1])[0]
@@ -120,8 +120,8 @@ def recompute(block: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor,
               compiled: bool = False) -> tf.Tensor:
   """Returns `block(x)`; its backward pass runs the block a second time.
 
-  Only `x` is kept in between, no other activation (Chen et al.,
-  arXiv:1604.06174). Both runs must compute the same, so dropout has to be
+  Only `x` is stored in between, no other activation (Chen et al.,
+  arXiv:1604.06174). Both runs must compute the same, so dropout must be
   stateless.
 
   Args:
@@ -155,7 +155,7 @@ def _all_examples(function, unused_dtypes, tensors):
 
 
 def _each_example(function, dtypes, tensors):
-  """Calls function(example, *slices) for one example after the other."""
+  """Calls function(example, *slices) for one example after another."""
   return tf.map_fn(
       lambda slices: function(*slices),
       (tf.range(tf.shape(tensors[0])[0]), *tensors), dtypes,
@@ -166,11 +166,11 @@ def recomputed_attention(
     query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask_bias: tf.Tensor,
     dropout: Callable, matmul: Callable = tf.matmul, one_by_one: bool = False,
     compiled: bool = False) -> tf.Tensor:
-  """`modeling.attention` that does not keep the probabilities.
+  """`modeling.attention` that does not store the probabilities.
 
   The probabilities, [B, N, T, S], take much memory but little time, so the
-  backward pass recomputes them. On a CPU, computing long sequences one example
-  at a time keeps the scores, by far the largest tensor, in its cache.
+  backward pass recomputes them. On a CPU, long sequences are computed one
+  example at a time to keep the scores, by far the largest tensor, in the cache.
 
   Args:
     query, key, value, mask_bias, matmul: see `modeling.attention`.
@@ -225,8 +225,8 @@ def matmul_by_heads(a: tf.Tensor, b: tf.Tensor,
   """tf.matmul; for [1, N, S, K] and [1, N, K, T], head by head.
 
   TFLite's batched matmul is slower on two threads than on one; its product of
-  two matrices, the second one transposed, is not. That is faster for one long
-  text; for batches of 32 the batched matmul is.
+  two matrices, the second one transposed, is not. The latter is faster for one
+  long text, the former for batches of 32.
   """
   if a.shape.ndims == 2:
     return tf.matmul(a, b, transpose_b=transpose_b)

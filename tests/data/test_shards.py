@@ -166,7 +166,7 @@ def test_a_shard_is_finished_where_all_its_files_are_whole(tmp_path):
 def test_much_text_that_is_left_out_is_warned_of(dropped, warned, caplog):
   counts = {"dropped_tokens": dropped, "text_tokens": 100}
   assert shards.loses_much(counts, 2) == warned
-  assert ("5.5% of the tokens are left out" in caplog.text) == warned
+  assert ("5.5% of the tokens are dropped" in caplog.text) == warned
 
 
 def test_it_is_warned_of_while_the_text_is_read(tmp_path, caplog, monkeypatch):
@@ -176,12 +176,12 @@ def test_it_is_warned_of_while_the_text_is_read(tmp_path, caplog, monkeypatch):
 
   def read():
     for _ in range(SHARDS):
-      warned.append("50.0% of the tokens are left out so far" in caplog.text)
+      warned.append("50.0% of the tokens are dropped so far" in caplog.text)
       yield []
 
   shards.make_shards(types.SimpleNamespace(shards=read, share_read=1.0),
                      NumberMaker(tmp_path), 1)
-  assert warned[-1] and caplog.text.count("left out so far") == 1
+  assert warned[-1] and caplog.text.count("dropped so far") == 1
 
 
 def test_a_worker_collects_nothing_that_it_inherits():

@@ -155,7 +155,7 @@ def test_another_description_needs_another_folder(tmp_path):
   (tmp_path / "best").mkdir()
   write_checkpoint(tmp_path / "best", 1)  # as after several runs
   prepare("file://%s" % tmp_path, config={"a": 2})
-  refused("config.json: .*made with other", prepare, tmp_path, config={"a": 3})
+  refused("config.json: .*with different", prepare, tmp_path, config={"a": 3})
   assert read_json(tmp_path / "config.json") == {"a": 2}
   # Each of the three commands, with its time.
   commands = (tmp_path / "command.txt").read_text().splitlines()
@@ -172,7 +172,7 @@ def test_what_an_earlier_version_says_less_is_no_contradiction(tmp_path):
   prepare(tmp_path, task=now)
   assert read_json(tmp_path / "task.json") == now
   for changed in (dict(now, labels=["a", "c"]), {"labels": ["a", "b"]}):
-    refused("task.json: .*made with other", prepare, tmp_path, task=changed)
+    refused("task.json: .*made with different", prepare, tmp_path, task=changed)
 
 
 def test_results_of_an_earlier_test_file_go(tmp_path):

@@ -153,5 +153,5 @@ def test_a_killed_command_is_run_again(name, run, request):
         at, changes[at - 1], done.stdout.decode())
     print(what)
     # What was finished when it was killed may be refused.
-    assert not done.returncode or "exists already" in what, what
+    assert not done.returncode or "already exists" in what, what
     assert_same(contents(run.out), wanted)
