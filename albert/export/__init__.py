@@ -1,1 +1,1 @@
-"""Exports models to other formats: SavedModel, TFLite, ONNX, transformers."""
+"""Export formats: SavedModel, TFLite, ONNX, transformers."""

@@ -1,4 +1,4 @@
-"""The prediction code that is copied into an ONNX folder."""
+"""The prediction code to copy into an ONNX folder."""
 
 import ast
 import pathlib
@@ -12,9 +12,9 @@ _PACKAGES = ["numpy", "absl-py", "onnxruntime"]
 
 
 def files(is_sentencepiece: bool) -> Dict[str, bytes]:
-  """Returns the scripts, and all modules that they import at their start.
+  """Returns the scripts and all modules of their top-level imports.
 
-  Modules that are imported inside functions, such as TensorFlow, are left out.
+  Skips modules imported inside functions, such as those for TensorFlow.
 
   Args:
     is_sentencepiece: whether the model has a SentencePiece tokenizer.
@@ -37,7 +37,7 @@ def files(is_sentencepiece: bool) -> Dict[str, bytes]:
 
 
 def _of_serve():
-  """Returns the packages that serve.py needs, from pyproject.toml."""
+  """Returns the packages for serve.py, from pyproject.toml."""
   section = re.search(r"^serve = \[(.*?)^\]", _read("pyproject.toml"),
                       re.DOTALL | re.MULTILINE).group(1)
   return re.findall(r'"(.*)"', section)
@@ -48,7 +48,7 @@ def _read(path):
 
 
 def _imports(source):
-  """Yields the project's files that a module imports at its top level."""
+  """Yields the project's files of a module's top-level imports."""
   for node in ast.parse(source).body:
     for statement in node.body if isinstance(node, ast.Try) else [node]:
       names = []

@@ -14,11 +14,11 @@ from albert.model.layouts import create_model
 
 
 def describe(checkpoint: str, config: Optional[AlbertConfig]) -> List[str]:
-  """Returns a description of a checkpoint, in lines of text.
+  """Returns a description of a checkpoint, a list of lines.
 
   Args:
     checkpoint: path of the checkpoint.
-    config: compared with the checkpoint, unless it is None.
+    config: configuration to compare with the checkpoint, or None.
 
   Raises:
     InputError: the checkpoint is not an ALBERT.
@@ -35,7 +35,7 @@ def describe(checkpoint: str, config: Optional[AlbertConfig]) -> List[str]:
                       name) for name in saved]
   layers = {match.group(1) for match in matches if match}
   if not (words and pooler and layers):
-    raise InputError("%s has no word embeddings, encoder and pooler of an "
+    raise InputError("%s lacks word embeddings, encoder or pooler of an "
                      "ALBERT or BERT" % checkpoint)
   sizes = [("vocab_size", words[0]), ("embedding_size", words[1]),
            ("hidden_size", pooler[0])]
@@ -69,8 +69,8 @@ def describe(checkpoint: str, config: Optional[AlbertConfig]) -> List[str]:
   if config:
     lines += _compare(saved, config)
   else:
-    lines.append("no configuration next to it: the number of heads%s is not "
-                 "known from weights" % (
+    lines.append("no configuration next to it: weights do not determine the "
+                 "number of heads%s" % (
                      "" if len(layers) > 1 else " and of layers"))
   return lines
 
@@ -83,7 +83,7 @@ def encoder_variables(config: AlbertConfig) -> Dict[str, List[int]]:
 
 
 def _compare(saved, config):
-  """Returns lines about a configuration and its differences to a checkpoint."""
+  """Returns lines on a configuration and its differences from a checkpoint."""
   wanted = encoder_variables(config)
   lines = ["configuration: %d layers, %d heads, %s" % (
       config.num_hidden_layers, config.num_attention_heads, config.ln_type)]

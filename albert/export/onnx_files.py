@@ -1,7 +1,7 @@
-"""Converts models to ONNX files by tf2onnx.
+"""Converts models to ONNX files with tf2onnx.
 
-By default, single operations of ONNX Runtime replace GELU and LayerNorm, which
-are a dozen TensorFlow operations each.
+By default, GELU and LayerNorm, a dozen TensorFlow operations each, become
+single operations of ONNX Runtime.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def convert(config: AlbertConfig, head: Head, checkpoint: str,
       set.
   """
   if int8 and standard_ops:  # `quantize` looks for the operation FastGelu
-    raise InputError("--standard_ops does not go with --int8")
+    raise InputError("--standard_ops cannot be combined with --int8")
   try:
     import onnx
     import tf2onnx  # noqa: F401
@@ -82,8 +82,8 @@ def _convert_graph(graph, inputs, outputs, fold_constants):
     graph: tf.GraphDef.
     inputs, outputs: dict, name in the file -> tensor.
     fold_constants: whether to compute constant expressions. The masked-LM head
-      then has its own copy of the embedding table, transposed, which `quantize`
-      needs, but which would add 11 MB of floats.
+      then has a transposed copy of the embedding table, which `quantize` needs,
+      but which would add 11 MB of floats.
   """
   from tf2onnx import optimizer, tfonnx
   tensors = {x.name: name for name, x in {**inputs, **outputs}.items()}
@@ -102,7 +102,7 @@ def _convert_graph(graph, inputs, outputs, fold_constants):
 
 
 def _name_dimensions(value, *names):
-  """Names the dynamic ones of an input's or output's first dimensions."""
+  """Names the dynamic ones among the first dimensions of an input or output."""
   for dimension, name in zip(value.type.tensor_type.shape.dim, names):
     if not dimension.dim_value:
       dimension.dim_param = name
@@ -122,11 +122,11 @@ def _quiet():
 def quantize(content: bytes) -> bytes:
   """Quantizes an ONNX file to 8-bit weights, 7 bits of which are used.
 
-  Activations are quantized with the range of each batch. The outputs of
-  activation functions have too wide a range for that, and would cause more than
-  half of the quantization error. So they stay in floating point, and the
-  kernels that they are multiplied by, like position and segment embeddings,
-  have 16 bits.
+  Activations are quantized with the range of each batch. The range of
+  activation functions' outputs is too wide for that, and would cause more than
+  half of the quantization error. So these stay in floating point, and the
+  kernels they are multiplied by, like position and segment embeddings, have 16
+  bits.
   """
   import onnx
   from onnxruntime import quantization

@@ -44,7 +44,7 @@ _POOLER = "bert/pooler/dense/"
 # Values of their "problem_type".
 _PROBLEMS = {heads.MultiLabel.name: "multi_label_classification",
              heads.Regression.name: "regression"}
-# What transformers have no place for, so that it comes back.
+# Values that transformers cannot represent, for converting back.
 _OWN_FILE = "albert_task.json"
 _TASK_KEYS = {field.name for field in dataclasses.fields(ModelFolder)} - {
     "config", "tokenizer_file", "path"}
@@ -54,13 +54,13 @@ _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers",
           "num_attention_heads", "intermediate_size",
           "max_position_embeddings", "type_vocab_size", "initializer_range",
           "hidden_dropout_prob", "attention_probs_dropout_prob")
-# Keys of ALBERT only, with transformers' defaults.
+# ALBERT's additional keys, with transformers' defaults.
 _ALBERT_SIZES = {"embedding_size": 128, "num_hidden_groups": 1,
                  "inner_group_num": 1}
 
 
 def parameter_name(name: str, family: str) -> str:
-  """Converts the name of a variable to that of a parameter of transformers.
+  """Converts the name of a variable to that of a transformers parameter.
 
   Args:
     name: in Google's layout for "albert", in plain BERT's for "bert".
@@ -141,11 +141,11 @@ def to_pytorch(
     InputError: transformers has no such model.
   """
   if config.ln_type == "preln":
-    raise InputError("ln_type preln cannot be converted: the models of "
-                     "transformers normalize after each block, not before")
+    raise InputError("ln_type preln cannot be converted: transformers models "
+                     "normalize after each block, not before")
   if crf.TRANSITIONS in weights:
-    raise InputError("a CRF cannot be converted: the models of transformers "
-                     "label each token by itself; fine-tune without --crf")
+    raise InputError("a CRF cannot be converted: transformers models label "
+                     "each token independently; fine-tune without --crf")
   suffix = next(filter(None, (
       head.pytorch_suffix for head in (on_top or {}).values())), "Model")
   if suffix == heads.TokenLabels.pytorch_suffix:  # theirs has no pooler
@@ -153,15 +153,15 @@ def to_pytorch(
                if not name.startswith(_POOLER)}
   is_albert = config.layout == "google"
   if not is_albert:
-    logging.info("albert_zh's layout becomes a BERT: the projection multiplied "
-                 "into the word embeddings, each layer written out")
+    logging.info("albert_zh's layout becomes a BERT: the projection is folded "
+                 "into the word embeddings, shared layers are duplicated")
     config, weights = to_plain_bert(config, weights)
   family = "albert" if is_albert else "bert"
   state = {parameter_name(name, family):
            np.ascontiguousarray(_turn(name, value))
            for name, value in weights.items()}
   if is_albert and config.embedding_width == config.hidden_size:
-    # Google's layout has no mapping then, transformers always has one.
+    # Then Google's layout has no mapping; transformers always has one.
     state[_MAPPING + "weight"] = np.eye(config.hidden_size, dtype=np.float32)
     state[_MAPPING + "bias"] = np.zeros(config.hidden_size, np.float32)
   theirs = {key: getattr(config, key)
@@ -216,18 +216,17 @@ def from_pytorch(
     if parameter in state:
       weights[name] = _turn(name, state[parameter]).astype(np.float32)
       if list(weights[name].shape) != shape:
-        raise InputError("%s is %s, where the configuration asks for %s" % (
+        raise InputError("%s is %s, but the configuration requires %s" % (
             parameter, list(state[parameter].shape),
             list(_turn(name, np.empty(shape)).shape)))
     elif name.startswith("bert/e"):  # embeddings, encoder
       raise InputError("it lacks %s" % parameter)
     elif name.startswith(_POOLER) and not reads_pooler:
-      logging.info("%s is not there; nothing reads it, zeros take its place",
-                   parameter)
+      logging.info("%s is missing but unused: replaced with zeros", parameter)
       weights[name] = np.zeros(shape, np.float32)
     else:
       missing.append(parameter)
-  logging.info("%d parameters converted; not there: %s", len(weights),
+  logging.info("%d parameters converted; missing: %s", len(weights),
                ", ".join(missing) or "none")
   return config, weights
 
@@ -236,14 +235,14 @@ def _config_of(theirs):
   """Returns the AlbertConfig of their `config.json`."""
   is_albert = theirs.get("model_type") == "albert"
   if not is_albert and theirs.get("model_type") != "bert":
-    raise InputError("a model of the type %s: albert and bert can be converted"
+    raise InputError("model type %s: only albert and bert can be converted"
                      % theirs.get("model_type"))
   if theirs.get("layer_norm_eps", 1e-12) != 1e-12:
     raise InputError("layer_norm_eps is %g: only 1e-12 is supported" %
                      theirs["layer_norm_eps"])
   if theirs.get("hidden_act") == "gelu":
-    logging.warning("their gelu is computed here by its tanh approximation, "
-                    "which differs by up to 0.0005")
+    logging.warning("gelu is replaced with its tanh approximation, which "
+                    "differs by up to 0.0005")
   values = {key: theirs[key] for key in _SIZES + ("hidden_act",)
             if key in theirs}
   if is_albert:
@@ -253,7 +252,7 @@ def _config_of(theirs):
 
 
 def _with_current_names(theirs, state):
-  """Renames parameters to the current names of transformers."""
+  """Renames parameters to transformers' current names."""
   # Models without a head do not have the prefix.
   state = {**{"%s.%s" % (theirs["model_type"], name): value
               for name, value in state.items()}, **state}
@@ -274,7 +273,7 @@ def _is_of(theirs, head):
 
 def known_variables(config: AlbertConfig,
                     num_labels: int) -> Iterator[Tuple[str, List[int]]]:
-  """Yields the name and shape of variables of the encoder and of all heads."""
+  """Yields (name, shape) of the variables of the encoder and all heads."""
   with tf.Graph().as_default():
     inputs = {"input_ids": tf.zeros([1, 2], tf.int32),
               "masked_lm_positions": tf.zeros([1, 1], tf.int32)}
@@ -289,14 +288,14 @@ def known_variables(config: AlbertConfig,
 
 
 def write_folder(folder: ModelFolder, target: str) -> None:
-  """Writes a model in the format of transformers.
+  """Writes a model in the transformers format.
 
   Args:
     folder: the model.
     target: the folder to write into.
 
   Raises:
-    InputError: transformers has no counterpart of the model.
+    InputError: transformers has no such model.
   """
   config, checkpoint = folder.config, folder.checkpoint
   tokenizer = folder.create_tokenizer()  # raises if there is no file
@@ -314,8 +313,8 @@ def write_folder(folder: ModelFolder, target: str) -> None:
   weights.pop(UNITS, None)
   own = {"task": folder.task()}
   if crf.TRANSITIONS in weights:
-    logging.warning("transformers label each token by itself: the transitions "
-                    "of the CRF are in %s alone", _OWN_FILE)
+    logging.warning("transformers models label each token independently: the "
+                    "CRF transitions are only in %s", _OWN_FILE)
     own["transitions"] = weights.pop(crf.TRANSITIONS).tolist()
   theirs, state = to_pytorch(config, weights, on_top)
   if folder.labels:
@@ -343,12 +342,12 @@ def write_folder(folder: ModelFolder, target: str) -> None:
 
 def read_folder(source: str, target: str,
                 do_lower_case: Optional[bool] = None) -> None:
-  """Converts a model of transformers to a folder of this project.
+  """Converts a transformers model to a folder of this project.
 
   Args:
     source: the folder of the model.
     target: the folder to write into.
-    do_lower_case: used if the model's folder does not have it; None for True.
+    do_lower_case: the default if the model's folder lacks it; None for True.
 
   Raises:
     InputError: the model cannot be read, or is of a different kind.
@@ -371,7 +370,7 @@ def read_folder(source: str, target: str,
 
 
 def _own_description(source, theirs):
-  """Returns what `write_folder` wrote, if weights and labels are the same."""
+  """Returns the data of `write_folder`, if weights and labels are the same."""
   path, weights = [os.path.join(source, name) for name in (
       _OWN_FILE, "model.safetensors")]
   if not filesystem.exists(path):
@@ -384,7 +383,7 @@ def _own_description(source, theirs):
   digest = filesystem.exists(weights) and filesystem.sha256(weights)
   if (own.get("weights_sha256"), theirs.get("id2label", {})) != (
       digest, labels):
-    logging.warning("%s is not of these weights and labels, and ignored", path)
+    logging.warning("%s is ignored: different weights or labels", path)
     return {}
   return own
 
@@ -424,7 +423,7 @@ def _task(source, theirs, config, weights):
 
 
 def safetensors_numpy() -> Any:
-  """Returns the module `safetensors.numpy`, which only this script needs."""
+  """Returns the module `safetensors.numpy`, an optional dependency."""
   try:
     import safetensors.numpy
   except ImportError as error:

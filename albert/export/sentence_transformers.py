@@ -1,4 +1,4 @@
-"""Files that make a folder of transformers work in sentence-transformers.
+"""Files that make a transformers folder work in sentence-transformers.
 
 Tests: tests/export/test_sentence_transformers_tf2.py.
 """
@@ -26,7 +26,7 @@ def files(folder: ModelFolder) -> Dict[str, Any]:
   pooling, layer = folder.vector or ("mean", -1)
   if layer not in (-1, folder.config.num_hidden_layers):
     raise InputError("vectors of layer %d cannot be converted: "
-                     "sentence-transformers take the last one" % layer)
+                     "sentence-transformers uses the last one" % layer)
   return {
       "modules.json": [
           {"idx": i, "name": str(i), "path": path,
@@ -46,17 +46,17 @@ def read(source: str, longest: int) -> Dict[str, Any]:
   """Returns values of a ModelFolder that describe a folder's vectors.
 
   Args:
-    source: the folder; empty result if it is not from sentence-transformers.
+    source: the folder; if it is not from sentence-transformers, returns {}.
     longest: maximum number of positions of the model.
 
   Raises:
-    InputError: the pooling is not supported here.
+    InputError: the pooling is not supported.
   """
   if not filesystem.exists(os.path.join(source, "modules.json")):
     return {}
   path = os.path.join(source, _POOLING, "config.json")
   pooling = _read(path)
-  # From version 6 on, it is one string, as here.
+  # Since version 6, it is one string, as here.
   if "pooling_mode" in pooling:
     modes = [pooling["pooling_mode"]]
   else:
@@ -64,8 +64,8 @@ def read(source: str, longest: int) -> Dict[str, Any]:
              if name.startswith("pooling_mode_") and value is True]
   found = [name for name, mode in _MODES.items() if modes in ([name], [mode])]
   if not found:
-    raise InputError("%s: vectors by %s: by the mean or [CLS] is all that is "
-                     "there" % (path, ", ".join(modes) or "nothing known"))
+    raise InputError("%s: unsupported pooling %s: only mean and [CLS] are "
+                     "supported" % (path, ", ".join(modes) or "(none)"))
   lengths = [_read(os.path.join(source, name)).get(key) for name, key in (
       (_SETTINGS, "max_seq_length"),
       ("tokenizer_config.json", "model_max_length"))]
@@ -74,5 +74,5 @@ def read(source: str, longest: int) -> Dict[str, Any]:
 
 
 def _read(path):
-  """Returns the dict of a JSON file, empty where there is none."""
+  """Returns the dict in a JSON file; empty if it does not exist."""
   return filesystem.read_json(path) if filesystem.exists(path) else {}

@@ -43,7 +43,7 @@ def save_model(config: AlbertConfig, heads: Dict[str, Head], checkpoint: str,
 
 
 def _outputs(head, signature):
-  """Returns the outputs that these formats include, by name."""
+  """Returns the outputs in these formats, by name."""
   return {name: x for name, x in signature.outputs.items()
           if name in (head.tensorflow_outputs or signature.outputs)}
 
@@ -63,7 +63,7 @@ def to_tflite(config: AlbertConfig, head: Head, checkpoint: str,
   graph, signature = frozen.freeze(
       config, head, checkpoint, kernels.for_phones(batch_size),
       batch_size=batch_size, length=length, num_positions=num_positions)
-  # TF 1.15 converts by a program in the folder of the Python executable.
+  # TF 1.15 converts with a program in the folder of the Python executable.
   os.environ["PATH"] = os.pathsep.join(
       [os.path.dirname(sys.executable), os.environ.get("PATH", "")])
   with tf.Graph().as_default():

@@ -1,4 +1,4 @@
-"""The tokenizer files of transformers.
+"""Tokenizer files for transformers.
 
 Tests: tests/export/test_huggingface_tf2.py.
 """
@@ -16,7 +16,7 @@ from albert.errors import InputError
 from albert.files import filesystem
 from albert.model_folder import ModelFolder, Tokenizer
 
-# Separators that Python splits at, and tokenizers do not.
+# Separators at which Python splits, but tokenizers does not.
 _SPACES = "[\\x{b}\\x{c}\\x{1c}-\\x{1f}\\x{85}]"
 WORDPIECE = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]",
              "sep_token": "[SEP]", "mask_token": "[MASK]"}
@@ -50,9 +50,9 @@ def _protobuf_field(message, number):
 
 
 def unigram_tokenizer(model_file: str, do_lower_case: bool) -> Dict[str, Any]:
-  """Makes the content of `tokenizer.json` from a SentencePiece model.
+  """Returns the content of `tokenizer.json` for a SentencePiece model.
 
-  transformers can make it too, but needs a newer protobuf than TensorFlow
+  transformers can also make it, but needs a newer protobuf than TensorFlow
   allows.
   """
   import sentencepiece
@@ -63,7 +63,7 @@ def unigram_tokenizer(model_file: str, do_lower_case: bool) -> Dict[str, Any]:
   charsmap = _protobuf_field(normalizer_spec, 2)
   vocab = [(model.IdToPiece(i), model.GetScore(i))
            for i in range(model.GetPieceSize())]
-  # Never chosen, since ALBERT separates a number from the comma after it.
+  # Never chosen, because ALBERT separates a number from the comma after it.
   vocab = [(piece, -1e6 if re.search("[0-9],$", piece) else score)
            for piece, score in vocab]
   normalizers = [_replace(_SPACES, " "), {"type": "NFKD"},
@@ -89,9 +89,9 @@ def _replace(pattern, content):
 
 
 def _combining():
-  """Returns a pattern of what Google's ALBERT drops after decomposition.
+  """Returns a pattern for what Google's ALBERT drops after decomposition.
 
-  `StripAccents` would drop the vowel signs of Indian scripts, too.
+  `StripAccents` would also drop the vowel signs of Indian scripts.
   """
   codes = [code for code in range(sys.maxunicode) if characters.is_combining(
       chr(code))]
@@ -103,14 +103,14 @@ def _combining():
 
 def character_tokenizer(vocab: Dict[str, int],
                         do_lower_case: bool) -> Dict[str, Any]:
-  """Makes the content of `tokenizer.json` that cuts by character.
+  """Returns the content of `tokenizer.json` for splitting by character.
 
   Args:
     vocab: WordPiece vocabulary, token -> id.
     do_lower_case: whether to lower-case the text.
   """
   return dict(
-      # The normalizer takes Hangul syllables apart.
+      # The normalizer decomposes Hangul syllables.
       _frame({token: vocab[token] for token in WORDPIECE.values()}, {
           "type": "Split", "behavior": "Isolated", "invert": False, "pattern": {
               "Regex": "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|."}}),
@@ -124,7 +124,7 @@ def character_tokenizer(vocab: Dict[str, int],
 
 
 def _frame(special, pre_tokenizer):
-  """Returns what both kinds of tokenizers share; `special` is token -> id."""
+  """Returns the common part of both tokenizers; `special` is token -> id."""
   ends = [{"SpecialToken": {"id": token, "type_id": 0}}
           for token in ("[CLS]", "[SEP]")]
   first = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
@@ -171,16 +171,16 @@ def files(folder: ModelFolder, tokenizer: Tokenizer) -> Dict[str, Any]:
 def tokenizer_settings(special: Optional[Dict[str, str]], do_lower_case: bool,
                        max_length: int, words: Optional[Dict[str, int]] = None
                        ) -> Dict[str, Any]:
-  """Makes the content of `tokenizer_config.json`.
+  """Returns the content of `tokenizer_config.json`.
 
   Args:
-    special: the special tokens of `tokenizer.json`, which is all that counts
-      then; None for BERT's tokenizer.
+    special: the special tokens of `tokenizer.json`, which then determines
+      everything; None for BERT's tokenizer.
     do_lower_case: whether to lower-case the text.
     max_length: maximum number of tokens.
     words: Chinese words of the vocabulary -> id. transformers finds them by the
-      same rules, except that further letters or digits may follow a word that
-      ends in one.
+      same rules, except that more letters or digits may follow a word that ends
+      in one.
   """
   settings: Dict[str, Any] = {
       "tokenizer_class": "PreTrainedTokenizerFast" if special else
@@ -197,7 +197,7 @@ def tokenizer_settings(special: Optional[Dict[str, str]], do_lower_case: bool,
 
 
 def read_vocabulary(folder: str) -> Optional[List[str]]:
-  """Returns the WordPiece vocabulary of a folder of transformers.
+  """Returns the WordPiece vocabulary of a transformers folder.
 
   Includes tokens that were added to the tokenizer.
 

@@ -1,7 +1,7 @@
 """The interface of a head: one kind of task on top of the encoder.
 
-To add a head, write a subclass and list it in `albert/heads/__init__.py`;
-training, export, conversion and prediction find it there.
+To add a head, write a subclass and list it in `albert/heads/__init__.py`, where
+training, export, conversion and prediction find it.
 """
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -22,7 +22,7 @@ class HeadOutput(NamedTuple):
       labels. The loss of a batch is the sum of `losses[name]` divided by
       `totals()[name]` of the head.
     metrics: name -> (values [M], weights [M]), shown as weighted means.
-    each: float [B], loss of each example, which `losses` sums up; None if the
+    each: float [B], loss of each example, summed up in `losses`; None if the
       loss is not per example.
   """
   predictions: Dict[str, tf.Tensor]
@@ -56,13 +56,13 @@ class Head:
 
   Attributes:
     name: value of `head` in `task.json`.
-    title: the name that --inspect shows; None for what every encoder has.
+    title: the name that --inspect shows; None for outputs of every encoder.
     marker: name of a variable in every checkpoint with this head.
     signature: name of the exported signature.
     pytorch_suffix: suffix of the class in transformers; None if there is none.
     pytorch_scopes: "albert" or "bert" -> variable scope -> name of the module
       in transformers.
-    extra_inputs: names of the inputs of `outputs`, int32 [B, P], besides
+    extra_inputs: names of additional inputs of `outputs`, int32 [B, P], besides
       input_ids, input_mask and segment_ids.
     onnx_outputs: names of the outputs in ONNX files; None for all.
     tensorflow_outputs: names of the outputs in SavedModel and TFLite; None for
@@ -85,7 +85,7 @@ class Head:
   @classmethod
   def restore(cls, saved: Dict[str, List[int]],
               folder: ModelFolder) -> Optional["Head"]:
-    """Returns the head of a checkpoint, None if it has a different one.
+    """Returns the head of a checkpoint; None if it has a different one.
 
     Args:
       saved: shapes of the checkpoint's variables by name.
@@ -99,7 +99,7 @@ class Head:
 
   @classmethod
   def describe(cls, saved: Dict[str, List[int]]) -> Optional[str]:
-    """Returns the name that --inspect shows, None for no name.
+    """Returns the name that --inspect shows; None for none.
 
     Args:
       saved: shapes of the checkpoint's variables by name.
@@ -108,7 +108,7 @@ class Head:
     return cls.title
 
   def positions(self, inputs: Dict[str, tf.Tensor]) -> Optional[tf.Tensor]:
-    """Returns the positions of the last layer that `outputs` needs.
+    """Returns the positions in the last layer that `outputs` needs.
 
     Args:
       inputs: int tensors [B, ...] by name.
@@ -136,7 +136,7 @@ class Head:
 
     Args:
       model: the encoder.
-      features: tensors by name; without labels in prediction.
+      features: tensors by name; no labels for prediction.
     """
     raise NotImplementedError
 

@@ -18,7 +18,7 @@ PYTORCH_SCOPES = {"albert": {"": "classifier"}, "bert": {"": "classifier"}}
 
 def label_logits(model: modeling.AlbertModel, x: tf.Tensor,
                  num_labels: int) -> tf.Tensor:
-  """Scores [M, H] by a dense layer with dropout 0.1, as in BERT.
+  """Scores [M, H] with a dense layer and dropout 0.1, as in BERT.
 
   Variables `output_weights` [L, H] and `output_bias` [L].
 
@@ -107,7 +107,7 @@ class Classifier(base.Head):
                                accuracy=base.hits(logits, labels))
 
   def _mean_logits(self, model, features):
-    """Returns float [B, L]; logits of several windows are averaged."""
+    """Returns float [B, L], averaged over windows."""
     logits = self.logits(model)
     if self._num_windows:
       there = tf.sequence_mask(features["num_windows"], self._num_windows,
@@ -136,7 +136,7 @@ class MultiLabel(Classifier):
 
   @classmethod
   def describe(cls, saved: Dict[str, List[int]]) -> Optional[str]:
-    return None  # its variables are those of a Classifier
+    return None  # the same variables as a Classifier
 
   def apply(self, model: modeling.AlbertModel,
             features: Dict[str, tf.Tensor]) -> base.HeadOutput:
@@ -158,14 +158,14 @@ class MultiLabel(Classifier):
 
 
 class Regression(base.Head):
-  """One number per text, by squared error.
+  """One number per text, trained with squared error.
 
   The model learns standardized numbers. Their mean and standard deviation are
   in a variable, `output_units` [2]; inputs and outputs are in the data's units.
 
   Args:
     units: initial mean and standard deviation. None for a model without the
-      variable, whose weights give the data's units.
+      variable, whose outputs are in the data's units.
   """
   name = "regression"
   marker = WEIGHTS

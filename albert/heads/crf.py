@@ -32,7 +32,7 @@ def transition_scores(labels: Sequence[str]) -> tf.Tensor:
 def load_transitions(checkpoint: str, labels: Sequence[str]) -> np.ndarray:
   """Returns the transitions of a checkpoint, float32 [L, L].
 
-  Without a CRF in the checkpoint, all transitions that BIO allows are equal.
+  Without a CRF, all transitions allowed by BIO are equal.
   """
   scores, _ = bio.forbidden(labels)
   if TRANSITIONS in checkpoints.saved_shapes(checkpoint):
@@ -52,7 +52,7 @@ def unrolled_scan(function: Callable, elements: Sequence[tf.Tensor],
 
 
 def _joined(mask):
-  """Returns float [B, S], 1 where this position and the previous one count."""
+  """Returns float [B, S], 1 where `mask` is 1 here and one position before."""
   return mask * tf.pad(mask[:, :-1], [[0, 0], [1, 0]])
 
 
@@ -65,16 +65,16 @@ def log_likelihood(scores: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor,
                    transitions: tf.Tensor) -> tf.Tensor:
   """Computes the log-probabilities of label sequences.
 
-  A sequence can be a slice of a longer one: any label can be its first or last.
+  A sequence can be a slice of a longer one: any label can be first or last.
 
   Args:
     scores: float [B, S, L], of each label at each position.
     labels: int [B, S].
-    mask: float [B, S], 1 for the positions that count, a contiguous run.
+    mask: float [B, S], 1 in a contiguous run of positions, 0 elsewhere.
     transitions: float [L, L], from row to column.
 
   Returns:
-    float [B]; 0 if no position counts.
+    float [B]; 0 if the mask is all 0.
   """
   num_labels = scores.shape.as_list()[-1]
   joined = _joined(mask)
@@ -108,13 +108,13 @@ def viterbi(scores: tf.Tensor, mask: tf.Tensor, transitions: tf.Tensor,
 
   Args:
     scores: float [B, S, L], of each label at each position.
-    mask: float [B, S], 1 for the positions that count, a contiguous run.
+    mask: float [B, S], 1 in a contiguous run of positions, 0 elsewhere.
     transitions: float [L, L], from row to column.
     starts: float [L], scores of the first label.
     scan: `tf.scan` or `unrolled_scan`.
 
   Returns:
-    int32 [B, S]; 0 at positions that do not count.
+    int32 [B, S]; 0 where the mask is 0.
   """
   num_labels = scores.shape.as_list()[-1]
   joined = _joined(mask)
@@ -140,7 +140,7 @@ def viterbi(scores: tf.Tensor, mask: tf.Tensor, transitions: tf.Tensor,
                            origins, -1)
     return joined * origin + (1 - joined) * label
 
-  # Axis 1 instead of -1: TF 1.15 would convert it to TFLite with a wrong shape.
+  # Axis 1, because TF 1.15 converts -1 to TFLite with a wrong shape.
   last = tf.argmax(best[-1], 1, output_type=tf.int32)
   joined = tf.cast(_by_position(joined), tf.int32)
   before = scan(backward, (tf.reverse(origins, [0]), tf.reverse(joined, [0])),

@@ -1,4 +1,4 @@
-"""A head that learns from labels and a teacher's logits.
+"""A head that learns from labels and the logits of a teacher.
 
 Hinton et al., "Distilling the Knowledge in a Neural Network"
 (arXiv:1503.02531): (1 - w) CE + w T^2 KL; squared errors for regression.
@@ -15,14 +15,14 @@ from modeling import AlbertModel
 
 LOGITS = "teacher_logits"
 IS_LABELLED = "is_labelled"
-TOKENS = "teacher_mask"  # tokens that the teacher also labelled
+TOKENS = "teacher_mask"  # tokens that the teacher also has
 
 
 def softmax_divergence(logits: tf.Tensor, teacher: tf.Tensor,
                        temperature: float) -> tf.Tensor:
   """Returns T^2 KL(teacher || student) over L exclusive labels.
 
-  The factor makes the size of the gradient independent of T.
+  The factor makes the scale of the gradient independent of T.
 
   Args:
     logits, teacher: float [..., L].
@@ -38,7 +38,7 @@ def softmax_divergence(logits: tf.Tensor, teacher: tf.Tensor,
 
 def sigmoid_divergence(logits: tf.Tensor, teacher: tf.Tensor,
                        temperature: float) -> tf.Tensor:
-  """The same for independent labels, each with a sigmoid: their mean."""
+  """The same for independent sigmoid labels, averaged over labels."""
   ours, theirs = logits / temperature, teacher / temperature
   there = tf.nn.sigmoid(theirs)
   each = there * (tf.nn.softplus(-ours) - tf.nn.softplus(-theirs)) + (
@@ -56,9 +56,9 @@ class Distilled(base.Head):
 
   The loss of an example is (1 - w) times the head's plus w times the
   divergence; only the divergence if `is_labelled` is 0. For token labels, the
-  divergence is summed over the tokens of both `label_mask` and `teacher_mask`
-  and divided by the number in `label_mask`; a CRF's token scores are compared
-  like those of a softmax.
+  divergence is summed over tokens in both `label_mask` and `teacher_mask` and
+  divided by the number in `label_mask`; a CRF's token scores are compared like
+  those of a softmax.
 
   Args:
     head: the student's head.

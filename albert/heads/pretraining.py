@@ -56,11 +56,11 @@ class SentenceOrder(base.Head):
 
 
 class Pretraining(base.Head):
-  """Trains both tasks, on the features of `records.pretraining_specs`.
+  """Trains both tasks on the features of `records.pretraining_specs`.
 
   Args:
-    sentence_loss_weight: factor of the sentence-order loss; 0 does not train
-      the variables that only this loss uses.
+    sentence_loss_weight: factor of the sentence-order loss; with 0, variables
+      that only this loss uses are not trained.
   """
 
   def __init__(self, sentence_loss_weight: float = 1.0):

@@ -7,14 +7,14 @@ import tensorflow.compat.v1 as tf
 import modeling
 from albert.heads import base
 
-# By default: number of starts to try, and of ends for each start.
+# Default number of starts to try, and of ends per start.
 BEAM_SIZE = (5, 5)
 _BERT_SCOPE = "cls/squad"
 _IMPOSSIBLE = -1e30
 
 
 class Spans(base.Head):
-  """BERT's head: scores each token as the start and as the end of an answer.
+  """BERT's head: scores each token as start and as end of an answer.
 
   Variables `cls/squad/output_weights` and `cls/squad/output_bias`.
   """
@@ -50,8 +50,8 @@ class BeamSpans(base.Head):
 
   Args:
     has_unanswerable: whether to learn which questions have no answer.
-    start_n_top: K, most probable starts to try.
-    end_n_top: L, most probable ends to try for each start.
+    start_n_top: K, number of starts to try.
+    end_n_top: L, number of ends to try per start.
   """
   name = "beam"
   title = "answer beam"
@@ -90,7 +90,7 @@ def _cross_entropy(logits, labels):
 
 
 def answer_mask(input_mask: tf.Tensor, segment_ids: tf.Tensor) -> tf.Tensor:
-  """Returns where an answer may start and end: in the passage, or at [CLS].
+  """Returns where answers may start and end: in the passage or at [CLS].
 
   Args:
     input_mask, segment_ids: int [B, S], of [CLS] question [SEP] passage [SEP].
@@ -126,13 +126,12 @@ class BeamScores:
   Google's ALBERT.
 
   Args:
-    model: AlbertModel.
     model: the encoder.
     mask: int [B, S], 1 where an answer may start and end.
 
   Attributes:
     start: float [B, S], logits; -1e30 where `mask` is 0.
-    unanswerable: float [B], logit that there is no answer.
+    unanswerable: float [B], logit for no answer.
   """
 
   def __init__(self, model: modeling.AlbertModel, mask: tf.Tensor):
@@ -187,8 +186,8 @@ class BeamScores:
     """Returns the most probable spans.
 
     Args:
-      start_n_top: K, starts to try.
-      end_n_top: L, ends to try for each start.
+      start_n_top: K, number of starts to try.
+      end_n_top: L, number of ends to try per start.
 
     Returns:
       `starts`, int [B, K], and their log-probabilities `start_scores`; `ends`,

@@ -1,4 +1,4 @@
-"""Token labels, by a softmax per token or a CRF over all."""
+"""Token labels, from a softmax per token or a CRF."""
 
 from typing import Dict, List, Optional, Sequence, cast
 

@@ -1,4 +1,4 @@
-"""Token and sentence vectors, and losses that train their cosines."""
+"""Token and sentence vectors, and losses for their cosines."""
 
 from typing import Dict, List, Optional
 
@@ -13,7 +13,7 @@ _MARKER = "bert/pooler/dense/kernel"
 
 
 class Encode(base.Head):
-  """The last layer, the pooled output, and all layers from `layer_0` on."""
+  """The last layer, the pooled output, and all layers from `layer_0`."""
   name = signature = "encode"
   marker = _MARKER
   tensorflow_outputs = ("sequence_output", "pooled_output")
@@ -28,7 +28,7 @@ class Encode(base.Head):
 
 
 class SentenceVector(base.Head):
-  """One vector per text: `vector`, and others by pooling and layer.
+  """One vector per text: `vector`, and one per pooling and layer.
 
   Args:
     pooling, layer: settings of `vector`; see `sentence_vectors`.
@@ -80,13 +80,13 @@ def sentence_vectors(model: AlbertModel, pooling: str = "mean",
 class Likeness(SentenceVector):
   """Trains sentence vectors.
 
-  Further features:
+  Additional features:
     texts   int [B, R], ids of the texts; equal texts have equal ids
     scores  float [B], similarity of the first two texts, for "cosent"
 
   An example has R texts: a pair, and for in-batch losses an optional hard
   negative. "simcse" is the in-batch loss of each text paired with itself; the
-  two vectors differ by dropout.
+  two vectors differ in dropout.
 
   Args:
     loss: one of LOSSES.
@@ -125,7 +125,7 @@ class Likeness(SentenceVector):
 def in_batch_logits(x: tf.Tensor, texts: tf.Tensor, scale: float) -> tf.Tensor:
   """Scores all second texts and hard negatives of a batch for each first text.
 
-  The loss is the cross entropy with the example's own second text as the label
+  The loss is the cross entropy with the second text of the example as label
   (Gao et al., arXiv:2104.08821, equations 1, 4 and 5). A candidate is not used
   as a negative if it equals the first or second text of the example, or is the
   positive of one of these in another example.
@@ -141,7 +141,7 @@ def in_batch_logits(x: tf.Tensor, texts: tf.Tensor, scale: float) -> tf.Tensor:
   count = x.shape.as_list()[1]
   candidates = tf.concat([x[:, i] for i in range(1, count)], 0)
   numbers = tf.concat([texts[:, i] for i in range(1, count)], 0)
-  # The text that each candidate is a positive of; hard negatives: itself.
+  # The text of which each candidate is a positive; for hard negatives, itself.
   likes = tf.concat([texts[:, 0]] + [texts[:, i] for i in range(2, count)], 0)
   logits = scale * tf.matmul(x[:, 0], candidates, transpose_b=True)
 

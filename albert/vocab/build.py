@@ -5,10 +5,10 @@ r"""Makes a vocabulary from text, for another language or domain.
     python -m albert.vocab build --input_file='my_text/*.txt' \
       --vocab_size=30000 --kind=sentencepiece --output_file=spm.model
 
-For a model that is trained from scratch; `extend` adds words to one that there
-is. Both kinds begin with the special tokens, padding first. WordPiece: as
-BERT's, with Chinese characters apart. SentencePiece: a unigram model with the
-special pieces and the normalization of Google's ALBERT.
+For a model trained from scratch; `extend` adds words to an existing one. Both
+kinds begin with the special tokens, padding first. WordPiece: like BERT's, with
+separate Chinese characters. SentencePiece: a unigram model with the special
+pieces and the normalization of Google's ALBERT.
 """
 
 import dataclasses
@@ -29,20 +29,20 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 
 @dataclasses.dataclass(frozen=True)
 class VocabSettings:
-  """Which text, and what to make of it."""
+  """The text and the vocabulary."""
   input_file: str = setting(
-      None, "Text files, .gz too: globs, separated by commas.", NEEDED,
+      None, "Text files, also .gz: globs, separated by commas.", NEEDED,
       required=True)
   output_file: str = setting(
-      None, "What to write; a SentencePiece model's name ends in .model.",
-      NEEDED, required=True)
-  kind: str = setting("wordpiece", "What to make.", NEEDED,
+      None, "File to write; SentencePiece models must end in .model.", NEEDED,
+      required=True)
+  kind: str = setting("wordpiece", "Type of vocabulary.", NEEDED,
                       choices=["wordpiece", "sentencepiece"])
   vocab_size: int = setting(
-      21128, "Entries, those for special tokens too; fewer where a WordPiece "
-      "vocabulary finds no more in the text.", USUAL, least=6)
+      21128, "Entries, including special tokens; WordPiece may have fewer if "
+      "the text has no more.", USUAL, least=6)
   do_lower_case: bool = setting(
-      True, "Whether text is lower-cased, its accents stripped.", USUAL)
+      True, "Whether to lower-case the text and strip accents.", USUAL)
   character_coverage: float = setting(
       0.9995, "SentencePiece: share of the text whose characters have pieces.",
       least=0.9, most=1)
@@ -106,7 +106,7 @@ def sentencepiece(lines: Iterator[str], args: VocabSettings) -> bytes:
   Raises:
     InputError: SentencePiece cannot train with these settings.
   """
-  # Training crashes if TensorFlow 1.15 is loaded, which this script avoids.
+  # Training crashes with TensorFlow 1.15 loaded, so this script avoids it.
   from sentencepiece import SentencePieceTrainer
   model = io.BytesIO()
   try:
@@ -120,7 +120,7 @@ def sentencepiece(lines: Iterator[str], args: VocabSettings) -> bytes:
         input_sentence_size=10000000, shuffle_input_sentence=True,
         minloglevel=2)
   except RuntimeError as error:
-    # The message follows a location in SentencePiece's source code.
+    # A location in SentencePiece's source code precedes the message.
     raise InputError("--vocab_size=%d: %s" % (
         args.vocab_size, str(error).strip().rsplit("] ", 1)[-1])) from error
   return model.getvalue()
@@ -130,8 +130,8 @@ def main() -> None:
   args = from_flags(VocabSettings)
   is_model = args.kind == "sentencepiece"
   if args.output_file.endswith(".model") != is_model:
-    raise InputError("--output_file=%s: the name of a SentencePiece model ends "
-                     "in .model, no other does" % args.output_file)
+    raise InputError("--output_file=%s: SentencePiece models, and only these, "
+                     "must end in .model" % args.output_file)
   paths = [path for pattern in args.input_file.split(",")
            for path in sorted(glob.glob(pattern))]
   if not paths:
@@ -139,7 +139,7 @@ def main() -> None:
   lines = filter(None, read_lines(paths))
   first = next(lines, None)
   if not first:
-    raise InputError("--input_file: there is no text in %s" % args.input_file)
+    raise InputError("--input_file: no text in %s" % args.input_file)
   make = sentencepiece if is_model else wordpiece
   content = make(itertools.chain([first], lines), args)
   filesystem.write_bytes(args.output_file, content)

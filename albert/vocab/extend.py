@@ -1,15 +1,15 @@
-r"""Adds words to a model's vocabulary and to its tables.
+r"""Adds words to a model's vocabulary and embeddings.
 
     python -m albert.vocab extend --words_file=words.txt \
       --init_checkpoint=albert_tiny_starter --output_dir=output/with_words
 
-A word, one a line, becomes one token: a Chinese word anywhere in running text,
-the longest first; a word of letters and digits where such a run begins with it.
-Text without the words keeps its ids, and the model says the same of it. A new
-token's embedding is the mean of those of the pieces that the word was until
-now. Its bias in the masked LM is so far below the least of theirs that all new
-words together have a probability of 1e-4 at most; training goes on from there.
-The folder is a whole model's, to give to other programs as --init_checkpoint.
+Words, one per line, become single tokens: a Chinese word anywhere in running
+text, longest first; a word of letters and digits at the beginning of such a
+run. Text without the words keeps its ids and its predictions. The embedding of
+a new token is the mean over its former pieces. Its masked-LM bias is so far
+below the lowest of theirs that the probability of all new words together is at
+most 1e-4; continue training from there. The output is a complete model folder,
+for --init_checkpoint of other programs.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from albert.model.config import AlbertConfig
 from albert.model_folder import ModelSettings
 from albert.settings import NEEDED, USUAL, from_flags, setting
 
-# How each table of the vocabulary combines the rows of a word's pieces.
+# How to combine the rows of a word's pieces in each table.
 BIAS = "cls/predictions/output_bias"
 TABLES: Dict[str, Callable] = {
     "bert/embeddings/word_embeddings": np.mean,  # [V, E]
@@ -39,13 +39,13 @@ MOST = 1e-4  # maximum probability of all new words together
 
 @dataclasses.dataclass(frozen=True)
 class WordSettings:
-  """Which words, and where the model goes."""
-  words_file: str = setting(None, "Words to add, one a line, UTF-8.", NEEDED,
+  """The words and the output."""
+  words_file: str = setting(None, "Words to add, one per line, UTF-8.", NEEDED,
       required=True)
-  output_dir: str = setting(None, "Folder to make.", NEEDED, required=True)
+  output_dir: str = setting(None, "Output folder.", NEEDED, required=True)
   use_unused: bool = setting(
-      False, "Let words take the place of [unused1] and so on, in their order, "
-      "while there are some: then vocab_size stays.", USUAL)
+      False, "Replace [unused1] and so on first; only words beyond these "
+      "increase vocab_size.", USUAL)
 
 
 SETTINGS = (WordSettings, ModelSettings)
@@ -78,13 +78,13 @@ def read_words(path: str, tokenizer: tokenization.WordPieceTokenizer
     if line in tokenization.SPECIAL_TOKENS:
       problem = "is a special token"
     elif len(line.split()) > 1:
-      problem = "has a space: write one word a line"
+      problem = "has a space: write one word per line"
     elif word in tokenizer.vocab or line in tokenizer.vocab:
-      problem = "is in the vocabulary already"
+      problem = "is already in the vocabulary"
     elif word in words:
-      problem = "is on line %d already" % lines[word]
+      problem = "is already on line %d" % lines[word]
     elif not ids:
-      problem = "has no piece in the vocabulary to make its embedding of"
+      problem = "has no piece in the vocabulary for its embedding"
     else:
       words[word], lines[word] = ids, number
       continue
@@ -152,7 +152,7 @@ def main() -> None:
     if name in weights:
       weights[name] = extend(weights[name], places, words.values(), combine)
   if BIAS in weights:
-    # A mean of embeddings scores no higher than the best of them.
+    # A mean of embeddings scores no higher than the best one.
     weights[BIAS][places] -= np.log(len(words) / MOST)
   with filesystem.whole_folder(args.output_dir) as target:
     vocab_file = os.path.join(target, "vocab.txt")
@@ -164,8 +164,8 @@ def main() -> None:
     for word in words:
       if extended.tokenize(word) != [word]:
         raise InputError(
-            "%s: %r would not be found in a text: a word has a Chinese "
-            "character, or letters and digits only" % (args.words_file, word))
+            "%s: %r would not be found in text: a word needs a Chinese "
+            "character, or only letters and digits" % (args.words_file, word))
     folder.write(target)
     checkpoints.write_checkpoint(target, os.path.basename(checkpoint), weights)
   logging.info("wrote %s: %d words, %.1f pieces each before, %d entries",

@@ -121,7 +121,7 @@ def test_a_model_of_each_kind_comes_back(name, trained, tmp_path):
   # A description that is not of these weights counts for nothing.
   own = tmp_path / "theirs" / "albert_task.json"
   write(own.parent, own.name, dict(read(own), weights_sha256="other"))
-  assert "not of these weights" in convert(
+  assert "different weights" in convert(
       own.parent, "pytorch_dir", tmp_path / "guessed")
 
 
