@@ -3,9 +3,9 @@ r"""Bag-of-characters baseline: logistic regression on n-grams of characters.
     pip install scikit-learn
     python benchmarks/baseline_words.py --data_dir=data/topics
 
-Prints the dev and test accuracy of the most frequent label, and of
-scikit-learn's logistic regression (C = 10) on TF-IDF of character unigrams and
-bigrams: the baseline for a model that learns more than word-label association.
+Prints dev and test accuracy of the majority class and of scikit-learn's
+logistic regression (C = 10) on TF-IDF of character unigrams and bigrams: a
+baseline that only learns word-label association.
 """
 
 import collections
@@ -34,7 +34,7 @@ SETTINGS = (BaselineSettings,)
 
 def read(task: classification.Task, data_dir: str,
          split: str) -> Tuple[List[str], List[Any]]:
-  """Returns the texts of a split, with pairs joined, and their labels."""
+  """Returns the texts, with pairs joined, and labels of a split."""
   rows = classification.read_examples(
       task, classification.find_file(task, data_dir, split), split == "test")
   return ([row.text_a + "\n" + (row.text_b or "") for row in rows],
@@ -55,7 +55,7 @@ def main() -> None:
       TfidfVectorizer(analyzer="char", ngram_range=(1, 2)),
       LogisticRegression(C=10, max_iter=1000)).fit(texts, labels)
   frequent, _ = collections.Counter(labels).most_common(1)[0]
-  print("split\tmost frequent label\tlogistic regression")
+  print("split\tmajority class\tlogistic regression")
   for split in ("dev", "test"):
     texts, labels = read(task, args.data_dir, split)
     print("%s\t%.3f\t%.3f" % (

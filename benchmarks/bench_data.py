@@ -23,7 +23,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Text.", required=True)
 flags.DEFINE_integer("num_workers", 2, "Processes of the tool.")
 flags.DEFINE_bool("skip_jieba", False, "Measure the tool only.")
-flags.DEFINE_bool("without_rjieba", False, "As if rjieba were not installed.")
+flags.DEFINE_bool("without_rjieba", False, "Hide rjieba.")
 
 _HIDE = ("import runpy, sys; sys.modules['rjieba'] = None; sys.argv.pop(0); "
          "runpy.run_path(sys.argv[0], run_name='__main__')")
@@ -42,7 +42,7 @@ def seconds_of_jieba(path: str) -> float:
 
 
 def peak_memory(process: subprocess.Popen, peaks: Dict[int, float]) -> None:
-  """Records VmHWM, in MB, of a process and its children until they end."""
+  """Records VmHWM, in MB, of a process and its children until it ends."""
   while process.poll() is None:
     pids = [process.pid]
     children = "/proc/%d/task/%d/children" % (process.pid, process.pid)

@@ -1,17 +1,17 @@
-r"""Latency, throughput, size and memory of ways to run a fine-tuned classifier.
+r"""Latency, throughput, size and memory of a classifier's inference backends.
 
     python benchmarks/bench_inference.py --model_dir=output/lcqmc/best \
       --input_file=text.txt
 
 All use the same weights and sentences, without padding: texts are joined and
-cut to length. Each measurement is a separate process. Ways:
+cut to length. Each measurement runs in a separate process. Ways:
   session      a warm session, as in similarity.py
   saved_model  export_model.py --saved_model, loaded by this TensorFlow
   tflite       export_model.py --tflite; tflite_int8: also --int8
   onnx         export_model.py --onnx in ONNX Runtime; onnx_int8: also --int8
   openvino     the files of onnx in OpenVINO; openvino_bf16: --precision=bf16
   pytorch      convert_to_pytorch.py, with torch and transformers installed
-  onnx_pytorch the same in ONNX Runtime, exported by torch
+  onnx_pytorch the same, exported by torch, in ONNX Runtime
 "cores" is the number of busy cores. --profile shows the time by operation.
 """
 
@@ -47,7 +47,7 @@ flags.DEFINE_list("threads", ["2"], "Threads; TFLite also runs with 1.")
 flags.DEFINE_float("seconds", 5.0, "Duration of each measurement.")
 flags.DEFINE_bool("profile", False, "Only show the time of the session by "
                   "operation.")
-flags.DEFINE_string("one", None, "Used by the script itself.")
+flags.DEFINE_string("one", None, "Internal.")
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -199,7 +199,7 @@ def onnx_pytorch(path, inputs, threads):
 
 
 def write_onnx(path):
-  """Writes model.onnx next to the model of transformers."""
+  """Writes model.onnx next to the transformers model."""
   import torch
 
   class Logits(torch.nn.Module):
@@ -212,7 +212,7 @@ def write_onnx(path):
       return self.model(input_ids=input_ids, attention_mask=input_mask,
                         token_type_ids=segment_ids).logits
 
-  warnings.simplefilter("ignore")  # of tracing: the model has no branches
+  warnings.simplefilter("ignore")  # about tracing: the model has no branches
   torch.onnx.export(
       Logits(), tuple(torch.ones([2, 8], dtype=torch.long) for _ in _INPUTS),
       path + "/model.onnx", input_names=list(_INPUTS), dynamo=False,
@@ -261,7 +261,7 @@ def run(*args):
 
 def prepare(way: str, folder: str, batch: int,
             length: int) -> Tuple[str, float]:
-  """Exports the model of a way, once; returns its path and its size in MB."""
+  """Exports the model of a way once; returns its path and size in MB."""
   model = "--init_checkpoint=" + os.path.abspath(FLAGS.model_dir)
   if way.startswith("openvino"):
     way = "onnx"

@@ -3,18 +3,18 @@
     python benchmarks/bench_pretrain.py --max_seq_length=128 --batch_size=32
 
 Forward, backward, clipping and optimizer on random features. Every measurement
-is a separate process. The arms:
+runs in a separate process. The arms:
 
-  plain: the operations of BERT's TF1 script, on our variables and optimizer
-  ours: what run_pretraining.py trains; also with
+  plain: the operations of BERT's TF1 script with our variables and optimizer
+  ours: the step of run_pretraining.py; also with
   recompute: --recompute_grads
   accumulation: --gradient_accumulation_steps
   xla: --use_xla
 
 Our arms run with glibc's allocator configured as in training ("own") and with
-its defaults ("stock"), plain only with the latter. Other modes instead of that:
---check, --profile, --find_max_batch, --input_file and, to measure the effect of
-code changes:
+its defaults ("stock"), plain only with the latter. Other modes: --check,
+--profile, --find_max_batch, --input_file and, to measure the effect of code
+changes:
 
     git worktree add ../before COMMIT
     python benchmarks/bench_pretrain.py --against=../before
@@ -71,8 +71,7 @@ class BenchSettings:
   profile: bool = setting(
       False, "Show the time of a step by operation.")
   against: str = setting(
-      None, "Folder of another commit of this project, to measure in "
-      "alternation.")
+      None, "Folder of a different commit, to measure in alternation.")
   pairs: int = setting(5, "--against: number of pairs of measurements.")
   find_max_batch: bool = setting(
       False, "Find the largest batch per length; stock allocator.")
@@ -103,7 +102,7 @@ DEFAULTS = dict(
 def make_settings(arm: str) -> train_settings.TrainSettings:
   """Returns the settings of an arm."""
   if arm not in ("plain", "ours", "recompute", "accumulation", "xla"):
-    raise InputError("--arms: there is no arm %r" % arm)
+    raise InputError("--arms: unknown arm %r" % arm)
   settings = from_flags(train_settings.TrainSettings)
   device, batch = settings.device, settings.batch
   return dataclasses.replace(
@@ -214,7 +213,7 @@ def measure_here(arm: str) -> Dict[str, float]:
 
 
 def measure(arm, allocator, script=None, **changes):
-  """Measures an arm with other flags in a separate process."""
+  """Measures an arm with changed flags in a separate process."""
   changes.update(arm=arm, allocators=allocator)
   process = subprocess.run(
       [sys.executable, script or os.path.abspath(__file__)] +
@@ -229,7 +228,7 @@ def measure(arm, allocator, script=None, **changes):
 
 
 def compare():
-  """Prints the table of all arms, and the ratios to plain."""
+  """Prints a table of all arms and the ratios to plain."""
   print_setting()
   print("%-14s%-10s%12s%10s%16s" % (
       "arm", "allocator", "examples/s", "peak MB", "of the steps"))
@@ -254,7 +253,7 @@ def compare():
 
 
 def compare_with_commit():
-  """Prints the rates of --against and of our step, pair by pair."""
+  """Prints the rates of --against and of this code, pair by pair."""
   print_setting()
   print("%12s%12s%10s" % ("before", "now", "ratio"))
   script = os.path.join(os.path.abspath(FLAGS.against), "benchmarks",
@@ -292,8 +291,8 @@ def find_max_batch():
 def largest_batch(peak_of, batch):
   """Finds the largest batch within the limit, with a precision of 1/20.
 
-  Extrapolates linearly: through the smallest and the largest try, then through
-  the two tries on either side of the limit.
+  Extrapolates linearly through the smallest and the largest try, then through
+  the tries on either side of the limit.
 
   Args:
     peak_of: measures the peak of a batch size.
@@ -337,7 +336,7 @@ def check():
     variables = {v.op.name: v for v in tf.trainable_variables()}
     weights = weights or training.session.run(variables)
     if set(weights) != set(variables):
-      sys.exit("%s has other variables: %s" % (
+      sys.exit("%s has different variables: %s" % (
           arm, ", ".join(set(weights) ^ set(variables))))
     for name, variable in variables.items():
       variable.load(weights[name], training.session)

@@ -1,4 +1,4 @@
-r"""Time and memory of a search, checked against all cosines.
+r"""Time and memory of similarity search, checked against all cosines.
 
     python benchmarks/bench_search.py --corpus_file=texts.txt --num_queries=1000
 
@@ -28,7 +28,7 @@ flags.DEFINE_integer("top_k", 5, "Texts per query.")
 def timed(what, function):
   start = time.time()
   found = function()
-  print("%s\t%.2f s\t%d MB at most so far" % (
+  print("%s\t%.2f s\tpeak so far %d MB" % (
       what, time.time() - start,
       resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), flush=True)
   return found
@@ -39,13 +39,13 @@ def main(_):
     return Corpus(FLAGS.corpus_file, model_dir=FLAGS.model_dir,
                   engine=FLAGS.engine)
 
-  corpus = timed("vectors made, or read", load)
-  corpus = timed("vectors read", load)
+  corpus = timed("vectors computed or loaded", load)
+  corpus = timed("vectors loaded", load)
   with open(FLAGS.corpus_file, encoding="utf-8") as reader:
     texts = [line.rstrip("\n") for line in reader if line.strip()]
   picked = np.random.RandomState(0).choice(len(texts), FLAGS.num_queries)
   queries = [texts[i][:2] + texts[i][3:] for i in picked]
-  timed("a query", lambda: corpus.search(queries[:1], FLAGS.top_k))
+  timed("one query", lambda: corpus.search(queries[:1], FLAGS.top_k))
   found = timed("%d queries, %d texts" % (len(queries), len(texts)),
                 lambda: corpus.search(queries, FLAGS.top_k))
   vectors = [corpus.similarity.directions(x) for x in (texts, queries)]
@@ -53,7 +53,7 @@ def main(_):
   for row, query in zip(found, vectors[1]):
     best = np.sort(vectors[0] @ query)[::-1][:FLAGS.top_k]
     same += np.allclose([x.score for x in row], best, atol=1e-5)
-  print("%d of %d queries: the same %d as of all cosines" % (
+  print("%d of %d queries: same top %d as by all cosines" % (
       same, len(queries), FLAGS.top_k))
 
 

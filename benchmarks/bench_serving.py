@@ -4,13 +4,13 @@ r"""Throughput, latency and memory of serve.py under load.
       --input_file=data/text_train.txt
 
 Each client sends a text of 20 to 60 characters, waits for the response and
-sends the next; all clients share one more process on this machine. Servers of
-the same weights:
+sends the next; all clients share a second process on this machine. Servers
+with the same weights:
   batched    serve.py --engine=onnx
   unbatched  the same with --max_batch_size=1
-  int8       like batched, from export_model.py --int8
+  int8       batched, from export_model.py --int8
   pipeline   FastAPI around transformers.pipeline, with torch and transformers
-Memory is the server's before the first and after the last response.
+Memory is that of the server before the first and after the last response.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ flags.DEFINE_list("servers", ["batched", "unbatched", "int8", "pipeline"],
                   "What to measure.")
 flags.DEFINE_list("clients", ["1", "8", "64"], "Numbers of clients to measure.")
 flags.DEFINE_float("seconds", 20.0, "Duration of each measurement.")
-flags.DEFINE_integer("serve_pipeline", None, "Used by the script itself.")
+flags.DEFINE_integer("serve_pipeline", None, "Internal.")
 
 
 def read_texts(path: str) -> List[str]:
@@ -94,7 +94,7 @@ def load_server(port: int, path: str, texts: List[str], clients: int,
 
 
 def serve_pipeline(folder: str, port: int) -> None:
-  """Serves a folder of transformers in the usual way, one text at a time."""
+  """Serves a transformers folder in the usual way, one text at a time."""
   import fastapi
   import transformers
   import uvicorn

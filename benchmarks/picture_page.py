@@ -1,4 +1,4 @@
-r"""Takes screenshots of each view of a server's page, with its sample texts.
+r"""Takes screenshots of all views of a server's page, with its sample texts.
 
     python serve.py --model_dir=output/cluener/best &
     python benchmarks/picture_page.py --url=http://127.0.0.1:8080 \

@@ -1,6 +1,6 @@
 """The loss of a batch with the operations of BERT's TF1 script: the baseline.
 
-It shares only variable names with modeling.py, so it stays the same when that
+It only shares variable names with modeling.py, so it does not change when that
 becomes faster.
 """
 
@@ -124,7 +124,7 @@ def loss(config, features):
     features: batch of `records.pretraining_specs`.
 
   Raises:
-    InputError: the configuration is not supported here.
+    InputError: the configuration is not supported.
   """
   if [
     config.layout,
@@ -134,7 +134,7 @@ def loss(config, features):
     config.hidden_dropout_prob,
     config.attention_probs_dropout_prob,
   ] != ["albert_zh", "postln", "all", "gelu", 0.0, 0.0]:
-    raise InputError("plain is not written for this configuration")
+    raise InputError("plain does not support this configuration")
   batch, length = features["input_ids"].shape.as_list()
   hidden, vocab = config.hidden_size, config.vocab_size
   scope = "bert/embeddings/"

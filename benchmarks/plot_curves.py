@@ -1,4 +1,4 @@
-r"""Plots the training curves of one or several runs as a PNG.
+r"""Plots the training curves of one or more runs as a PNG.
 
     python benchmarks/plot_curves.py --runs=output/a,output/b --names=A,B \
       --output=curves.png
@@ -28,21 +28,21 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 
 @dataclasses.dataclass(frozen=True)
 class CurveSettings:
-  """The runs, and how to plot them."""
+  """The runs and how to plot them."""
   runs: list = setting(
       None, "Output folders of pretraining or fine-tuning.", NEEDED,
       required=True)
   output: str = setting(None, "PNG to write.", NEEDED, required=True)
   names: list = setting(None, "Names of the runs; default: --runs.", USUAL)
   unigram_entropy: float = setting(
-      None, "Masked-LM loss of a model of token frequencies, for a dashed "
+      None, "Masked-LM loss of a token frequency model, shown as a dashed "
       "line; see unigram_entropy.py.", USUAL)
   smoothing: float = setting(
-      0.0, "Weight of the past in a moving average, from 0 to less than 1; raw "
-      "values are drawn pale behind it.", USUAL)
+      0.0, "Weight of the past in a moving average, at least 0 and less than "
+      "1; raw values are drawn pale behind it.", USUAL)
   x_axis: str = setting(
-      "step", "The x axis; minutes are since the start of a run, including "
-      "pauses.", USUAL, choices=["step", "minutes"])
+      "step", "The x axis; minutes since the start of a run include pauses.",
+      USUAL, choices=["step", "minutes"])
 
 
 SETTINGS = (CurveSettings,)
@@ -58,13 +58,13 @@ PANELS = {"loss": "loss", "masked_lm_loss": "masked-LM loss",
 
 
 def read_scalars(folder: str) -> Dict[str, Dict[int, float]]:
-  """Reads the event files of a run; of equal steps, the later one counts.
+  """Reads the event files of a run; for equal steps, the later one wins.
 
   Returns:
     scalar of PANELS -> step -> value.
 
   Raises:
-    InputError: there is nothing to read.
+    InputError: there are no such scalars.
   """
   scalars = collections.defaultdict(dict)
   for event in _events(folder):
@@ -81,7 +81,7 @@ def read_scalars(folder: str) -> Dict[str, Dict[int, float]]:
 
 def _events(folder):
   if not tf.io.gfile.isdir(folder):
-    raise InputError("--runs: there is no folder %r" % folder)
+    raise InputError("--runs: no folder %r" % folder)
   # The names contain the creation time, so this sorts by time.
   names = sorted(name for name in tf.io.gfile.listdir(folder)
                  if name.startswith("events.out.tfevents."))
@@ -108,13 +108,13 @@ def read_history(folder: str) -> Dict[str, Dict[int, float]]:
   rows = list(csv.DictReader(io.StringIO(filesystem.read_text(path)),
                              delimiter="\t"))
   try:
-    # Evaluations may have had different metrics.
+    # Metrics may differ between evaluations.
     return {column.replace("eval_", ""): {
         int(row["global_step"]): float(row[column]) for row in rows
         if row[column] != ""} for column in (rows[0] if rows else ())
             if column.replace("eval_", "") in PANELS}
   except (KeyError, TypeError, ValueError) as error:
-    raise InputError("%s is no history of evaluations: %r" % (
+    raise InputError("%s is not an evaluation history: %r" % (
         path, error)) from error
 
 
@@ -128,7 +128,7 @@ def read_minutes(folder: str) -> Tuple[List[int], List[float]]:
 
 def over_minutes(scalars: Dict[str, Dict[int, float]], steps: List[int],
                  minutes: List[float]) -> Dict[str, Dict[float, float]]:
-  """Replaces the steps of `read_scalars` by minutes."""
+  """Replaces the steps of `read_scalars` with minutes."""
   return {tag: {np.interp(step, steps, minutes): value
                 for step, value in curve.items()}
           for tag, curve in scalars.items()}
@@ -149,7 +149,7 @@ def create_figure():
     from matplotlib.figure import Figure
   except ImportError as error:
     raise InputError(
-        "matplotlib does not start (%s): pip install '.[plot]'"
+        "matplotlib cannot be imported (%s): pip install '.[plot]'"
         % error) from error
   return Figure(figsize=(15, 8), layout="constrained")
 
@@ -193,10 +193,10 @@ def main() -> None:
   args = from_flags(CurveSettings)
   names = args.names or args.runs
   if not len(set(names)) == len(names) == len(args.runs):
-    raise InputError("%d --runs need as many different --names, not: %s" % (
+    raise InputError("%d --runs need as many different --names, not %s" % (
         len(args.runs), ", ".join(names)))
   if not 0 <= args.smoothing < 1:
-    raise InputError("--smoothing %s: it must be at least 0 and less than 1"
+    raise InputError("--smoothing %s: must be at least 0 and less than 1"
                      % args.smoothing)
   figure = create_figure()
   runs = {}

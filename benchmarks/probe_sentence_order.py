@@ -1,17 +1,17 @@
-"""How much segment boundaries alone reveal about the order of the segments.
+"""Measures how much segment boundaries reveal about the order of segments.
 
     python benchmarks/probe_sentence_order.py --input_file='records/*.tfrecord'
 
 For pretraining records of any tool: accuracy, where 0.5 is chance, of
 - punctuation at the end: which segment's last token is punctuation;
-- punctuation at the beginning: likewise, the first token;
+- punctuation at the beginning: likewise for the first token;
 - logistic regression on the first and last two tokens and the lengths of both
-  segments, trained on one half of the records, tested on the other;
+  segments, trained on one half of the records and tested on the other;
 - boosted trees on the lengths of both segments, likewise.
 
 With --text_file, the same for pairs of neighbouring lines: whole sentences.
-With --cut_text, the accuracy from lengths of pairs that
-create_pretraining_data.py makes from a text, and separately of the last pairs
+With --cut_text, the accuracy from the lengths of pairs that
+create_pretraining_data.py makes from a text, and separately for the last pairs
 of documents. Needs scikit-learn.
 """
 
@@ -96,7 +96,7 @@ def best_rule(first, second, labels):
 
 def logistic_regression(pairs, labels):
   """Trains on the first half, returns the accuracy on the second half."""
-  # Imported here, as the rules do not need scikit-learn.
+  # Imported here, because the rules do not need scikit-learn.
   from sklearn.feature_extraction import DictVectorizer
   from sklearn.linear_model import LogisticRegression
 
@@ -116,13 +116,13 @@ def logistic_regression(pairs, labels):
 
 
 def lengths_of_pairs(tokenizer):
-  """Returns lengths and labels of the pairs of a text, and which are last.
+  """Returns lengths and labels of the pairs of a text, and which ones are last.
 
   Args:
     tokenizer: tokenizer.
 
   Returns:
-    int [N, 2], int [N] and bool [N], with a document's pairs in a row.
+    int [N, 2], int [N] and bool [N], with the pairs of a document in sequence.
   """
   texts = create_pretraining_data.TextSettings()
   segmenter = create_pretraining_data.create_segmenter(texts, tokenizer)
@@ -148,7 +148,7 @@ def lengths_of_pairs(tokenizer):
 
 
 def boosted_trees(lengths, labels):
-  """Returns which labels trees trained on the other half predict correctly.
+  """Returns which labels are predicted by trees trained on the other half.
 
   Args:
     lengths: int [N, 2].

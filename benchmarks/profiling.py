@@ -6,12 +6,12 @@ from typing import Any, List
 
 
 def print_shares(title: str, runs: List[Any], most: int = 12) -> None:
-  """Prints the time of a run by kind of operation.
+  """Prints the time of a run by operation type.
 
   Args:
     title: heading.
-    runs: tf.RunMetadata of runs with FULL_TRACE, which are averaged.
-    most: maximum number of kinds.
+    runs: tf.RunMetadata of runs with FULL_TRACE, averaged.
+    most: maximum number of types.
   """
   times = collections.Counter()
   for metadata in runs:

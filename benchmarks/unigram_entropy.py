@@ -1,10 +1,10 @@
-r"""Prints the masked-LM loss of a model of token frequencies.
+r"""Prints the masked-LM loss of a token frequency model.
 
     python benchmarks/unigram_entropy.py --input_file=train.tfrecord \
       --eval_input_file=held.tfrecord
 
-Pretraining has left its first plateau once its loss is lower: this is the cross
-entropy of the held-out labels under the frequencies of the training labels.
+That is the cross entropy of the held-out labels under the frequencies of the
+training labels; once its loss is lower, pretraining has left its first plateau.
 """
 
 import dataclasses
@@ -36,12 +36,12 @@ SETTINGS = (EntropySettings,)
 
 
 def count_labels(flag: str) -> np.ndarray:
-  """Returns the count of each id as label in the files of a flag, [V]."""
+  """Returns the count of each label id in the files of a flag, [V]."""
   paths = records.expand_patterns(flags.FLAGS[flag].value, flag)
   description = records.read_description(paths[0])
   if not description:
-    raise InputError("%s has no JSON file next to it that says how large the "
-                     "vocabulary is" % paths[0])
+    raise InputError("%s has no JSON file next to it with the size of the "
+                     "vocabulary" % paths[0])
   counts = np.zeros(description["vocab_size"])
   for path in paths:
     for record in tf.io.tf_record_iterator(path):
