@@ -12,8 +12,8 @@ r"""Inspects, strips or exports a model: SavedModel, TFLite, ONNX.
 
 The variables determine the signatures of a model:
   classify         probabilities [B, L] of the labels; score [B] if L is 1
-  label_tokens     labels [B, S], int32, indices in task.json's list: the
-                   likeliest sequence in which "I-" follows "B-" or "I-" of its
+  label_tokens     labels [B, S], int32, indices in task.json's list: the most
+                   likely sequence in which "I-" follows "B-" or "I-" of its
                    type, by softmax or CRF; 0 at [CLS], [SEP] and padding
   spans            from run_squad.py: start and end, [B, S], scores per token;
                    with its beam head starts, int32 [B, 5], ends [B, 5, 5],

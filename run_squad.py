@@ -174,7 +174,7 @@ def read_passages(args: AnswerSettings, settings: TrainSettings, name: str,
   if name == "train":
     lost = [q.id for q in questions if q.answers and q.start is None]
     if lost:
-      logging.warning("%s: left out %d question(s) whose answer is not in "
+      logging.warning("%s: skipped %d question(s) whose answer is not in "
                       "the passage: %s", path, len(lost), ", ".join(lost))
     questions = finetuning.limited(
         [q for q in questions if q.start is not None or not q.answers],

@@ -220,7 +220,7 @@ def load(given: FolderSettings, path: Optional[str]) -> ModelFolder:
   config_file = find_config(path, given.bert_config_file)
   if not config_file:
     if path:
-      _find_checkpoint(path)  # its error comes first
+      _find_checkpoint(path)  # fails early
       raise InputError("--bert_config_file is required: there is no "
                        "configuration next to %s" % path)
     raise InputError("--bert_config_file is required: give --init_checkpoint "

@@ -36,8 +36,8 @@ def split(value: Any, separator: str = "|") -> Tuple[str, ...]:
   names = list(map(str, value))
   if any(isinstance(label, bool) for label in value) or (
       len(set(names)) < len(names) and set(names) <= {"0", "1"}):
-    raise ValueError("%r says of each label whether it is there: give the "
-                     "names of those that are, such as a|b" % (value,))
+    raise ValueError("%r has a flag per label: list the names of the labels "
+                     "instead, such as a|b" % (value,))
   return tuple(dict.fromkeys(names))
 
 

@@ -99,7 +99,7 @@ def start(default_length: int
   run, data = settings.run, settings.data
   if not (run.do_train or run.do_eval or data.do_predict):
     raise InputError("nothing to do: give --do_train, --do_eval, --do_predict")
-  sweep.plan(settings)  # its errors come first
+  sweep.plan(settings)  # fails early
   workers = loop.start(settings)
   if not run.do_train:
     checkpoints.require_model(settings.model.init_checkpoint, run.output_dir)

@@ -8,8 +8,8 @@ text, longest first; a word of letters and digits at the beginning of such a
 run. Text without the words keeps its ids and its predictions. The embedding of
 a new token is the mean over its former pieces. Its masked-LM bias is so far
 below the lowest of theirs that the probability of all new words together is at
-most 1e-4; continue training from there. The output is a complete model folder,
-for --init_checkpoint of other programs.
+most 1e-4; continue training from there. The output is a complete model folder
+to use as --init_checkpoint.
 """
 
 import dataclasses

@@ -92,7 +92,7 @@ def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
   args = command(tmp_path, "spans", "--task_name=CMRC2018",
                  "--init_checkpoint=%s" % trained("spans").best)
   fail("1 training examples", *args, "--do_train", "--train_file=" + path)
-  assert "left out 2 question(s) " in caplog.text
+  assert "skipped 2 question(s) " in caplog.text
   assert "passage: 他在北京。上海, 北京\n" in caplog.text
   succeed(*args, "--do_eval", "--dev_file=" + path)
   assert results(tmp_path / "out")["eval_total"] == 3
