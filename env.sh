@@ -40,7 +40,7 @@ albert_python() (
     if type -P flock >/dev/null && ! flock -n 9; then # macOS has no flock
       echo "Waiting for another script that installs" && flock 9
     fi
-    # pip would take packages for complete that it was interrupted in unpacking.
+    # An interrupted pip takes half-unpacked packages for complete.
     [[ -x $venv/bin/python && ! -e $venv/unfinished ]] || rm -rf "$venv"
     [[ ! -e $venv || -e $venv/lib/python$version ]] ||
       fail "$venv is not of Python $version: remove it and try again"

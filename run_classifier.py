@@ -90,7 +90,7 @@ class TextSettings(teachers.DistillationSettings, tables.TableSettings):
       needs="do_eval")
   class_weights: str = setting(
       None, "Weights of the labels in the training loss: `balanced`, or "
-      "`label:weight,...`, by default 1.", needs="do_train")
+      "`label:weight,...`; the default weight is 1.", needs="do_train")
   plain_results: bool = setting(
       False, "Write only probabilities to test_results.tsv, without header, "
       "labels and texts.")
@@ -211,7 +211,7 @@ def warn_of_labels(labels: List[str], is_multi_label: bool) -> None:
         "give their --label_separator" if is_multi_label else
         "give --multi_label, and --label_separator if it is not |")
   for group in label_sets.alike(labels)[:5]:
-    logging.warning("labels that look the same are different: "
+    logging.warning("labels that look the same are treated as different: "
                     "%s", ", ".join(map(repr, group)))
 
 

@@ -195,7 +195,7 @@ class EntityTask(finetuning.Task):
 
   def score(self, name: str, predictions: Any, rows: Sequence[int]
             ) -> Tuple[Dict[str, float], Optional[str]]:
-    """See finetuning.Task; either all texts have labels or none has."""
+    """See finetuning.Task; either all texts have labels or none."""
     return score(self._texts[name], *predictions)
 
   def write(self, name: str, predictions: Any, output_dir: str,

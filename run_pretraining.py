@@ -79,8 +79,8 @@ class PretrainingSettings:
       False, "Whether to skip unreadable record files, the rest of damaged "
       "ones, and records that do not fit; reads all records first.")
   check_records: bool = setting(
-      False, "Whether to check all records for damage and fit before training "
-      "instead of during it.")
+      False, "Whether to check all records before training instead of during "
+      "it.")
 
 
 SETTINGS = (PretrainingSettings, *train_settings.PRETRAINING)

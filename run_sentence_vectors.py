@@ -126,8 +126,7 @@ def read_texts(args: VectorSettings, task: classification.Task) -> List[str]:
              for text in (example.text_a, example.text_b) if text is not None]
   texts = list(dict.fromkeys(texts))
   if len(texts) < 2:
-    raise InputError("%s: fewer than two texts, nothing to compare"
-                     % path)
+    raise InputError("%s: fewer than two texts, nothing to compare" % path)
   return texts
 
 
