@@ -106,7 +106,7 @@ def test_plan(tmp_path):
   assert plan(tmp_path, learning_rate=0.5) == [(0.5, 12345)]
   refused("a single run: .* --output_dir", plan, tmp_path, num_seeds=1)
   (tmp_path / "several" / "rate_1e-05_seed_1").mkdir(parents=True)
-  refused("several has several runs", plan, tmp_path / "several")
+  refused("several has the runs of a sweep", plan, tmp_path / "several")
 
 
 @pytest.mark.parametrize("given, message", [
