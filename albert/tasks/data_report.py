@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import logging as std_logging
 import random
 from typing import (
   Counter,
@@ -34,6 +35,31 @@ class Item(NamedTuple):
   """
   texts: Tuple[str, ...]
   labels: Optional[Tuple[str, ...]]
+
+
+class Notes(std_logging.Handler):
+  """Keeps what the log says of files while they are read."""
+
+  def __init__(self) -> None:
+    super().__init__()
+    self._messages: List[str] = []
+
+  def emit(self, record: std_logging.LogRecord) -> None:
+    self._messages.append(record.getMessage())
+
+  def begin(self) -> None:
+    """Forgets earlier messages and listens."""
+    del self._messages[:]
+    logging.get_absl_logger().addHandler(self)
+
+  def end(self, paths: Sequence[str]) -> List[str]:
+    """Stops listening; returns the messages about `paths`."""
+    logging.get_absl_logger().removeHandler(self)
+    return [message for message in self._messages
+            if message.startswith(tuple(path + ":" for path in paths))]
+
+
+NOTES = Notes()
 
 
 def describe(rows: List[Item], paths: Sequence[str], first: List[int],

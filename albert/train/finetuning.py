@@ -95,6 +95,7 @@ def start(default_length: int
   Raises:
     InputError: flags contradict each other or the model.
   """
+  data_report.NOTES.begin()
   settings = train_settings.read()
   run, data = settings.run, settings.data
   if not (run.do_train or run.do_eval or data.do_predict):
@@ -549,7 +550,9 @@ def report_data(splits: Dict[str, Split], has_windows: bool,
     settings: settings of the run.
     folder: folder of the model.
   """
-  tokenizer, lines = None, []
+  tokenizer = None
+  lines = [note + "\n" for note in data_report.NOTES.end(
+      [path for split in splits.values() for path in split.paths])]
   train: List[data_report.Item] = []
   for name, split in splits.items():
     rows = split.items()

@@ -132,13 +132,13 @@ def test_two_processes(start, tmp_path):
 @pytest.mark.full
 def test_rank_0_evaluates_and_stops_all(start, tmp_path):
   for args in (["--num_train_steps=7"],
-               ["--num_train_steps=400", "--early_stop_evals=4"]):
+               ["--num_train_steps=400", "--early_stop_evals=2"]):
     log = finish(start(*pretraining(
         tmp_path, "out", 2, *args, "--learning_rate=1e-30",
         "--eval_input_file=heldout.tfrecord", "--save_checkpoints_steps=5")))
   assert "stopping early" in log
-  assert steps_evaluated(tmp_path / "out") == [5, 7, 12, 17, 22]
-  assert weights(tmp_path / "out")["global_step"] == 22
+  assert steps_evaluated(tmp_path / "out") == [5, 7, 12]
+  assert weights(tmp_path / "out")["global_step"] == 12
 
 
 @pytest.mark.full
@@ -167,8 +167,7 @@ def test_killing_one_ends_the_other(start, tmp_path, victim, other):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name, predicted, count", [
-    ("labels", "test_results.tsv", 10), ("spans", "predictions.json", 11),
-    ("choices", "c311_predict.json", 18), ("crf", "file_predict.json", 9)])
+    ("spans", "predictions.json", 11), ("crf", "file_predict.json", 9)])
 def test_fine_tuning_by_two_ranks(start, tmp_path, name, predicted, count):
   log = finish(start(2, *command(
       tmp_path, name, "--do_train", "--do_eval", "--do_predict",

@@ -175,10 +175,27 @@ def test_data_is_described(name, labels, tmp_path):
   succeed(*command(tmp_path, name, "--do_train", "--do_eval", "--check_data"))
   path, = (tmp_path / "out").iterdir()
   assert path.name == "data_report.txt"
-  lines = path.read_text(encoding="utf-8").splitlines()
+  lines = [line for line in path.read_text(encoding="utf-8").splitlines()
+           if line.startswith(("train: ", "dev: "))]
   assert re.match(r"train: \d+ examples of .*; labels: %s$" % labels, lines[0])
   assert lines[1].startswith("train: the first is read as [CLS] ")
   assert re.match(r"dev: \d+ are in the training file", lines[-1])
+
+
+@pytest.mark.slow
+def test_the_report_has_what_reading_it_said(tmp_path):
+  args = command(tmp_path, "labels", "--do_train", "--check_data",
+                 "--skip_bad_rows")
+  path = tmp_path / "train.tsv"
+  with open(str(path), "a", encoding="utf-8") as writer:
+    writer.write("a\tb\tc\td\n")
+  for _ in range(2):  # of this run alone
+    succeed(*args)
+    lines = (tmp_path / "out" / "data_report.txt").read_text(
+        encoding="utf-8").splitlines()
+    assert [line for line in lines if not line.startswith("train: ")] == [
+        lines[0]]
+    assert lines[0].startswith("%s: skipped 1 bad row" % path)
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ with interrupts.watching():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["labels", "entities", "pretraining"])
+@pytest.mark.parametrize("name", ["labels", "pretraining"])
 def test_three_kills_change_no_bit(name, tmp_path):
   args = command(tmp_path, name) if name != "pretraining" else [
       "run_pretraining.py", *write_pretraining(tmp_path, 21),
