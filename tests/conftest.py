@@ -176,14 +176,9 @@ def segmenter(tokenizer):
   return corpus.Segmenter(tokenizer, use_jieba=True)
 
 
-SPM_TEXT = """in 2000, we met
-by 12000, they left
-2000 2000 dogs
-2000, 2000, 12000, 2000 cats
-k99, m99, p99, r99,
-he had 3 dogs "b" c
-cafe fi.
-"""
+SPM_TEXT = (
+    'in 2000, we met\nby 12000, they left\n2000 2000 dogs\n2000, 2000, 12000, '
+    '2000 cats\nk99, m99, p99, r99,\nhe had 3 dogs "b" c\ncafe fi.\n')
 
 
 @pytest.fixture(scope="session")

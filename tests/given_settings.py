@@ -13,9 +13,8 @@ def make_settings(classes=settings.FINE_TUNING, **given):
 
   `given` are its flags; those whose value is None are not given.
   """
-  script = types.SimpleNamespace(
-      __name__="script", SETTINGS=classes,
-      DEFAULTS=dict(output_dir=dict(required=False)))
+  script = types.SimpleNamespace(__name__="script", SETTINGS=classes, DEFAULTS={
+      "output_dir": dict(required=False)})
   with parsed(script, *[
       "--%s=%s" % (name, ",".join(value) if isinstance(value, list) else value)
       for name, value in given.items() if value is not None]):

@@ -46,15 +46,24 @@ def random_texts(count, seed, is_wanted=lambda char: True):
   return texts
 
 
+def unchanged(category):
+  """Makes a function that is true for characters of the same category here.
+
+  But not for what others drop, unassigned and private use, nor for sigmas: of a
+  final one they make a plain one.
+  """
+  return lambda char: category(char) == unicodedata.category(char) not in (
+      "Cn", "Co") and "\u03a3" not in unicodedata.normalize("NFKD", char)
+
+
 def vocabulary_of(path, texts):
   """Writes the Chinese vocabulary and three of four characters of `texts`, so
   that every cut shows, and some words are unknown."""
   text = "".join(texts)
   chars = [char for char in {*text, *unicodedata.normalize("NFD", text.lower())}
            if unicodedata.category(char)[0] not in "CZ" and ord(char) % 4]
-  return write_vocab(path, dict.fromkeys([
-      *tokenization.load_vocab(VOCAB_FILE), *chars,
-      *("##" + char for char in chars)]))
+  return write_vocab(path, dict.fromkeys([*tokenization.load_vocab(
+      VOCAB_FILE), *chars, *("##" + char for char in chars)]))
 
 
 def differences(ours, theirs, texts):

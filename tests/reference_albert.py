@@ -87,10 +87,9 @@ def expected_variables(config):
   dense("bert/pooler/dense", H, H)
   dense("cls/predictions/transform/dense", H, width)
   norm("cls/predictions/transform/LayerNorm", width)
-  return dict(shapes, **{
-      "cls/predictions/output_bias": (V,),
-      "cls/seq_relationship/output_weights": (2, H),
-      "cls/seq_relationship/output_bias": (2,)})
+  return {**shapes, "cls/predictions/output_bias": (V,),
+          "cls/seq_relationship/output_weights": (2, H),
+          "cls/seq_relationship/output_bias": (2,)}
 
 
 def activation(name, x):

@@ -26,14 +26,13 @@ from albert.errors import InputError
 from albert.files import filesystem
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SCRIPTS = sorted(
-    path.name for path in ROOT.glob("*.py")
-    if re.search(r"\b(cli|command)\.run\(", path.read_text(encoding="utf-8")))
+SCRIPTS = sorted(path.name for path in ROOT.glob("*.py") if re.search(
+    r"\b(cli|command)\.run\(", path.read_text(encoding="utf-8")))
 VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
-SIZES = {"vocab_size": 21128, "hidden_size": 16, "embedding_size": 8,
-         "num_hidden_layers": 2, "num_attention_heads": 2,
-         "intermediate_size": 32, "hidden_act": "gelu",
-         "initializer_range": 0.3}  # so that no two texts score the same
+SIZES = dict(vocab_size=21128, hidden_size=16, embedding_size=8,
+             num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+             hidden_act="gelu",
+             initializer_range=0.3)  # so that no two texts score the same
 
 
 def module_of(script):

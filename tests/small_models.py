@@ -20,18 +20,17 @@ POSITIONS = np.array([[1, 3, 6], [0, 0, 2], [4, 0, 5]])
 
 
 def albert_zh_config(**changes):
-  return dict({
-      "vocab_size": 50, "embedding_size": 16, "hidden_size": 24,
-      "num_hidden_layers": 2, "num_attention_heads": 4,
-      "intermediate_size": 40, "hidden_act": "gelu",
-      "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-      "max_position_embeddings": 9, "type_vocab_size": 2,
-      "initializer_range": 0.02}, **changes)
+  return dict(dict(
+      vocab_size=50, embedding_size=16, hidden_size=24, num_hidden_layers=2,
+      num_attention_heads=4, intermediate_size=40, hidden_act="gelu",
+      hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+      max_position_embeddings=9, type_vocab_size=2, initializer_range=0.02),
+              **changes)
 
 
 def google_config(**changes):
-  return albert_zh_config(**{
-      "num_hidden_groups": 1, "inner_group_num": 1, **changes})
+  return albert_zh_config(**dict(
+      dict(num_hidden_groups=1, inner_group_num=1), **changes))
 
 
 def bert_config(**changes):
@@ -136,35 +135,25 @@ def assert_same_outputs(actual, expected, atol):
 class PooledModel:
   """Stands for an AlbertModel whose outputs are given.
 
-  `pooled`, [B, H], is by default the first token of the last layer; `layers`,
-  [B, S, H], are those of the embeddings and of each layer.
+  `pooled`, [B, H]: by default the first token of the last layer; `layers`,
+  [B, S, H]: of the embeddings and of each layer.
   """
 
   def __init__(self, pooled, *layers, mask=None):
-    self._layers = [tf.constant(x, tf.float32) for x in layers]
-    self._pooled = self._layers[-1][:, 0] if pooled is None else (
+    tensors = [tf.constant(x, tf.float32) for x in layers]
+    pooled = tensors[-1][:, 0] if pooled is None else (
         tf.constant(pooled, tf.float32))
     if layers:
       self.input_mask = tf.constant(
           np.ones(np.shape(layers[0])[:2]) if mask is None else mask, tf.int32)
     self.config = AlbertConfig.from_dict(albert_zh_config(
-        hidden_size=self._pooled.shape.as_list()[1], num_attention_heads=1,
+        hidden_size=pooled.shape.as_list()[1], num_attention_heads=1,
         num_hidden_layers=max(1, len(layers) - 1)))
-
-  def get_pooled_output(self):
-    return self._pooled
-
-  def get_embedding_output(self):
-    return self._layers[0]
-
-  def get_all_encoder_layers(self):
-    return self._layers[1:]
-
-  def get_sequence_output(self):
-    return self._layers[-1]
-
-  def dropout(self, x, *_, **__):
-    return x
+    self.get_pooled_output = lambda: pooled
+    self.get_embedding_output = lambda: tensors[0]
+    self.get_all_encoder_layers = lambda: tensors[1:]
+    self.get_sequence_output = lambda: tensors[-1]
+    self.dropout = lambda x, *_, **__: x
 
 
 def run_head(head, features, weights, pooled, *layers, **kwargs):

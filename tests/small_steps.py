@@ -15,13 +15,13 @@ from albert.train import distribution, step
 from albert.train.settings import Schedule
 
 BATCH, SEQ, PREDICTIONS, VOCAB = 6, 16, 4, 50
-SIZES = {"vocab_size": VOCAB, "hidden_size": 24, "embedding_size": 8,
-         "num_hidden_layers": 1, "num_attention_heads": 4,
-         "intermediate_size": 40, "hidden_act": "gelu",
-         "max_position_embeddings": SEQ, "initializer_range": 0.2}
-DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-LAYOUTS = {"albert_zh": {}, "google_preln": {
-    "num_hidden_layers": 2, "num_hidden_groups": 2, "ln_type": "preln"}}
+SIZES = dict(
+    vocab_size=VOCAB, hidden_size=24, embedding_size=8, num_hidden_layers=1,
+    num_attention_heads=4, intermediate_size=40, hidden_act="gelu",
+    max_position_embeddings=SEQ, initializer_range=0.2)
+DROPOUT = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+LAYOUTS = {"albert_zh": {}, "google_preln": dict(
+    num_hidden_layers=2, num_hidden_groups=2, ln_type="preln")}
 
 
 def full(*args):
@@ -44,14 +44,14 @@ def make_features(seed=0, dtype=np.int32):
   rng = np.random.RandomState(seed)
   lengths = rng.randint(SEQ // 2, SEQ + 1, size=[BATCH, 1])
   weights = np.arange(PREDICTIONS) < np.array([[4], [4], [1], [2], [1], [1]])
-  masked = [BATCH, PREDICTIONS]
-  features = {
-      "input_ids": rng.randint(VOCAB, size=[BATCH, SEQ]),
-      "input_mask": np.arange(SEQ) < lengths,
-      "segment_ids": rng.randint(2, size=[BATCH, SEQ]),
-      "masked_lm_positions": rng.randint(SEQ // 2, size=masked),
-      "masked_lm_ids": rng.randint(VOCAB, size=masked),
-      "next_sentence_labels": rng.randint(2, size=[BATCH, 1])}
+  tokens, masked = [BATCH, SEQ], [BATCH, PREDICTIONS]
+  features = dict(
+      input_ids=rng.randint(VOCAB, size=tokens),
+      input_mask=np.arange(SEQ) < lengths,
+      segment_ids=rng.randint(2, size=tokens),
+      masked_lm_positions=rng.randint(SEQ // 2, size=masked),
+      masked_lm_ids=rng.randint(VOCAB, size=masked),
+      next_sentence_labels=rng.randint(2, size=[BATCH, 1]))
   return dict({name: x.astype(dtype) for name, x in features.items()},
               masked_lm_weights=weights.astype(np.float32))
 
@@ -69,8 +69,8 @@ def make_model_fn(options, sentence_loss_weight=0.5, workers=None, head=None,
 def train(num_steps, options, batches=None, **kwargs):
   """Trains on the CPU; returns the losses and all variables by name.
 
-  `batches` are lists of features, by default of the seeds 0, 1, ...; `kwargs`
-  are those of make_model_fn.
+  `batches`: lists of features, by default of the seeds 0, 1, ...; `kwargs`: of
+  make_model_fn.
   """
   batches = batches or [make_features(seed) for seed in range(num_steps)]
   session_config = tf.ConfigProto(allow_soft_placement=True)
@@ -118,17 +118,15 @@ def write_pretraining(folder, count, **sizes):
   (folder / "config.json").write_text(json.dumps(dict(SIZES, **sizes)))
   rng = np.random.RandomState(0)
   specs = records.pretraining_specs(SEQ, PREDICTIONS)
-  made = [records.serialize({
-      "input_ids": rng.randint(VOCAB, size=SEQ),
-      "input_mask": np.ones(SEQ, int),
-      "segment_ids": rng.randint(2, size=SEQ),
-      "masked_lm_positions": rng.randint(SEQ, size=PREDICTIONS),
-      "masked_lm_ids": rng.randint(VOCAB, size=PREDICTIONS),
-      "masked_lm_weights": (np.arange(PREDICTIONS) <= i % 4).astype(np.float32),
-      "next_sentence_labels": [rng.randint(2)]}, specs) for i in range(count)]
+  made = [records.serialize(dict(
+      input_ids=rng.randint(VOCAB, size=SEQ), input_mask=np.ones(SEQ, int),
+      segment_ids=rng.randint(2, size=SEQ),
+      masked_lm_positions=rng.randint(SEQ, size=PREDICTIONS),
+      masked_lm_ids=rng.randint(VOCAB, size=PREDICTIONS),
+      masked_lm_weights=(np.arange(PREDICTIONS) <= i % 4).astype(np.float32),
+      next_sentence_labels=[rng.randint(2)]), specs) for i in range(count)]
   for name in ("train", "heldout"):
     records.write_records(str(folder / (name + ".tfrecord")), made)
   return ["--bert_config_file=%s" % (folder / "config.json"),
-          "--input_file=%s" % (folder / "train.tfrecord"),
-          "--max_seq_length=%d" % SEQ,
-          "--max_predictions_per_seq=%d" % PREDICTIONS]
+          "--input_file=%s" % (folder / "train.tfrecord"), "--max_seq_length=%d"
+          % SEQ, "--max_predictions_per_seq=%d" % PREDICTIONS]

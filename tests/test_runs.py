@@ -43,13 +43,12 @@ def test_a_table_of_runs(folders):
   refused("has no run.flags", runs.table, [os.path.dirname(folders[0])], [])
 
 
-def test_the_card_of_a_model(folders):
-  with open(os.path.join(folders[0], "data_report.txt"), "w") as writer:
-    writer.write("train: 9 examples of a/b.tsv; labels: x 9\n"
-                 "train: the first is read as [CLS] secret [SEP]\n")
+def test_the_card_of_a_model(folders, tmp_path):
+  (tmp_path / "run2" / "data_report.txt").write_text(
+      "train: 9 examples of a/b.tsv; labels: x 9\n"
+      "train: the first is read as [CLS] secret [SEP]\n")
   model_card.write(folders[0], "lcqmc", None)
-  with open(os.path.join(folders[0], "best", "MODEL_CARD.md")) as reader:
-    card = reader.read()
+  card = (tmp_path / "run2" / "best" / "MODEL_CARD.md").read_text()
   for text in ("| task | lcqmc |", "| begun with | random weights |",
                "| result on dev | accuracy = 0.2, loss = 1.5 |",
                "\n--learning_rate=0.001\n", "## Intended use",

@@ -7,7 +7,8 @@ import unicodedata
 
 import pytest
 import tokenizers
-from random_texts import differences, random_texts, vocabulary_of
+from random_texts import differences, random_texts, unchanged, vocabulary_of
+from refusals import refused
 from vocabularies import VOCAB_FILE, Letters, small_tokenizer, write_vocab
 
 import tokenization
@@ -70,8 +71,7 @@ def test_a_file_that_is_too_large(tmp_path, monkeypatch):
   assert tokenization.load_vocab(str(path))
   path.write_text("a" * ((1 << 20) + 1))
   for make in (tokenization.load_vocab, tokenization.SentencePieceTokenizer):
-    with pytest.raises(InputError, match="too large, more than 1 MB"):
-      make(str(path))
+    refused("too large, more than 1 MB", make, str(path))
 
 
 @pytest.mark.parametrize("text, alphabet, expected, cased", [
@@ -236,8 +236,7 @@ def test_a_table_asks_once_for_each_character():
 
 PIECES = list("我爱机器学习算法维生素约翰史密斯网络的15cgd·，b") + [
     "##1", "##5", "##c", "##d", "##g", "##b"]
-WORDS = ["机器", "机器学习", "学习算法", "维生素C", "维生素C15", "5g网络",
-         "约翰·史密斯"]
+WORDS = "机器 机器学习 学习算法 维生素C 维生素C15 5g网络 约翰·史密斯".split()
 
 
 @pytest.mark.parametrize("text, expected", [
@@ -294,19 +293,11 @@ def test_whole_words_are_jiebas_and_hold_the_vocabularys(tmp_path):
         begins, [*begins[1:], None])] == words
 
 
-def is_old(char):
-  """Whether Unicode has had it for long, as their tables ask for.
-
-  Of a final sigma they make a plain one, and they drop private use.
-  """
-  kind = unicodedata.ucd_3_2_0.category(char)
-  return kind == unicodedata.category(char) not in ("Cn", "Co") and (
-      "\u03a3" not in unicodedata.normalize("NFKD", char))
-
-
 @pytest.mark.parametrize("lower", [True, False])
 def test_random_unicode(tmp_path, lower):
-  texts = random_texts(500, 1 + lower, is_old)
+  """Of what Unicode has had for long, as their tables ask for."""
+  texts = random_texts(500, 1 + lower, unchanged(
+      unicodedata.ucd_3_2_0.category))
   ours = tokenization.WordPieceTokenizer(
       vocabulary_of(tmp_path / "vocab.txt", texts), lower)
   theirs = tokenizers.BertWordPieceTokenizer(

@@ -5,10 +5,9 @@ These follow Google's code, and have the same tables of Unicode.
 
 import os
 import random
-import unicodedata
 
 import pytest
-from random_texts import differences, random_texts, vocabulary_of
+from random_texts import differences, random_texts, unchanged, vocabulary_of
 
 import tokenization
 from albert import characters
@@ -23,15 +22,8 @@ def transformers(monkeypatch):
   return pytest.importorskip("transformers")
 
 
-def is_old(char):
-  """Whether it is in their interpreter's Unicode, and makes no sigma.
-
-  Unlike Google's code, theirs drops private use and what is not assigned, and
-  lowers single characters first: only in words is a sigma known as final.
-  """
-  kind = unicodedata.category(char)
-  return kind not in ("Cn", "Co") and kind == characters.category(char) and (
-      "\u03a3" not in unicodedata.normalize("NFKD", char))
+# What is in their interpreter's Unicode.
+is_old = unchanged(characters.category)
 
 
 @pytest.mark.parametrize("lower", [True, False])
@@ -56,5 +48,5 @@ def test_sentencepiece(transformers, real_data, lower):
   assert not differences(ours.tokenize, theirs.tokenize, numbers + random_texts(
       1000, 5, is_old))[:3]
   tokens = ours.tokenize(" ".join(numbers))
-  assert ours.convert_tokens_to_ids(tokens) == (
-      theirs.convert_tokens_to_ids(tokens))
+  assert ours.convert_tokens_to_ids(tokens) == theirs.convert_tokens_to_ids(
+      tokens)

@@ -31,17 +31,15 @@ class Emulator:
   """Replaces what TensorFlow has of a TPU's system, and makes its graphs."""
 
   def __init__(self, hosts, cores):
-    self._cores = cores
-    self._count = hosts * cores
+    self._cores, self._count = cores, hosts * cores
     self._replica = None  # the one that is being made
     self._num_sums = 0  # of that replica
     self._queues = {}
     addresses = [_free_address() for _ in range(hosts)]
     cluster = tf.train.ClusterSpec({"tpu_worker": addresses})
     config = tf.ConfigProto(inter_op_parallelism_threads=8)
-    self._servers = [
-        tf.train.Server(cluster, "tpu_worker", task, config=config)
-        for task in range(hosts)]
+    self._servers = [tf.train.Server(cluster, "tpu_worker", task, config=config)
+                     for task in range(hosts)]
     self.master = "grpc://" + addresses[0]
     self._system = types.SimpleNamespace(
         num_cores=self._count, num_hosts=hosts, num_of_cores_per_host=cores,
@@ -50,10 +48,13 @@ class Emulator:
   def install(self):
     tpu_system_metadata._query_tpu_system_metadata = (
         lambda *args, **kwargs: self._system)
-    tpu_ops.infeed_enqueue_tuple = self._infeed_enqueue
-    tpu_ops.infeed_dequeue_tuple = self._infeed_dequeue
-    tpu_ops.outfeed_enqueue_tuple = self._outfeed_enqueue
-    tpu_ops.outfeed_dequeue_tuple = self._outfeed_dequeue
+    tpu_ops.infeed_enqueue_tuple = lambda inputs, device_ordinal, **_: (
+        self._put("in", self._replica_of(device_ordinal), inputs))
+    tpu_ops.infeed_dequeue_tuple = lambda **_: self._take("in", self._replica)
+    tpu_ops.outfeed_enqueue_tuple = lambda tensors: (
+        self._put("out", self._replica, tensors))
+    tpu_ops.outfeed_dequeue_tuple = lambda device_ordinal, **_: (
+        self._take("out", self._replica_of(device_ordinal)))
     for module in (tpu, tf.tpu, getattr(tpu_feed, "tpu_name_util", tpu)):
       module.core = lambda number: ""
       module.initialize_system = module.shutdown_system = (
@@ -108,20 +109,11 @@ class Emulator:
       task = re.search(r"task:(\d+)", tf.no_op().device)
     return (int(task.group(1)) if task else 0) * self._cores + core
 
-  def _infeed_enqueue(self, inputs, shapes, name=None, device_ordinal=-1, **_):
-    return self._queue("in", self._replica_of(device_ordinal),
-                       like=inputs).enqueue(list(inputs))
+  def _put(self, name, replica, tensors):
+    return self._queue(name, replica, like=tensors).enqueue(list(tensors))
 
-  def _infeed_dequeue(self, dtypes, shapes, name=None, **_):
-    return tf.nest.flatten(self._queue("in", self._replica).dequeue())
-
-  def _outfeed_enqueue(self, tensors, name=None):
-    return self._queue("out", self._replica, like=tensors).enqueue(
-        list(tensors))
-
-  def _outfeed_dequeue(self, dtypes, shapes, device_ordinal=-1, name=None):
-    return tf.nest.flatten(
-        self._queue("out", self._replica_of(device_ordinal)).dequeue())
+  def _take(self, name, replica):
+    return tf.nest.flatten(self._queue(name, replica).dequeue())
 
   def _cross_replica_sum(self, x, group_assignment=None, name=None):
     x = tf.convert_to_tensor(x)
@@ -141,9 +133,8 @@ class Emulator:
     outputs = []
     for self._replica in range(num_shards):
       self._num_sums = 0
-      with tf.variable_scope(tf.get_variable_scope(),
-                             reuse=self._replica > 0 or None), (
-          tf.device(_DEVICE)):
+      with tf.device(_DEVICE), tf.variable_scope(
+          tf.get_variable_scope(), reuse=self._replica > 0 or None):
         outputs.append(computation(*[x[self._replica] for x in inputs or []]))
     self._replica = None
     with tf.control_dependencies(tf.nest.flatten(outputs)):

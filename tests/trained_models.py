@@ -1,11 +1,9 @@
 """A small fine-tuned model of every kind, and what it was trained on.
 
-The texts of a kind are of several lengths, so that batches differ.
-
-The fixture `trained` of conftest.py makes each once for all tests.
+The texts of a kind are of several lengths, so that batches differ. The fixture
+`trained` of conftest.py makes each model once for all tests.
 """
 
-import functools
 import json
 import pathlib
 import re
@@ -16,7 +14,6 @@ from scripting import SIZES, VOCAB, succeed
 CITIES = ["北京", "上海", "西安"]
 NAMES = "甲乙丙丁戊己庚辛壬"
 LENGTH = 24  # max_seq_length
-# Of questions and passages.
 LIMITS = {"max_query_length": 8, "doc_stride": 4}
 
 
@@ -42,23 +39,21 @@ class Trained(NamedTuple):
     return self.out / "best"
 
 
-def columns(*names):
-  """Makes TSV of rows, with a header."""
-  return lambda rows: "".join("\t".join(row) + "\n" for row in [names] + rows)
+def tsv(*rows):
+  return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def texts(name, *labels):
   inputs = ["第%d天在%s%s" % (i, CITIES[i % 3], "，很好" * (i % 4))
             for i in range(9)]
-  return inputs, columns("text_a", name)(list(zip(inputs, labels * 3)))
+  return inputs, tsv(("text_a", name), *zip(inputs, labels * 3))
 
 
 def pairs():
-  inputs = [("他在%s" % CITIES[i % 3],
-             "%s在第%d天%s" % (CITIES[i % 2], i, "，很好" * (i % 4)))
-            for i in range(9)]
-  return inputs, columns("text_a", "text_b", "label")(
-      [pair + (str(i % 2),) for i, pair in enumerate(inputs)])
+  inputs = [("他在%s" % CITIES[i % 3], "%s在第%d天%s" % (
+      CITIES[i % 2], i, "，很好" * (i % 4))) for i in range(9)]
+  return inputs, tsv(("text_a", "text_b", "label"), *(
+      pair + (str(i % 2),) for i, pair in enumerate(inputs)))
 
 
 def entities():
@@ -70,10 +65,8 @@ def entities():
 
 
 def answers():
-  inputs = [
-      ("谁在第%d天？" % i if i % 4 else "谁？",
-       "第%d天是%s的%s。" % (i, name, CITIES[i % 3]) * (1 + i % 4))
-      for i, name in enumerate(NAMES)]
+  inputs = [("谁在第%d天？" % i if i % 4 else "谁？", "第%d天是%s的%s。" % (
+      i, name, CITIES[i % 3]) * (1 + i % 4)) for i, name in enumerate(NAMES)]
   paragraphs = [{"context": passage, "qas": [{
       "id": str(i), "question": question, "is_impossible": i % 3 == 0,
       "answers": [{"text": NAMES[i], "answer_start": 4}] * bool(i % 3)}]}
@@ -98,22 +91,20 @@ def idioms():
 
 
 _TSV = ("run_classifier.py", "tsv", "{}.tsv")
-labels = functools.partial(texts, "label", *CITIES)
+_NER = ("run_ner.py", "file", "{}.json", entities)
+_SQUAD = ("run_squad.py", "squad2", "{}.json", answers)
 KINDS = {
-    "labels": Kind(*_TSV, labels),
-    "several": Kind(*_TSV, functools.partial(
-        texts, "label", "", CITIES[0], "|".join(CITIES[:2])),
+    "labels": Kind(*_TSV, lambda: texts("label", *CITIES)),
+    "several": Kind(*_TSV, lambda: texts("label", "", "北京", "北京|上海"),
                     ["--multi_label"]),
-    "windows": Kind(*_TSV, labels, ["--long_text=windows", "--max_windows=2"]),
+    "windows": Kind(*_TSV, lambda: texts("label", *CITIES),
+                    ["--long_text=windows", "--max_windows=2"]),
     "pairs": Kind(*_TSV, pairs),
     "cosines": Kind("run_sentence_vectors.py", "tsv", "{}.tsv", pairs),
-    "numbers": Kind(*_TSV, functools.partial(
-        texts, "score", "1000", "1500", "2000"), ["--regression"]),
-    "entities": Kind("run_ner.py", "file", "{}.json", entities),
-    "crf": Kind("run_ner.py", "file", "{}.json", entities, ["--crf"]),
-    "spans": Kind("run_squad.py", "squad2", "{}.json", answers),
-    "beam": Kind("run_squad.py", "squad2", "{}.json", answers,
-                 ["--head=beam"]),
+    "numbers": Kind(*_TSV, lambda: texts("score", "1000", "1500", "2000"),
+                    ["--regression"]),
+    "entities": Kind(*_NER), "crf": Kind(*_NER, ["--crf"]),
+    "spans": Kind(*_SQUAD), "beam": Kind(*_SQUAD, ["--head=beam"]),
     "choices": Kind("run_race.py", "c3", "d-{}.json", choices),
     "idioms": Kind("run_race.py", "chid", "{}.json", idioms)}
 
@@ -129,9 +120,9 @@ def write_files(folder, name):
   for path in files.values():
     path.write_text(content, encoding="utf-8")
     if kind.task == "chid":
-      path.with_name(path.stem + "_answer.json").write_text(json.dumps(
-          {"#idiom%d%d#" % (i, j): (i + j) % 3
-           for i in range(9) for j in (1, 2)}))
+      path.with_name(path.stem + "_answer.json").write_text(json.dumps({
+          "#idiom%d%d#" % (i, j): (i + j) % 3
+          for i in range(9) for j in (1, 2)}))
     elif kind.task == "c3":
       (folder / path.name.replace("d-", "m-")).write_text(content)
   if kind.script != "run_squad.py":

@@ -23,11 +23,7 @@ def small_tokenizer(folder, tokens, **kwargs):
 class Letters:
   """A tokenizer whose tokens are the characters, for cases worked by hand."""
   cls_id, sep_id, mask_id = 1, 2, 3
-
-  def tokenize_plain(self, text):
-    return list(text)
-
-  tokenize = tokenize_plain
+  tokenize = tokenize_plain = list
 
   def tokenize_with_offsets(self, text):
     return list(text), [(i, i + 1) for i in range(len(text))]

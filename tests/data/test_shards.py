@@ -61,9 +61,8 @@ def test_batches_are_as_mixed_as_a_perfect_shuffle(tmp_path, num_outputs):
   assert {len(part) for part in numbers} == {PASSES * TOTAL // num_outputs}
   assert (np.bincount(np.concatenate(numbers)) == PASSES).all()
 
-  input_fn = records.input_fn_builder(
-      [records.record_file(str(path)) for path in paths], SPECS,
-      is_training=True, seed=3)
+  input_fn = records.input_fn_builder([records.record_file(
+      str(path)) for path in paths], SPECS, is_training=True, seed=3)
   with tf.Session() as session:
     batch = tf.data.make_one_shot_iterator(
         input_fn({"batch_size": BATCH})).get_next()["passage"]
@@ -150,16 +149,15 @@ def test_the_vocabulary_is_next_to_the_records(tmp_path, spm_file):
 
 def test_a_shard_is_finished_where_all_its_files_are_whole(tmp_path):
   maker, counts = NumberMaker(tmp_path, 1), {"records": 3, "bytes": 9}
-  for suffix, content in ((".json", json.dumps(counts)), (".index", "i" * 32),
-                          ("", "r" * 9)):
-    assert maker.read_counts(1) is None
-    (tmp_path / ("shard-0000001" + suffix)).write_text(content)
-  assert list(map(maker.read_counts, range(3))) == [None, counts, None]
-  for name in ("shard-0000001.json", "shard-0000001.index", "shard-0000001"):
-    content = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(content[:-1])
-    assert maker.read_counts(1) is None
-    (tmp_path / name).write_bytes(content)
+  files = {".json": json.dumps(counts), ".index": "i" * 32, "": "r" * 9}
+  for are_there in (False, True):
+    for suffix, content in files.items():
+      path = tmp_path / ("shard-0000001" + suffix)
+      if are_there:
+        path.write_text(content[:-1])
+      assert maker.read_counts(1) is None
+      path.write_text(content)
+    assert list(map(maker.read_counts, range(3))) == [None, counts, None]
 
 
 @pytest.mark.parametrize("dropped, warned", [(9, False), (11, True)])

@@ -1,7 +1,6 @@
 """What belongs to a model: written, read, given, and what contradicts."""
 
 import dataclasses
-import json
 import re
 
 import pytest
@@ -48,14 +47,13 @@ def test_a_damaged_task(folder, content, message):
 def test_what_is_written_is_read(tmp_path):
   """Every field has another value than its default."""
   whole = ModelFolder(
-      config=CONFIG, tokenizer_file=write(tmp_path, "a", *TOKENS),
-      do_lower_case=False, path=str(tmp_path), max_seq_length=99,
-      task_name="lcqmc", head="classifier", labels=["no", "是"], pairs=True,
-      init_checkpoint="albert_tiny", crf=True, by_character=True, pooling="cls",
-      layer=2, long_text="windows", max_windows=3, positive_label="是",
-      reading={"columns": ["a", "label"]},
-      thresholds={"no": 0.25}, calibration_temperature=1.5,
-      has_unanswerable=True, null_threshold=1.5)
+      CONFIG, write(tmp_path, "a", *TOKENS), do_lower_case=False,
+      path=str(tmp_path), max_seq_length=99, task_name="lcqmc",
+      head="classifier", labels=["no", "是"], pairs=True, crf=True,
+      init_checkpoint="albert_tiny", by_character=True, pooling="cls", layer=2,
+      long_text="windows", max_windows=3, positive_label="是",
+      reading={"columns": ["a", "label"]}, thresholds={"no": 0.25},
+      calibration_temperature=1.5, has_unanswerable=True, null_threshold=1.5)
   for field in dataclasses.fields(ModelFolder):
     if field.default is not dataclasses.MISSING:
       assert getattr(whole, field.name) != field.default, field.name
@@ -70,9 +68,8 @@ def test_what_is_written_is_read(tmp_path):
         "config.json", "task.json", "vocab.txt"}
     read = load(folder)
     assert read.contents() == written.contents()
-    assert read == dataclasses.replace(
-        written, config=read.config, tokenizer_file=read.tokenizer_file,
-        path=str(folder))
+    assert read == dataclasses.replace(written, config=read.config, path=str(
+        folder), tokenizer_file=read.tokenizer_file)
   found = ModelFolder(CONFIG, write(tmp_path, "any.model", "a")).contents()
   assert set(found) == {"config.json", "task.json", "spm.model"}
   assert found["spm.model"] == b"a"
@@ -93,9 +90,8 @@ def test_a_folder_and_a_checkpoint_in_it(folder, caplog):
 def test_a_configuration_that_is_given_wins(folder, tmp_path, caplog):
   for layers in (2, 3):
     assert not caplog.records
-    loaded = load(folder, bert_config_file=write(
-        tmp_path, "given.json", dict(CONFIG.to_dict(),
-                                     num_hidden_layers=layers)))
+    loaded = load(folder, bert_config_file=write(tmp_path, "given.json", dict(
+        CONFIG.to_dict(), num_hidden_layers=layers)))
     assert loaded.config.num_hidden_layers == layers
   assert re.search("given.json .*config.json .*: num_hidden_layers 3, not 2",
                    caplog.text)
@@ -170,13 +166,12 @@ def test_folders_of_earlier_versions(folder, task, head):
 
 
 def test_a_different_task_keeps_nothing_of_the_one_before():
-  one = ModelFolder(
+  one, stays = dict(task_name="lcqmc", head="classifier"), dict(
+      init_checkpoint="albert_tiny", max_seq_length=64)
+  assert ModelFolder(
       CONFIG, None, task_name="cluener", head="token_labels", labels=["O"],
-      crf=True, by_character=True, init_checkpoint="albert_tiny",
-      max_seq_length=64).for_task(task_name="lcqmc", head="classifier")
-  assert json.loads(one.contents()["task.json"].decode()) == {
-      "task_name": "lcqmc", "head": "classifier", "do_lower_case": True,
-      "init_checkpoint": "albert_tiny", "max_seq_length": 64}
+      crf=True, by_character=True, **stays).for_task(**one).task() == dict(
+          one, **stays, do_lower_case=True)
 
 
 def test_lengths():
@@ -191,9 +186,8 @@ def for_records(folder, path, made_with, **given):
   """`folder` is None for a model from scratch."""
   if not folder:
     given["bert_config_file"] = write(path.parent, "new.json", CONFIG.to_dict())
-  return model_folder.for_records(
-      load(folder, **given), FolderSettings(**given), made_with, [str(path)],
-      max_seq_length=48)
+  return model_folder.for_records(load(folder, **given), FolderSettings(
+      **given), made_with, [str(path)], max_seq_length=48)
 
 
 @pytest.fixture

@@ -128,9 +128,8 @@ def test_what_is_evaluated(tmp_path):
   """What is asked for, the newest checkpoint, the best one, or none."""
   def evaluated(**kwargs):
     paths = []
-    evaluation.evaluate_and_write(
-        str(tmp_path), lambda path: paths.append(path) or {"global_step": 1},
-        **kwargs)
+    evaluation.evaluate_and_write(str(tmp_path), lambda path: paths.append(
+        path) or {"global_step": 1}, **kwargs)
     return paths[0] and pathlib.Path(paths[0]).relative_to(tmp_path).as_posix()
 
   assert evaluated() is None

@@ -7,42 +7,36 @@ from albert.files import protobuf
 onnx = pytest.importorskip("onnx")
 
 
+def graph_of(**attribute):
+  return onnx.GraphProto(node=[onnx.NodeProto(attribute=[
+      onnx.AttributeProto(name="a", **attribute)])])
+
+
 def model(place, **fields):
   """A model with a tensor of these fields in one of the places for tensors."""
-  tensor = onnx.TensorProto(name="x", dims=[1], data_type=1, **fields)
-  graph = onnx.GraphProto(name="g")
-  result = onnx.ModelProto(graph=onnx.GraphProto(
-      initializer=[onnx.TensorProto(raw_data=b"\x0a" * 50)]))
-  if place == "initializer":
-    graph.initializer.append(tensor)
-  elif place == "sparse":
-    graph.sparse_initializer.append(onnx.SparseTensorProto(values=tensor))
-  else:
-    attribute = {"t": {"t": tensor}, "tensors": {"tensors": [tensor]},
-                 "sparse_tensor": {"sparse_tensor": onnx.SparseTensorProto(
-                     indices=tensor)}}[place]
-    graph.node.append(onnx.NodeProto(attribute=[
-        onnx.AttributeProto(name="a", **attribute)]))
+  graph = place(onnx.TensorProto(name="x", dims=[1], data_type=1, **fields))
   for _ in range(3):  # the branch of a branch
-    graph = onnx.GraphProto(node=[onnx.NodeProto(attribute=[
-        onnx.AttributeProto(g=graph)])])
-  result.graph.node.extend(graph.node)
+    graph = graph_of(g=graph)
+  result = onnx.ModelProto(graph=graph)
+  result.graph.initializer.add(raw_data=b"\x0a" * 50)
   return result
 
 
 @pytest.mark.parametrize("place", [
-    "initializer", "sparse", "t", "tensors", "sparse_tensor"])
+    lambda x: onnx.GraphProto(initializer=[x]),
+    lambda x: onnx.GraphProto(sparse_initializer=[
+        onnx.SparseTensorProto(values=x)]),
+    lambda x: graph_of(t=x), lambda x: graph_of(tensors=[x]),
+    lambda x: graph_of(sparse_tensor=onnx.SparseTensorProto(indices=x))])
 def test_tensors_in_other_files(place):
   there = {"data_location": onnx.TensorProto.EXTERNAL}
   named = {"external_data": [onnx.StringStringEntryProto(
       key="location", value="/etc/passwd")]}
   for fields in (there, named):
     made = model(place, **fields)
-    for message in (
-        made, onnx.ModelProto(functions=[onnx.FunctionProto(
-            node=made.graph.node)]),
-        onnx.ModelProto(training_info=[onnx.TrainingInfoProto(
-            algorithm=made.graph)])):
+    for message in (made, onnx.ModelProto(
+        functions=[onnx.FunctionProto(node=made.graph.node)]), onnx.ModelProto(
+            training_info=[onnx.TrainingInfoProto(algorithm=made.graph)])):
       assert protobuf.names_files(message.SerializeToString())
   for fields in ({}, {"data_location": onnx.TensorProto.DEFAULT},
                  {"raw_data": b"\x70\x01" * 99}):

@@ -48,9 +48,8 @@ def test_loss(head, labels, weights, logits, losses, factors):
 
 def test_choices():
   """The second question has one answer; what stands for another is none."""
-  found = run_head(heads.Choices(2), {
-      "num_choices": [2, 1], "label": [1, 0]}, ONE,
-                   np.array([[0.0, 1], [0, 2], [1, 0], [9, 0]]))
+  found = run_head(heads.Choices(2), {"num_choices": [2, 1], "label": [1, 0]},
+                   ONE, np.array([[0.0, 1], [0, 2], [1, 0], [9, 0]]))
   close(found.predictions["log_probabilities"][0],
         np.log(softmax(np.array([-0.5, -1.5]))))
   close(found.predictions["log_probabilities"][1, 0], 0)
@@ -78,12 +77,11 @@ def test_weights_for_use_give_the_units_of_the_data():
 
 
 @pytest.mark.parametrize("head, weights, expected", [
-    (heads.Classifier(3), THREE, {
-        "logits": LOGITS, "probabilities": softmax(LOGITS)}),
-    (heads.MultiLabel(3), THREE, {
-        "logits": LOGITS, "probabilities": SIGMOIDS}),
-    (heads.Regression(), ONE, {"score": SCORES}),
-    (heads.Choices(4), ONE, {"score": SCORES})])
+    (heads.Classifier(3), THREE, dict(
+        logits=LOGITS, probabilities=softmax(LOGITS))),
+    (heads.MultiLabel(3), THREE, dict(logits=LOGITS, probabilities=SIGMOIDS)),
+    *((head, ONE, dict(score=SCORES)) for head in (
+        heads.Regression(), heads.Choices(4)))])
 def test_what_is_exported(head, weights, expected):
   found = evaluate(head.outputs(PooledModel(POOLED), {}), weights)
   assert set(found) == set(expected)

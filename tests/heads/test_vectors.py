@@ -14,11 +14,10 @@ MEANS = np.array([[2.0, 4], [1, 3]])
 POOLED = [[7.0, 7], [8, 8]]
 
 
-@pytest.mark.parametrize("head, vector", [
-    (SentenceVector("cls", 1), LAYERS[1][:, 0]),
-    (SentenceVector("mean", -1), MEANS + 2),
-    (SentenceVector("mean", -2), MEANS + 1),
-    (SentenceVector("pooled", 0), POOLED), (Encode(), None)])
+@pytest.mark.parametrize("head, vector", [(Encode(), None), *(
+    (SentenceVector(*which), vector) for *which, vector in (
+        ("cls", 1, LAYERS[1][:, 0]), ("mean", -1, MEANS + 2),
+        ("mean", -2, MEANS + 1), ("pooled", 0, POOLED)))])
 def test_what_is_exported(head, vector):
   model = PooledModel(POOLED, *LAYERS, mask=[[1, 1, 0], [1, 1, 1]])
   found, expected = evaluate(head.outputs(model, {})), {

@@ -18,9 +18,8 @@ BATCH, HEADS, QUERIES, SEQ, SIZE = 3, 4, 5, 7, 6
 def assert_same(found, expected, *inputs):
   """Asserts that tensors are equal, and the gradients of a sum of each."""
   factors = np.random.RandomState(0).normal(size=found.shape.as_list())
-  pair = evaluate([
-      [y, *tf.gradients(y * factors.astype(y.dtype.as_numpy_dtype), inputs)]
-      for y in (found, expected)])
+  pair = evaluate([[y, *tf.gradients(y * tf.cast(factors, y.dtype), inputs)]
+                   for y in (found, expected)])
   for one, other in zip(*pair):
     assert one.shape == other.shape
     np.testing.assert_allclose(one, other, rtol=0,
@@ -72,10 +71,9 @@ def test_the_gradient_of_gelu_is_finite_in_half_precision():
   numbers = np.concatenate([np.arange(-200, 201), np.linspace(-12, 12, 97)])
   x = tf.constant(numbers, tf.float16)
   exact = tf.constant(numbers, tf.float64)
-  lean, half, plain = evaluate([
-      [y, *tf.gradients(y, of)] for y, of in (
-          (kernels.lean_gelu(x), x), (kernels.half_gelu(x), x),
-          (modeling.gelu(exact), exact))])
+  lean, half, plain = evaluate([[y, *tf.gradients(y, of)] for y, of in (
+      (kernels.lean_gelu(x), x), (kernels.half_gelu(x), x),
+      (modeling.gelu(exact), exact))])
   for one, other in zip(half, plain):
     np.testing.assert_allclose(one, other, rtol=2e-3, atol=5e-3)
   assert not np.all(np.isfinite(lean[1]))  # what it is for
@@ -106,9 +104,8 @@ def test_chosen_tokens_are_those_of_all_tokens(name, static):
   everywhere = outputs_of(create(config), OUTPUT_POSITIONS)
   model = create(config, output_positions=positions)
   chosen = dict(outputs_of(model), masked_lm_logits=model.masked_lm_logits())
-  everywhere, chosen = evaluate(
-      [everywhere, chosen], reference.random_weights(config),
-      {positions: OUTPUT_POSITIONS})
+  everywhere, chosen = evaluate([everywhere, chosen], reference.random_weights(
+      config), {positions: OUTPUT_POSITIONS})
   everywhere["sequence_output"] = np.take_along_axis(
       everywhere["sequence_output"], OUTPUT_POSITIONS[:, :, None], 1)
   everywhere["all_layers"][-1] = everywhere["sequence_output"]

@@ -57,9 +57,8 @@ def test_sentencepiece(tmp_path):
       ([*args, "--vocab_size=90000"], 1, ""), (["make"], 1, "build or extend"),
       (args, 0, "spm.model: 2500 entries\n")):
     # In a process of its own: beside TensorFlow, SentencePiece crashes.
-    done = subprocess.run(
-        [sys.executable, "-m", "albert.vocab", *words], cwd=str(ROOT),
-        stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, "-m", "albert.vocab", *words],
+                          cwd=str(ROOT), stderr=subprocess.PIPE, text=True)
     assert done.returncode == status and said in done.stderr
   tokenizer = tokenization.SentencePieceTokenizer(str(path))
   assert tokenizer.convert_ids_to_tokens(range(5)) == [

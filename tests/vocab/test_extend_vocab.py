@@ -1,7 +1,6 @@
 """What words change, and what they leave as it was."""
 
 import pathlib
-import shutil
 
 import numpy as np
 import pytest
@@ -18,8 +17,7 @@ from albert.predict import load
 from albert.vocab.extend import read_words
 
 PIECES = ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]",
-          "[MASK]"] + list("我爱中国的首都是北京上海很大，c") + [
-              "play", "##ing", "##s"]
+          "[MASK]", *"我爱中国的首都是北京上海很大，c", "play", "##ing", "##s"]
 LENGTHS = ["--max_seq_length=24", "--max_predictions_per_seq=6"]
 TABLE, BIAS = "bert/embeddings/word_embeddings", "cls/predictions/output_bias"
 
@@ -89,8 +87,7 @@ def test_training_raises_the_probability_of_words(tmp_path):
               "中国的首都是北京", "上海很大，我爱上海", ""] * 9))
   succeed("run_pretraining.py", "--input_file=" + records, *LENGTHS,
           "--init_checkpoint=%s" % target, "--output_dir=%s" % out,
-          "--bert_config_file=%s/config.json" % target, "--do_train",
-          "--num_train_steps=200", "--num_warmup_steps=20",
+          "--do_train", "--num_train_steps=200", "--num_warmup_steps=20",
           "--train_batch_size=16", "--optimizer=adamw", "--learning_rate=3e-3")
 
   def probability(folder):
@@ -98,8 +95,6 @@ def test_training_raises_the_probability_of_words(tmp_path):
     found, = load(str(folder)).predict(["中国的[MASK]北京"], len(PIECES))
     return dict(found.masks[0])["首都是"]
 
-  for name in ("config.json", "vocab.txt"):
-    shutil.copy(str(target / name), str(out))
   assert probability(target) < 1e-4
   assert probability(out) > 0.5
 
@@ -114,8 +109,7 @@ def test_training_raises_the_probability_of_words(tmp_path):
     ("中国\n猫狗", "words.txt:2: '猫狗' has no piece")])
 def test_bad_words(words, message, tmp_path):
   refused(message, read_words, write(tmp_path, "words.txt", words),
-          tokenization.WordPieceTokenizer(write(
-              tmp_path, "vocab.txt", *PIECES)))
+          tokenization.WordPieceTokenizer(write(tmp_path, "v.txt", *PIECES)))
 
 
 @pytest.mark.slow
