@@ -54,9 +54,8 @@ def write(folder, config, weights, **task):
 def run(name, folder):
   """Loads a model, each parameter from the file; returns it, what it gives."""
   torch = pytest.importorskip("torch")
-  model, info = getattr(pytest.importorskip(
-      "transformers"), "AutoModel" + name).from_pretrained(
-          str(folder), output_loading_info=True)
+  cls = getattr(pytest.importorskip("transformers"), "AutoModel" + name)
+  model, info = cls.from_pretrained(str(folder), output_loading_info=True)
   assert not info["missing_keys"] and not info["mismatched_keys"]
   with torch.no_grad():
     return model, model.eval()(
@@ -91,8 +90,7 @@ def test_pretrained_model(name, tmp_path):
     (tmp_path / "model.safetensors").unlink()
     pytest.importorskip("torch").save(
         model.state_dict(), str(tmp_path / "pytorch_model.bin"))
-    _, found = pytorch.from_pytorch(
-        *pytorch.read_pytorch_folder(str(tmp_path)))
+    _, found = pytorch.from_pytorch(*pytorch.read_pytorch_folder(str(tmp_path)))
     assert set(found) == set(weights)
     assert_equal_variables(found, weights, 0)
 
@@ -188,9 +186,8 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
 
 
 def load_tokenizer(folder, special, words=None):
-  write_file(folder, "tokenizer_config.json",
-             transformers_tokenizer.tokenizer_settings(
-                 special, True, 512, words))
+  given = transformers_tokenizer.tokenizer_settings(special, True, 512, words)
+  write_file(folder, "tokenizer_config.json", given)
   write_file(folder, "config.json", {"model_type": "albert"})
   return pytest.importorskip(
       "transformers").AutoTokenizer.from_pretrained(str(folder))

@@ -39,10 +39,9 @@ def test_what_weights_tell(name, lines, tmp_path):
 
 def test_what_does_not_fit_a_configuration(tmp_path):
   config = AlbertConfig.from_dict(CONFIGS["google"])
-  weights = dict(TOP, global_step=np.array(7), **{
-      name + "/adam_m": x for name, x in TOP.items()}, **{
-          name: np.zeros(shape) for name, shape in
-          inspection.encoder_variables(config).items()})
+  encoder = inspection.encoder_variables(config)
+  weights = dict({name: np.zeros(encoder[name]) for name in encoder}, **TOP, **{
+      name + "/adam_m": x for name, x in TOP.items()}, global_step=np.array(7))
   found = describe(tmp_path, weights, config)
   assert found[-4:] == [
       "optimizer slots: 2", "step: 7", "configuration: 2 layers, 4 heads, "

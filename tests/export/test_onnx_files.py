@@ -18,6 +18,8 @@ from albert.export import onnx_files
 from albert.model.config import AlbertConfig
 from albert.predict import engines
 
+ENGINES = "tensorflow", "onnx"
+
 
 def run_file(content, feed):
   import onnxruntime
@@ -84,7 +86,6 @@ def test_what_cannot_be_converted(monkeypatch):
 
 @pytest.mark.full
 def test_files_of_a_model(tmp_path):
-  """Masked words are found with one as without."""
   source, target = tmp_path / "model", tmp_path / "onnx"
   config = AlbertConfig(**dict(
       SIZES, ln_type="preln", hidden_size=32, embedding_size=24)).to_dict()
@@ -102,29 +103,26 @@ def test_files_of_a_model(tmp_path):
   ours, theirs = [re.sub(r" [\d.]+", "", succeed(
       "predict.py", "--model_dir=%s" % folder, "--engine=" + engine,
       "--top_k=3", "[MASK]海[MASK]", "中国的首[MASK]是北京")[0])
-                  for engine, folder in (("tensorflow", source),
-                                         ("onnx", target))]
+                  for engine, folder in zip(ENGINES, (source, target))]
   assert ours == theirs and ours.count("\n") == 2
 
 
 @pytest.mark.full
 def test_a_fine_tuned_model_in_8_bits(tmp_path):
   """The starter weights after an epoch, on 600 texts, 240 of them new."""
-  topics = ROOT / "data" / "topics"
+  topics, target = ROOT / "data" / "topics", tmp_path / "onnx"
   succeed("run_classifier.py", "--task_name=tsv", "--data_dir=%s" % topics,
           "--init_checkpoint=%s" % (ROOT / "albert_tiny_starter"),
           "--output_dir=%s" % tmp_path, "--do_train", "--num_train_epochs=1",
           "--max_seq_length=48", "--train_batch_size=16",
           "--learning_rate=3e-4")
-  export(tmp_path, tmp_path / "onnx", "--onnx", "--signature=classify",
-         "--int8")
-  assert (tmp_path / "onnx" / "classify.onnx").stat().st_size < 5e6
+  export(tmp_path, target, "--onnx", "--signature=classify", "--int8")
+  assert (target / "classify.onnx").stat().st_size < 5e6
   texts = [(row[1], None) for path in topics.glob("*.tsv")
            for row in table(path)[1:]]
   assert len(texts) == 600
   wanted, found = [engines.load(engine, str(folder)).predictor(
       "classify", "probabilities", max_seq_length=64).predict(texts)
-                   for engine, folder in (("tensorflow", tmp_path),
-                                          ("onnx", tmp_path / "onnx"))]
+                   for engine, folder in zip(ENGINES, (tmp_path, target))]
   assert np.abs(found - wanted).mean() <= 0.02
   assert np.mean(found.argmax(1) == wanted.argmax(1)) >= 0.98

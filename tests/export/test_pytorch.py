@@ -79,27 +79,25 @@ def test_sentencepiece(spm_file, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head, rows, kind, problem", [
-    ({}, 2, "Sequence", None),
-    ({"head": "multi_label", "thresholds": {"好": 0.3, "坏": 0.5}}, 2,
-     "Sequence", "multi_label_classification"),
-    ({"head": "token_labels", "crf": False, "by_character": True}, 2, "Token",
+@pytest.mark.parametrize("head, kind, problem", [
+    ({}, "Sequence", None),
+    ({"head": "multi_label", "thresholds": {"好": 0.3, "坏": 0.5}}, "Sequence",
+     "multi_label_classification"),
+    ({"head": "token_labels", "crf": False, "by_character": True}, "Token",
      None),
-    ({"head": "regression", "labels": []}, 1, "Sequence", "regression")])
-def test_what_a_model_was_trained_for_comes_back(
-    head, rows, kind, problem, tmp_path):
+    ({"head": "regression", "labels": []}, "Sequence", "regression")])
+def test_what_a_model_was_trained_for_comes_back(head, kind, problem, tmp_path):
   task = dict(TASK, **head)
-  ours, theirs, back = there_and_back(
-      tmp_path, CONFIG, {name: x[:rows] for name, x in TOP.items()}, task)
+  ours, theirs, back = there_and_back(tmp_path, CONFIG, {
+      name: x[:len(task["labels"]) or 1] for name, x in TOP.items()}, task)
   config = read(theirs / "config.json")
   assert config["architectures"] == ["AlbertFor%sClassification" % kind]
   assert config.get("problem_type") == problem
   assert config.get("label2id", {}) == {
       label: i for i, label in enumerate(task["labels"])}
   assert read(back / "task.json") == task
-  assert {name: x for name, x in weights_of(ours).items()
-          if kind != "Token" or "pooler" not in name
-          }.items() <= weights_of(back).items()
+  assert {name: x for name, x in weights_of(ours).items() if not (
+      kind == "Token" and "pooler" in name)}.items() <= weights_of(back).items()
 
 
 @pytest.mark.full
@@ -107,22 +105,20 @@ def test_what_a_model_was_trained_for_comes_back(
     "labels", "several", "windows", "pairs", "cosines", "numbers", "entities",
     "crf", "spans", "choices", "idioms"])
 def test_a_model_of_each_kind_comes_back(name, trained, tmp_path):
-  model = trained(name)
-  for source, flag, target in (
-      (model.best, "init_checkpoint", "theirs"),
-      (tmp_path / "theirs", "pytorch_dir", "back")):
-    convert(source, flag, tmp_path / target)
+  model, theirs = trained(name), tmp_path / "theirs"
+  convert(model.best, "init_checkpoint", theirs)
+  convert(theirs, "pytorch_dir", tmp_path / "back")
   before, after = [list(map(to_json, load(str(folder)).predict(model.inputs)))
                    for folder in (model.best, tmp_path / "back")]
   tf.nest.assert_same_structure(before, after)
   for one, other in zip(*map(tf.nest.flatten, (before, after))):
     assert one == (pytest.approx(other, rel=1e-6, abs=1e-5) if isinstance(
         one, float) else other)
-  # A description that is not of these weights counts for nothing.
-  own = tmp_path / "theirs" / "albert_task.json"
-  write(own.parent, own.name, dict(read(own), weights_sha256="other"))
+  # A description that is different weights counts for nothing.
+  write(theirs, "albert_task.json", dict(
+      read(theirs / "albert_task.json"), weights_sha256="other"))
   assert "different weights" in convert(
-      own.parent, "pytorch_dir", tmp_path / "guessed")
+      theirs, "pytorch_dir", tmp_path / "guessed")
 
 
 @pytest.mark.slow
@@ -187,12 +183,11 @@ def test_bad_input(tmp_path, monkeypatch):
   fails("--init_checkpoint and --pytorch_dir", to, fro)
   fails(str(tmp_path / "back"), to, out="back")
   config, weights = theirs / "config.json", theirs / "model.safetensors"
-  others = dict(read(config), id2label={"0": "好"})
   for flag, path, content, message in (
       (to, ours / "task.json", dict(TASK, labels=["好"]), "1 .* 2"),
       (to, ours / "config.json", dict(CONFIG, intermediate_size=30),
        r"\[24, 40\] for .* \[24, 30\]"),
-      (fro, config, others, "1 .* 2"),
+      (fro, config, dict(read(config), id2label={"0": "好"}), "1 .* 2"),
       (fro, theirs / "albert_task.json", {"task": {"path": "/"}},
        "albert_task.json"),
       (fro, config, [], "config.json"), (fro, weights, {}, "safetensors")):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from reading import json_lines, read_json, table
 from refusals import refused
-from scripting import fail, succeed
+from scripting import export, fail, succeed
 from trained_models import KINDS, LIMITS
 from writing import write
 
@@ -41,10 +41,8 @@ def candidates(found):
 LABEL = labels_of, lambda x: (x.label, candidates(x))
 SCORE = (lambda folder: [float(row[0]) for row in table(
     folder / "test_results.tsv")[1:]], lambda x: x.score)
-ENTITIES = (lambda folder: [[[x["text"], x["start"], x["end"], x["kind"]]
-                             for x in row["entities"]] for row in json_lines(
-                                 folder / "test_entities.jsonl")],
-            lambda x: list(map(list, x.entities)))
+ENTITIES = (lambda folder: [row["entities"] for row in json_lines(
+    folder / "test_entities.jsonl")], lambda x: results.to_json(x.entities))
 ANSWER = answers_of, lambda x: (x.text, candidates(x), x.null_odds)
 # What --do_predict wrote, the same of a result.
 SAID = {
@@ -67,36 +65,27 @@ def same(found, wanted):
         other, float) else other)
 
 
-def kinds(*first):
-  """Parametrizes a test: all kinds, those but the first ones for --all."""
-  return pytest.mark.parametrize("name", [pytest.param(
-      name, marks=pytest.mark.slow if name in first else pytest.mark.full)
-                                          for name in sorted(KINDS)])
-
-
-def check_predictions(name, said, *args):
-  """Asserts that a model predicts what --do_predict wrote."""
-  model = load(*args, settings=PredictSettings(batch_size=4, **LIMITS))
-  read, of_result = SAID[name]
+@pytest.mark.parametrize("name, engine", [pytest.param(
+    name, engine, marks=pytest.mark.slow if name == "pairs" or (
+        engine == "auto" and name not in ("windows", "idioms"))
+    else pytest.mark.full) for name in KINDS for engine in ("auto", "onnx")])
+def test_load_gives_what_do_predict_gives(name, engine, trained, tmp_path):
+  said, (read, of_result) = trained(name), SAID[name]
+  folder = said.best
+  if engine == "onnx":
+    pytest.importorskip("onnxruntime")
+    folder = tmp_path / "onnx"
+    export(said.best, folder, "--onnx")
+  model = load(str(folder), engine, settings=PredictSettings(
+      batch_size=4, **LIMITS))
   found = list(map(of_result, model.predict(said.inputs, top_k=99)))
   # A file of C3 has two parts, which are the same.
   same(found, read(said.out)[:len(found)])
 
 
-@kinds(*sorted(set(KINDS) - {"windows", "idioms"}))
-def test_load_gives_what_do_predict_gives(name, trained):
-  check_predictions(name, trained(name), str(trained(name).best))
-
-
-@kinds("pairs")
-def test_onnx_gives_the_same(name, trained, tmp_path):
-  pytest.importorskip("onnxruntime")
-  succeed("export_model.py", "--onnx", "--output_dir=%s" % (tmp_path / "onnx"),
-          "--init_checkpoint=%s" % trained(name).best)
-  check_predictions(name, trained(name), str(tmp_path / "onnx"), "onnx")
-
-
-@kinds("pairs")
+@pytest.mark.parametrize("name", [pytest.param(
+    name, marks=pytest.mark.slow if name == "pairs" else pytest.mark.full)
+                                  for name in KINDS])
 def test_script(name, trained, tmp_path):
   said = trained(name)
   model = load(str(said.best), settings=PredictSettings(**LIMITS))
@@ -118,8 +107,7 @@ def test_script(name, trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_tables_come_back(trained, tmp_path):
-  """Ids, all other columns and blank rows, in their order."""
+def test_tables_come_back(trained, tmp_path):  # with their blank rows
   best, text = str(trained("labels").best), trained("labels").inputs[0]
   label = load(best).predict([text])[0]
   wanted = [["7", text, "1", label.label], [], ["8", text, "2", label.label]]
@@ -146,11 +134,11 @@ def test_tables_come_back(trained, tmp_path):
 
 @pytest.mark.slow
 def test_bad_rows_have_their_place(trained, tmp_path):
-  best = "--model_dir=%s" % trained("labels").best
   for content, message in (
       ('{"text": "好"}\n' * 1500 + '{"text": 1}\n', "in.jsonl:1501: expected"),
       ("\n", "in.jsonl: has no texts")):
-    fail(message, "predict.py", best, "--output_file=%s/out.txt" % tmp_path,
+    fail(message, "predict.py", "--model_dir=%s" % trained("labels").best,
+         "--output_file=%s/out.txt" % tmp_path,
          "--input_file=" + write(tmp_path, "in.jsonl", content))
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 

@@ -18,28 +18,24 @@ def damage(folder, rng):
   """Damages one file; returns what was done, to be read in a failure."""
   path = rng.choice(sorted(x for x in folder.iterdir() if x.is_file()))
   content = path.read_bytes()
-  ways = ["removed", "folder", "empty", "cut", "flipped", "doubled"]
-  if path.suffix == ".json":
-    ways += ["value"] * 6
-  way = rng.choice(ways)
+  flipped = bytearray(content)
+  for _ in range(rng.choice([1, 20])):
+    flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+  ways = {"removed": None, "folder": None, "empty": b"", "doubled": content * 2,
+          "cut": content[:rng.randrange(len(content))], "flipped": flipped}
+  way = rng.choice([*ways, *["value"] * 6 * (path.suffix == ".json")])
   if way == "value":
     values = json.loads(content)
     key = rng.choice(sorted(values) + ["labels", "head", "max_seq_length"])
     values[key] = rng.choice(VALUES)
+    way, ways = "%s = %r" % (key, values[key]), {}
     path.write_text(json.dumps(values))
-    return "%s: %s = %r" % (path.name, key, values[key])
-  if way in ("removed", "folder"):
+  elif ways[way] is not None:
+    path.write_bytes(ways[way])
+  else:
     path.unlink()
     if way == "folder":
       path.mkdir()
-  elif way == "flipped":
-    changed = bytearray(content)
-    for _ in range(rng.choice([1, 20])):
-      changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    path.write_bytes(changed)
-  else:
-    path.write_bytes({"empty": b"", "doubled": content * 2, "cut": content[
-        :rng.randrange(len(content))]}[way])
   return "%s: %s" % (path.name, way)
 
 

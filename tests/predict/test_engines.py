@@ -33,7 +33,6 @@ class Asked:
     (("cls", 2), "mean", None, "mean_2"), (("cls", 2), None, -1, "cls_3"),
     (("pooled", -1), None, None, "pooled")])
 def test_which_vector(vector, pooling, layer, output):
-  """What is given, else what the model was trained to give."""
   assert engines.sentence_vectors(Asked(vector), pooling, layer, x=1) == (
       output, {"x": 1})
 
@@ -63,30 +62,25 @@ def test_a_folder_of_onnx_files_and_bad_input(onnx_folder):
   assert engine.predictor("encode", "vector", max_seq_length=3).predict(
       [("a b", None)]).tolist() == [[3, 6, 4]]
   assert engine.constant("encode", "vector").tolist() == [[12, 12]]
-  for message, call, *args in (
-      ("--vocab_file .*--engine=onnx", engines.load, "onnx", path,
-       FolderSettings(vocab_file="v")),
-      ("--do_lower_case .*--engine=onnx", engines.load, "onnx", path,
+  for message, backend, *given in (
+      ("--vocab_file .*--engine=onnx", "onnx", FolderSettings(vocab_file="v")),
+      ("--do_lower_case .*--engine=onnx", "onnx",
        FolderSettings(do_lower_case=True)),
-      ("without --engine=onnx", engines.load,
-       settings("openvino", provider="Other"), path),
-      ("--precision=bf16 needs --engine=openvino", engines.load,
-       settings("onnx", "bf16"), path),
-      ("--provider=Other: .*CPUExecution", engines.load(
-          settings("onnx", provider="Other"), path).predictor, "encode",
-       "vector"),
-      *(("--layer=%d: .* 0 to 3" % layer, engines.sentence_vectors, Asked(),
-         None, layer) for layer in (4, -5)),
-      *((path + " has no .*" + words, engine.predictor, signature, "logits")
-        for words, signature in (
-            ("masked-LM.*pretrained", "masked_lm"),
-            ("run_classifier.py", "classify"),
-            ("weights for sentence_order", "sentence_order"))),
-      (path + " has no output other", engine.predictor, "encode", "vector",
-       "other"),
-      (r"labels \(none\)", BertSim(engine).start_model),
-      ("_vector.onnx cannot be read", engines.sentence_vectors, engine)):
-    refused(message, call, *args)
+      ("without --engine=onnx", settings("openvino", provider="Other")),
+      ("--precision=bf16 needs --engine=openvino", settings("onnx", "bf16"))):
+    refused(message, engines.load, backend, path, *given)
+  other = engines.load(settings("onnx", provider="Other"), path)
+  refused("--provider=Other: .*CPUExecution", other.predictor, "encode", "x")
+  for layer in (4, -5):
+    refused("--layer=%d: .* 0 to 3" % layer, engines.sentence_vectors, Asked(),
+            None, layer)
+  for what, *asked in (
+      ("masked-LM.*pretrained", "masked_lm"), (".*run_classifier", "classify"),
+      ("weights for sentence_order", "sentence_order"),
+      ("output other", "encode", "vector", "other")):
+    refused("%s has no %s" % (path, what), engine.predictor, *asked)
+  refused(r"labels \(none\)", BertSim(engine).start_model)
+  refused("_vector.onnx cannot be read", engines.sentence_vectors, engine)
   for name in ("task.json", "config.json"):
     (onnx_folder / name).unlink()
     refused("%s has no %s" % (path, name), engines.load, "onnx", path)

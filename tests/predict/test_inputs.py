@@ -41,12 +41,10 @@ def test_what_the_command_line_gives(tmp_path):
     refused(message, find, given, ["甲", "乙", "丙"], fields)
 
 
-def read(folder, name, text, fields):
-  if name:
-    (folder / name).write_text(text, encoding="utf-8")
+def read(folder, name, text, fields, *how):
   with streams(text.encode()):
     return [item.values for item in inputs.read(
-        name and str(folder / name), fields)]
+        name and write(folder, name, text), fields, *how)]
 
 
 @pytest.mark.parametrize("name, text, fields, found", [
@@ -72,9 +70,8 @@ def test_files(name, text, fields, found, tmp_path):
     ("note,content\n甲,乙\n", ["甲"]), ("text,content\n甲,乙\n", ["甲"]),
     ("1,甲\n0,乙\n", ["甲", "乙"])])  # has no header, as in training
 def test_a_table_is_read_as_in_training(text, found, tmp_path):
-  assert [item.values for item in inputs.read(
-      write(tmp_path, "a.csv", text), TEXT, None, {
-          "columns": ["label", "note"], "text_a": "note"})] == found
+  assert read(tmp_path, "a.csv", text, TEXT, None, {
+      "columns": ["label", "note"], "text_a": "note"}) == found
 
 
 @pytest.mark.parametrize("name, text, fields, message", [

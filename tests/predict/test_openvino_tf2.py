@@ -29,9 +29,8 @@ def test_an_exported_model(tmp_path):
   onnx, openvino, bf16 = [engines.load(engine, folder) for engine in (
       "onnx", "openvino", settings("auto", "bf16"))]
   assert openvino.digest() != bf16.digest()
-  wanted, exact, rough = [
-      engines.sentence_vectors(engine).predict(TEXTS)
-      for engine in (onnx, openvino, bf16)]
+  wanted, exact, rough = [engines.sentence_vectors(engine).predict(TEXTS)
+                          for engine in (onnx, openvino, bf16)]
   np.testing.assert_allclose(exact, wanted, atol=1e-4)
   error = np.linalg.norm(rough - wanted) / np.linalg.norm(wanted)
   assert 1e-4 < error < 0.02

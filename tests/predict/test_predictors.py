@@ -1,12 +1,17 @@
 """What is made of given outputs, worked out by hand, and read by people."""
 
+import pathlib
+
 import numpy as np
 import pytest
+import reference_albert as reference
 from given_outputs import Engine, counts
 from refusals import refused
+from small_models import TOKENS, google_config, write_folder
 from vocabularies import small_tokenizer
 
-from albert.predict import predictors, results, tagger
+import tokenization
+from albert.predict import load, predictors, results, tagger
 from albert.predict.predictors import PredictSettings
 from albert.tasks import bio
 
@@ -40,8 +45,7 @@ def test_labels(model):
       ("x", close(THREE[0])), ("z", close(0.576117)), ("x", close(1 / 3))]
   rejected, kept = model(
       {"logits": counts}, PredictSettings(reject_below=0.55), head="classifier",
-      labels=["x", "y", "z"], calibration_temperature=2.0).predict(
-          ["甲", "丙丙"])
+      labels=list("xyz"), calibration_temperature=2.0).predict(["甲", "丙丙"])
   assert rejected.label is None and rejected.cells()[:2] == [
       "not sure", "x 0.4519"]  # of the logits 1/2, 0, 0
   assert (kept.label, kept.probability) == ("z", close(0.576117))
@@ -62,8 +66,7 @@ def test_several_labels(model):
   assert other.cells()[:2] == ["y|z", "z 1.0000"]
 
 
-def test_the_mean_of_windows(model):
-  """Two tokens each; of the third window, nothing."""
+def test_the_mean_of_windows(model):  # of two tokens; nothing of the third
   windows = model({"logits": counts}, head="classifier", labels=list("xyz"),
                   max_seq_length=4, long_text="windows", max_windows=2)
   np.testing.assert_array_equal(windows.logits(["甲甲乙丙丙", "丙"]),
@@ -71,8 +74,7 @@ def test_the_mean_of_windows(model):
   assert list(map(windows.is_cut, ["甲甲乙丙", "甲甲乙丙丙"])) == [False, True]
 
 
-def test_pairs_and_numbers(model):
-  """A number that says how often the second text has 甲."""
+def test_pairs_and_numbers(model):  # how often the second text has 甲
   pairs = model({"score": lambda ids, _, segments: (
       (ids == JIA) & (segments == 1)).sum(1)}, pairs=True, **RATED)
   assert (pairs.fields, pairs.labels) == (("text_a", "text_b"), None)
@@ -180,10 +182,7 @@ def test_each_idiom_is_used_once(model):
 
 
 def test_masks(model):
-  """The logit of 乙 is the place of the mask, that of the other tokens 0.
-
-  No special token is offered.
-  """
+  """The logit of 乙 is the place of the mask, that of the other tokens 0."""
   masks = model({"logits": lambda ids, mask, segments, places: (
       places[..., np.newaxis] * (np.arange(9) == YI))})
   both, one = masks.predict(["甲[MASK]丙[MASK]", "[MASK]"], top_k=2)
@@ -199,6 +198,37 @@ def test_masks(model):
     refused("input 2: .*" + message, masks.predict, ["[MASK]", text])
 
 
+def test_masks_are_those_of_the_reference(spm_file, tmp_path):
+  tokenizer = tokenization.SentencePieceTokenizer(spm_file)
+  config = google_config(vocab_size=tokenizer.vocab_size,
+                         max_position_embeddings=30)
+  weights = write_folder(tmp_path, config, pathlib.Path(spm_file))
+  ids = [tokenizer.cls_id]
+  for part in ("in 2000, ", " met", "dogs"):
+    ids += tokenizer.convert_tokens_to_ids(tokenizer.tokenize_plain(part))
+    ids.append(tokenizer.mask_id)
+  ids[-1] = tokenizer.sep_id
+  output = reference.forward(weights, config, np.array([ids]),
+                             np.ones([1, len(ids)]), np.zeros_like([ids]))
+  rows = reference.softmax(reference.masked_lm_logits(
+      weights, config, output["sequence_output"],
+      [np.flatnonzero(np.equal(ids, tokenizer.mask_id))]))
+  tokens = tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))
+  # No special token is offered.
+  wanted = [[i for i in np.argsort(row)[::-1] if tokens[i][0] not in "[<"]
+            for row in rows]
+  found = load(str(tmp_path)).predict(
+      ["in 2000, [MASK] met[MASK]dogs"], 999)[0].masks
+  assert [[token for token, _ in choices] for choices in found] == [
+      [tokens[i] for i in best] for best in wanted]
+  np.testing.assert_allclose(
+      [[p for _, p in choices] for choices in found],
+      [row[best] for row, best in zip(rows, wanted)], atol=1e-6)
+  other = tmp_path / "other"
+  write_folder(other, google_config(), TOKENS, {"output_bias": np.zeros([2])})
+  refused("%s has no masked-LM" % other, load, str(other))
+
+
 @pytest.mark.parametrize("described, row, cut", [
     (RATED, lambda n: "甲" * (n - 2), True),
     (PAIR, lambda n: ("甲" * 5, "乙" * (n - 8)), True),
@@ -212,8 +242,7 @@ def test_masks(model):
 def test_what_is_cut(described, row, cut, model):
   """To the token: 12, with [CLS] and a [SEP] after each text."""
   predictor = model({}, PredictSettings(max_query_length=4), **described)
-  assert [predictor.is_cut(row(n)) for n in (11, 12, 13)] == [
-      False, False, cut]
+  assert [predictor.is_cut(row(n)) for n in (11, 12, 13)] == [False, False, cut]
 
 
 @pytest.mark.parametrize("described, rows", [

@@ -1,11 +1,13 @@
 """Search among texts, against every score computed one by one."""
 
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
 from refusals import refused
 from scripting import fail, succeed
+from writing import write
 
 from albert.predict import similarity as search
 from albert.predict.similarity import Corpus, VectorSim
@@ -38,10 +40,8 @@ class Engine:
 
 @pytest.fixture
 def corpus_file(tmp_path):
-  path = tmp_path / "corpus.txt"
-  path.write_text("\n".join(TEXTS[:100] + ["", "  "] + TEXTS[100:]) + "\n",
-                  encoding="utf-8")
-  return path
+  write(tmp_path, "corpus.txt", *TEXTS[:100], "", "  ", *TEXTS[100:], "")
+  return tmp_path / "corpus.txt"
 
 
 @pytest.mark.parametrize("way", ["at once", "blocks", "faiss"])
@@ -136,11 +136,8 @@ def test_an_interrupted_computation_goes_on(corpus_file, monkeypatch, caplog):
 
 
 def test_vectors_that_cannot_be_kept(corpus_file, monkeypatch, caplog):
-  """On a read-only volume, say."""
-  def write(path, content):
-    raise OSError(30, "Read-only file system", path)
-
-  monkeypatch.setattr(search.filesystem, "write_bytes", write)
+  monkeypatch.setattr(search.filesystem, "write_bytes", mock.Mock(
+      side_effect=OSError(30, "Read-only file system")))
   assert Corpus(str(corpus_file), model_dir=Engine()).search(QUERIES)
   assert "are not cached: [Errno 30] Read-only" in caplog.text
 
@@ -155,11 +152,10 @@ def test_the_command(trained, corpus_file, tmp_path):
   assert out.splitlines() == [
       "%s\t%.4f\t%s" % (query, x.score, x.text)
       for query, found in zip(QUERIES, wanted) for x in found]
-  path = tmp_path / "x.txt"
-  path.write_text("\n".join(QUERIES) + "\n", encoding="utf-8")
-  assert succeed(*args, "--input_file=%s" % path)[0] == out
-  path.write_text("\n")
-  fail("x.txt: .*no texts", *args, "--corpus_file=%s" % path, "天")
+  queries, empty = [write(tmp_path, name, *rows) for name, rows in (
+      ("x.txt", QUERIES), ("empty.txt", ["\n"]))]
+  assert succeed(*args, "--input_file=" + queries)[0] == out
+  fail("empty.txt: .*no texts", *args, "--corpus_file=" + empty, "天")
   fail("--corpus_file", "similarity.py", "--search", "天")
   fail("--top_k: .* --search", "similarity.py", "--top_k=3", "天", "地")
 

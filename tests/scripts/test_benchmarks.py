@@ -32,7 +32,6 @@ def write_events(folder, second, events, is_tpu=False):
 
 
 def test_after_a_restart_the_later_file_counts(tmp_path):
-  """For values and for times, which have pauses between the starts."""
   write_events(tmp_path, 90, {20: {"loss": 5.0}, 30: {"loss": 4.0}})
   write_events(tmp_path, 180, {30: {"loss": 3.0}, 40: {"loss": 2.0}}, True)
   write_events(tmp_path, 0, {10: {"loss": 8.0, "learning_rate": 0.5},
@@ -67,7 +66,6 @@ def test_a_killed_run_is_read_up_to_where_it_ends(tmp_path, caplog):
 
 
 def test_held_out_values(tmp_path):
-  """Not all evaluations need to have all metrics."""
   assert plot_curves.read_history(str(tmp_path)) == {}
   write(tmp_path, "eval_history.tsv", HISTORY)
   assert plot_curves.read_history(str(tmp_path)) == {
@@ -91,16 +89,15 @@ def test_what_is_drawn(monkeypatch):
            for line in panels["masked-LM loss"].lines]
   # Weights 1/2, 1/4, 1/8 from the newest value on, divided by their sum.
   assert lines == [
-      ([10, 20, 30], [3.0, 1.0, 2.0], "C0"),
-      ([10, 20, 30], pytest.approx([3.0, (3 / 4 + 1 / 2) / (3 / 4), (
-          3 / 8 + 1 / 4 + 1) / (7 / 8)]), "C0"),
-      ([15], [3.5], "C0"), ([10], [5.0], "C1"), ([10], [5.0], "C1"),
+      ([10, 20, 30], [3.0, 1.0, 2.0], "C0"), ([10, 20, 30], pytest.approx([
+          3.0, (3/4 + 1/2) / (3/4), (3/8 + 1/4 + 1) / (7/8)]), "C0"),
+      ([15], [3.5], "C0"), *[([10], [5.0], "C1")] * 2,
       ([0, 1], [6.25, 6.25], "gray")]
   assert plot_curves.smooth([3.0, 1.0], 0.0) == [3.0, 1.0]
   # The learning rate is known, not measured: it is drawn as it is.
-  assert panels["learning rate"].get_xlabel() == "minutes"
-  assert [list(line.get_ydata()) for line in panels["learning rate"].lines] == [
-      [1.0, 3.0], []]
+  rate = panels["learning rate"]
+  assert rate.get_xlabel() == "minutes"
+  assert [list(line.get_ydata()) for line in rate.lines] == [[1.0, 3.0], []]
   # Those for which there is something to draw, and the legend.
   assert set(panels) == {"masked-LM loss", "learning rate", ""}
   assert [text.get_text() for text in panels[""].get_legend().get_texts()] == [

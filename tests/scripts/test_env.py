@@ -9,9 +9,8 @@ import sys
 import pytest
 from scripting import ROOT
 
-pytestmark = [pytest.mark.slow,
-              pytest.mark.platform_independent("shell scripts")]
-
+pytestmark = [
+    pytest.mark.slow, pytest.mark.platform_independent("shell scripts")]
 SCRIPTS = sorted(path.name for path in ROOT.glob("*.sh"))
 # A Python of the version in its name, which makes venvs of itself. Its pip
 # writes down what it is asked for, and does what PIP says.
@@ -38,9 +37,9 @@ class Shell:
     for name in (*SCRIPTS, ".ci/run", "albert/shell.sh", "pyproject.toml"):
       shutil.copy(str(ROOT / name), str(self.tree / name))
     self.log.write_text("")
-    for name in ("python", "python3", "uv", *(
-        "python3.%d" % minor for minor in (7, 9, 10, 11))):
-      self.add(name)
+    for version in ("", "3", "3.7", "3.9", "3.10", "3.11"):
+      self.add("python" + version)
+    self.add("uv")
 
   def add(self, name, version="", program=PYTHON):
     (self.bin / name).write_text(program.replace("%s", version))
@@ -73,7 +72,6 @@ def shell(tmp_path):
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_shell_script_explains_itself(shell, script):
-  """And refuses what it does not know, before it does anything."""
   head = re.match(r"(?:#!.*\n)?((?:#.*\n)+)", (ROOT / script).read_text())
   head = re.sub("(?m)^# ?", "", head.group(1))
   before = sorted(shell.tree.parent.rglob("*"))
@@ -107,8 +105,7 @@ def test_words_for_shell_scripts(shell):
     assert status == 1 and "NOT RUN: tf2" in out, log
 
 
-def test_eight_gpus(shell):
-  """What would start; tests/train/test_distribution.py starts it."""
+def test_eight_gpus(shell):  # tests/train/test_distribution.py starts it
   (shell.tree / "env.sh").write_text("PYTHON=python\n")
   for name in ("horovodrun", "python"):
     shell.add(name, program="#!/bin/sh\necho %s $*\n" % name)
@@ -117,13 +114,13 @@ def test_eight_gpus(shell):
       ({"HOSTS": "a:4,b:4"}, "horovodrun -np 8 -H a:4,b:4 python",
        "--use_horovod --train_batch_size=512")):
     _, out, _ = shell.run("run_pretraining.sh", "--last=1", **where)
-    words = out.splitlines()[-1].split(" ")
-    assert " ".join(words).startswith(start + " run_pretraining.py --do_train ")
+    line = out.splitlines()[-1]
+    assert line.startswith(start + " run_pretraining.py --do_train ")
     assert {*flags.split(), "--gradient_accumulation_steps=16",
             "--input_file=output/pretrain/train/*.tfrecord",
             "--eval_input_file=output/pretrain/heldout/*.tfrecord",
-            "--learning_rate=0.00176"} < set(words)
-    assert words[-1] == "--last=1"
+            "--learning_rate=0.00176"} < set(line.split(" "))
+    assert line.endswith(" --last=1")
 
 
 def test_ci_with_and_without_real_data(shell, tmp_path):
@@ -136,8 +133,7 @@ def test_ci_with_and_without_real_data(shell, tmp_path):
 
 def test_env_installs_once(shell):
   shell.add("python3.7", "3.7")
-  status, out, log = shell.source()
-  venv = shell.tree / ".venv"
+  venv, (status, out, log) = shell.tree / ".venv", shell.source()
   assert (status, out) == (0, "tf1 {0}/python {0} 1 3\n".format(venv / "bin"))
   assert log.startswith("Installing into %s (Python 3.7)" % venv)
   upgrade, project = shell.installed()
@@ -160,8 +156,7 @@ def test_env_installs_once(shell):
 def test_env_after_pip_failed(shell, before, end):
   shell.add("python3.11", "3.11")
   assert not before or shell.source()[0] == 0
-  plot = {"ALBERT_EXTRAS": "plot"}
-  there = shell.tree / ".venv-tf2" / "there"
+  plot, there = {"ALBERT_EXTRAS": "plot"}, shell.tree / ".venv-tf2" / "there"
   status, out, log = shell.source(PIP="touch %s; %s" % (there, end), **plot)
   assert (status, out) == (1, "")
   assert re.search("ERROR: .*/.venv-tf2: cannot install plot,tf2, ", log)
@@ -197,8 +192,8 @@ def test_env_chooses_a_python(shell):
   assert shell.source(ALBERT_PLATFORM="tf1")[0] == 69
   for variable in ("ALBERT_PLATFORM", "ALBERT_EXTRAS"):
     status, _, log = shell.source(**{variable: "no_such"})
-    assert status == 1 and re.fullmatch(
-        "ERROR: %s.*no_such.*\n" % variable, log)
+    assert status == 1
+    assert re.fullmatch("ERROR: %s.*no_such.*\n" % variable, log)
   assert not shell.installed()
   assert shell.source()[1].startswith("tf2 ")
   shell.add("python3.10", "3.10")
@@ -219,8 +214,7 @@ def test_env_on_a_gpu_host(shell):
     shutil.rmtree(str(shell.tree / ".venv-tf2"))
 
 
-def test_env_gets_a_python_from_uv(shell):
-  """Where there is none; a stand-in for uv."""
+def test_env_gets_a_python_from_uv(shell):  # a stand-in for uv
   for version in ("3.7", "3.11"):
     shell.add("a_python" + version, version)
   shell.add("uv", program='#!/bin/sh\n[ "$1 $2" != "python install" ] || '

@@ -11,15 +11,14 @@ import zipfile
 import fork_server
 import numpy as np
 import pytest
-from scripting import ROOT, VOCAB
+from scripting import ROOT
 from small_steps import full, write_pretraining
 from trained_models import command
 
 from albert.files import checkpoints
 
-STARTER = str(ROOT / "albert_tiny_starter")
-STEPS = ["--do_train", "--save_checkpoints_steps=2", "--train_batch_size=4",
-         "--output_dir=out"]
+STEPS = ("--do_train --save_checkpoints_steps=2 --train_batch_size=4 "
+         "--output_dir=out --num_train_steps=4").split()
 
 
 def make_commands(folder):
@@ -29,29 +28,24 @@ def make_commands(folder):
   with zipfile.ZipFile(str(folder / "model.zip"), "w") as archive:
     for name in ("a.ckpt.index", "a.ckpt.data-0", "config.json", "vocab.txt"):
       archive.writestr("model/" + name, name)
+  (folder / "starter").symlink_to(ROOT / "albert_tiny_starter")
   return {
-      "records": [
-          "create_pretraining_data.py", "--input_file=text.txt", VOCAB,
-          "--output_dir=out", "--num_output_shards=2", "--max_seq_length=32",
-          "--max_predictions_per_seq=5", "--dupe_factor=2", "--num_workers=1",
-          "--shard_characters=2000"],
-      "pretraining": [
-          "run_pretraining.py", *write_pretraining(folder, 21), *STEPS,
-          "--eval_input_file=heldout.tfrecord", "--num_train_steps=4"],
-      "fine-tuning": command(folder, "labels", *STEPS, "--do_eval",
-                             "--do_predict", "--num_train_steps=4"),
-      "vocabulary": [
-          "albert/vocab/__main__.py", "build", "--input_file=text.txt",
-          "--kind=sentencepiece", "--vocab_size=650",
-          "--output_file=out/spm.model"],
-      "export": [
-          "export_model.py", "--saved_model", "--output_dir=out/served",
-          "--init_checkpoint=" + STARTER],
-      "download": [
-          "albert/download.py", "--item=albert_tiny", "--target=out"],
-      "search": [
-          "similarity.py", "--search", "--corpus_file=out/text.txt", "今天",
-          "--model_dir=" + STARTER]}
+      "pretraining": ["run_pretraining.py", *write_pretraining(folder, 21),
+                      *STEPS, "--eval_input_file=heldout.tfrecord"],
+      "fine-tuning": command(
+          folder, "labels", *STEPS, "--do_eval", "--do_predict"),
+      **{name: words.split() for name, words in {
+          "records": "create_pretraining_data.py --input_file=text.txt "
+          "--output_dir=out --num_output_shards=2 --max_seq_length=32 "
+          "--max_predictions_per_seq=5 --dupe_factor=2 --num_workers=1 "
+          "--shard_characters=2000 --vocab_file=starter/vocab.txt",
+          "vocabulary": "albert/vocab/__main__.py build --input_file=text.txt "
+          "--kind=sentencepiece --vocab_size=650 --output_file=out/spm.model",
+          "export": "export_model.py --saved_model --output_dir=out/served "
+          "--init_checkpoint=starter",
+          "download": "albert/download.py --item=albert_tiny --target=out",
+          "search": "similarity.py --search --corpus_file=out/text.txt 今天 "
+          "--model_dir=starter"}.items()}}
 
 
 @pytest.fixture(scope="module")

@@ -39,9 +39,7 @@ def predict(name, model, data, *args):
     ("choices", {"label"}, "test_results.tsv"),
     ("spans", {"start", "end"}, "predictions.json"),
     ("entities", {"label_ids", "label_mask"}, "test_entities.jsonl")])
-def test_labels_change_no_prediction(name, labels, predicted, trained,
-                                     tmp_path):
-  """The model has learnt its labels; there is no training file to read."""
+def test_labels_change_nothing(name, labels, predicted, trained, tmp_path):
   model = trained(name)
   assert labels < set(features(model.out / "train.tf_record")[0])
   for path in model.folder.glob("*test.*"):

@@ -20,7 +20,6 @@ MODULES = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help(script):
-  """What the script is for, then each of its flags once."""
   with parsed(script) as (module, _):
     text = cli.help_text(module.__doc__)
   assert text.startswith(module.__doc__.strip() + "\n\n")
@@ -111,7 +110,7 @@ def test_what_is_installed(tmp_path):
     (here / name).unlink()
 
 
-def test_without_tensorflow(tmp_path):
+def test_without_tensorflow():
   program = ("import runpy, sys; sys.modules['tensorflow'] = sys.argv.pop(0) "
              "and None; runpy.run_path(sys.argv[0], run_name='__main__')")
   for command in (

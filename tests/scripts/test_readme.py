@@ -28,38 +28,30 @@ from albert.predict import load
 pytestmark = pytest.mark.slow
 
 # Appended to what is printed; the later one of two equal flags counts.
-FINE_TUNING = ["--num_train_epochs=1", "--save_checkpoints_steps=1000",
-               "--max_train_examples=12", "--train_batch_size=6"]
-SMALL = {
-    "run_classifier.py": FINE_TUNING,
-    "run_squad.py": FINE_TUNING + ["--max_seq_length=64"],
-    "run_race.py": FINE_TUNING + ["--max_seq_length=64"],
-    "run_ner.py": FINE_TUNING,
-    "run_sentence_vectors.py": FINE_TUNING + ["--layer=-1"],
-    "run_pretraining.py": [
-        "--num_train_steps=2", "--num_warmup_steps=1", "--train_batch_size=32",
-        "--gradient_accumulation_steps=1", "--eval_batch_size=32",
-        "--max_eval_steps=1"],
-    "bench_pretrain.py": [
-        "--allocators=own", "--steps=1", "--batch_size=2",
-        "--max_seq_length=32", "--max_predictions_per_seq=4"],
-    "bench_inference.py": [
-        "--ways=session", "--lengths=32", "--batches=1", "--seconds=0.1"]}
-# What a script says at the end where this is all that it is given.
+FINE_TUNING = ("--num_train_epochs=1 --save_checkpoints_steps=1000 "
+               "--max_train_examples=12 --train_batch_size=6")
+SMALL = {script: words.split() for script, words in {
+    "run_classifier.py": FINE_TUNING, "run_ner.py": FINE_TUNING,
+    "run_squad.py": FINE_TUNING + " --max_seq_length=64",
+    "run_race.py": FINE_TUNING + " --max_seq_length=64",
+    "run_sentence_vectors.py": FINE_TUNING + " --layer=-1",
+    "run_pretraining.py": "--num_train_steps=2 --num_warmup_steps=1 "
+    "--train_batch_size=32 --gradient_accumulation_steps=1 "
+    "--eval_batch_size=32 --max_eval_steps=1",
+    "bench_pretrain.py": "--allocators=own --steps=1 --batch_size=2 "
+    "--max_seq_length=32 --max_predictions_per_seq=4",
+    "bench_inference.py":
+    "--ways=session --lengths=32 --batches=1 --seconds=0.1"}.items()}
+# What a script is given, and what it then says at the end.
 ENDS = {
-    "convert_to_pytorch.py": ([], "--output_dir"),
-    "create_pretraining_data.py": ([], "--input_file"),
-    "export_model.py": ([], "--init_checkpoint"),
-    "extract_features.py": ([], "--input_file"),
-    "predict.py": (["--model_dir=no_such"], "no_such"),
-    "run_classifier.py": ([], "--task_name"),
-    "run_ner.py": ([], "--task_name"),
-    "run_pretraining.py": (["--do_train"], "--output_dir"),
-    "run_race.py": ([], "--data_dir"),
-    "run_sentence_vectors.py": (["--loss=mse"], "--loss=mse.*cosent"),
-    "run_squad.py": (["--do_train", "cmrc2018"], "'cmrc2018'"),
-    "serve.py": (["--model_dir=no_such", "--port=0"], "no_such"),
-    "similarity.py": (["a", "b", "c"], "--input_file")}
+    "convert_to_pytorch": " --output_dir", "export_model": " --init_checkpoint",
+    "create_pretraining_data": " --input_file", "run_race": " --data_dir",
+    "extract_features": " --input_file", "run_classifier": " --task_name",
+    "run_ner": " --task_name", "predict": "--model_dir=no_such no_such",
+    "serve": "--port=0 --model_dir=no_such no_such",
+    "similarity": "a b c --input_file", "run_squad": "cmrc2018 'cmrc2018'",
+    "run_pretraining": "--do_train --output_dir",
+    "run_sentence_vectors": "--loss=mse --loss=mse.*cosent"}
 
 # In the output of similarity.py and in results.
 SCORE = r"\d+\.\d+(\tsame|\tdifferent)?"
@@ -79,9 +71,8 @@ def write_models(tree):
     write(configs, path.name, dict(config, **{
         key: sizes[key] for key in set(config) & set(sizes)}))
   for layout in ("", "_google"):
-    write_folder(tree / ("model" + layout), read_json(
-        configs / ("albert_config_tiny%s.json" % layout)),
-                 configs / "vocab.txt")
+    config = read_json(configs / ("albert_config_tiny%s.json" % layout))
+    write_folder(tree / ("model" + layout), config, configs / "vocab.txt")
   for name in ["albert_tiny_starter", *download.ITEMS]:
     if name.startswith("albert_"):
       is_google = name.endswith(("_google", "_starter"))
@@ -91,13 +82,12 @@ def write_models(tree):
 def write_data(tree):
   """Writes what the commands read: texts, pairs and a few rows of each task."""
   data, clue = tree / "data", tree / "data" / "clue"
+  text = (data / "text_heldout.txt").read_bytes()
   (tree / "more_text").mkdir()
-  (tree / "more_text" / "a.gz").write_bytes(gzip.compress(
-      (data / "text_heldout.txt").read_bytes()))
-  row = {"sentence1": "甲", "sentence2": "乙", "sentence": "甲", "abst": "乙",
-         "keyword": ["甲"], "text": "甲他乙", "target": {
-             "span1_index": 0, "span1_text": "甲", "span2_index": 1,
-             "span2_text": "他"}}
+  (tree / "more_text" / "a.gz").write_bytes(gzip.compress(text))
+  target = dict(span1_index=0, span1_text="甲", span2_index=1, span2_text="他")
+  row = dict(sentence1="甲", sentence2="乙", sentence="甲", abst="乙",
+             keyword=["甲"], text="甲他乙", target=target)
   for folder, kind in ((clue / "chid", "idioms"), (clue / "c3", "choices"),
                        (clue / "cmrc2018", "spans"),
                        (clue / "cluener", "entities"),
@@ -176,16 +166,15 @@ def test_readme(tree, readme):
     # What weights say is left out: these are random.
     text = line.split("\t")[-1] if "[MASK]" in line else line
     assert re.sub(SCORE, "", text) in shown
-  for pattern, count in (("pretrain/train/*.tfrecord", 10),
-                         ("pretrain/heldout/*.tfrecord", 1),
-                         ("my_model/best/config.json", 1)):
-    assert len(list((tree / "output").glob(pattern))) == count
+  assert [len(list((tree / "output").glob(pattern))) for pattern in (
+      "pretrain/train/*.tfrecord", "pretrain/heldout/*.tfrecord",
+      "my_model/best/config.json")] == [10, 1, 1]
   assert "--learning_rate=0.00044 " in output_of(readme, "BATCH=256")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_how_a_script_ends(script, tree):
-  args, message = ENDS[script]
+  *args, message = ENDS[script[:-len(".py")]].split()
   status, out, log = scripting.run(script, *args, cwd=str(tree),
                                    python=str(tree.parent / "bin" / "python"))
   assert (status, out) == (1, "")
@@ -223,13 +212,20 @@ def test_the_programs_agree(tree, readme):
     assert sum(found) == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", [
-    path.name for path in sorted((ROOT / "docs").glob("*.md"))
+def documents():
+  """Documents with commands; with one for TensorFlow 2, for each platform."""
+  for path in sorted((ROOT / "docs").glob("*.md")):
+    comments = [comment for comment, language, _ in blocks("docs/" + path.name)
+                if language and not comment.startswith("not run")]
     # Chinese ones have the same blocks, see test_documents.py.
-    if path.name != "deployment.md" and "_zh" not in path.name and any(
-        language and not comment.startswith("not run")
-        for comment, language, _ in blocks("docs/" + path.name))])
+    if comments and path.name != "deployment.md" and "_zh" not in path.name:
+      yield pytest.param(path.name, marks=[] if any(
+          "TensorFlow 2" in comment for comment in comments
+      ) else pytest.mark.platform_independent("documents"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", documents())
 @pytest.mark.usefixtures("readme")
 def test_document(name, tree):
   assert run("docs/" + name, tree)

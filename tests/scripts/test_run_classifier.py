@@ -60,10 +60,10 @@ def test_fine_tuning(classify, tmp_path):
           row, texts in zip(probabilities, table(PAIRS / "test.txt")))]
   assert {path.name for path in (folder / "best").iterdir()} >= {
       "checkpoint", "config.json", "task.json", "vocab.txt", "eval_report.txt"}
-  path, = folder.rglob("events.out.tfevents.*")
-  assert path.parent == folder
   history = plot_curves.read_history(str(folder))["accuracy"]
   assert list(history) == [4, 8]
+  path, = folder.rglob("events.out.tfevents.*")
+  assert path.parent == folder
   assert {event.step: value.simple_value
           for event in tf.train.summary_iterator(str(path))
           for value in event.summary.value
@@ -77,14 +77,16 @@ def test_results_are_those_of_the_predictions(name, trained):
   model = trained(name)
   found, (header, values) = results(model.best), predicted(model.out)
   if name == "pairs":
-    loss = -np.log(values[range(9), np.arange(9) % 2]).mean()
+    right = values[range(9), np.arange(9) % 2]
+    loss, errors = -np.log(right).mean(), 1 - right
     report, lines = [(model.best / file).read_text() for file in (
         "eval_report.txt", "eval_results.txt")]
     assert report.split()[9] == "5"  # have the label 0
     assert "positive_label = 1\n" in lines
     assert (model.out / "test_report.txt").read_text() == report
   else:
-    loss = ((values[:, 0] - 1000 - 500 * (np.arange(9) % 3))**2).mean()
+    errors = abs(values[:, 0] - 1000 - 500 * (np.arange(9) % 3))
+    loss = (errors**2).mean()
     # In the units of the file, where the best checkpoint needs no other ones.
     assert ((1000 < values) & (values < 2000)).all()
     units = [tf.train.load_variable(str(folder), "output_units")
@@ -99,22 +101,23 @@ def test_results_are_those_of_the_predictions(name, trained):
   header, *rows = table(model.best / "dev_predictions.tsv")
   assert header == ["id", "label", "prediction", "error", "text_a", "text_b"]
   numbers = [int(row[0]) for row in rows]
-  errors = (1 - values[np.arange(9), np.arange(9) % 2] if name == "pairs" else
-            abs(values[:, 0] - 1000 - 500 * (np.arange(9) % 3)))
   assert sorted(numbers) == list(range(9))
-  assert [float(row[3]) for row in rows] == pytest.approx(
-      sorted(errors, reverse=True), rel=1e-4, abs=1e-4)
-  np.testing.assert_allclose(
-      [float(row[3]) for row in rows], errors[numbers], rtol=1e-4, atol=1e-4)
+  for wanted in (sorted(errors, reverse=True), errors[numbers]):
+    np.testing.assert_allclose(
+        [float(row[3]) for row in rows], wanted, rtol=1e-4, atol=1e-4)
   assert results(model.out, "test_results.txt") == pytest.approx(
       found, rel=1e-5, abs=1e-4)
+
+
+def of_labels(*labels):
+  return [InputExample(0, "x", None, label) for label in labels]
 
 
 def test_the_label_of_f1_is_kept(caplog):
   """Though the other one is rarer among new examples."""
   caplog.set_level("INFO", "absl")
   texts, labels = types.SimpleNamespace(positive_label=None), ["a", "b"]
-  examples = {"dev": [InputExample(0, "x", None, label) for label in "abb"]}
+  examples = {"dev": of_labels(*"abb")}
   for kept, positive in ((None, "a"), ("b", "b"), ("other", "a")):
     folder = ModelFolder(None, None, "best", positive_label=kept)
     assert run_classifier.choose_positive(
@@ -123,8 +126,7 @@ def test_the_label_of_f1_is_kept(caplog):
 
 
 def test_records_of_many_labels_name_those_of_the_text():
-  examples = [InputExample(0, "x", None, found)
-              for found in (("7",), ("1", "9"))]
+  examples = of_labels(("7",), ("1", "9"))
   kind = run_classifier.create_kind(
       None, None, types.SimpleNamespace(is_multi_label=True),
       {"train": examples}, list(map(str, range(14000))))
@@ -137,13 +139,12 @@ def test_a_model_of_other_inputs_or_labels(caplog):
   refused("0, 1, not 0$", run_classifier.check_labels, one, ["0"], False)
   run_classifier.check_labels(one, ["0", "1", "2"], trains=True)
   assert "knows the labels 0, 1, not 0, 1, 2" in caplog.text
-  text = InputExample(0, "a", None, "0")
+  text, = of_labels("0")
   run_classifier.report_labels("dev", [text, text], ["0", "2"])
   assert "dev has no example of 1 label(s): 2" in caplog.text
   refused("all 2 training .* label 0: .*nothing", run_classifier.check_variety,
           [text, text], ["0", "1"])
-  run_classifier.check_variety([text._replace(label=("x", "y")),
-                                text._replace(label=("x",))], ["x", "y"])
+  run_classifier.check_variety(of_labels(("x", "y"), ("x",)), ["x", "y"])
   assert "all training examples have the label x" in caplog.text
   pair = text._replace(text_b="b")
   assert not run_classifier.check_pairs(one, {"dev": [text]}, False)
@@ -155,14 +156,12 @@ def test_a_model_of_other_inputs_or_labels(caplog):
 
 
 def test_what_is_said_of_labels(caplog):
-  """Those that were hardly meant; and many labels are one short line."""
   run_classifier.warn_of_labels(["a", "b", "a|b", "B"], False)
   assert re.search("'a.b': give --multi_label", caplog.messages[0])
   assert re.search("'B', 'b'", caplog.messages[1])
   labels = ["label-%d" % i for i in range(5000)]
   with caplog.at_level("INFO", "absl"):
-    run_classifier.report_labels("train", [InputExample(
-        0, "x", None, label) for label in labels[:4000]], labels)
+    run_classifier.report_labels("train", of_labels(*labels[:4000]), labels)
   assert max(map(len, caplog.messages)) < 500
 
 
@@ -200,6 +199,5 @@ def test_the_simplest_model_is_beaten(warn, labels, score, values, said,
     assert not caplog.records
     outputs.write_results(str(tmp_path / "best" / "eval_results.txt"), {
         score: value, "global_step": 1})
-    warn(str(tmp_path), *([InputExample(0, "x", None, label) for label in one]
-                          for one in labels))
+    warn(str(tmp_path), *(of_labels(*one) for one in labels))
   assert said in caplog.text

@@ -8,10 +8,10 @@ import zipfile
 
 import pytest
 from scripting import ROOT
+from writing import write
 
-pytestmark = [pytest.mark.slow,
-              pytest.mark.platform_independent("a shell script")]
-
+pytestmark = [
+    pytest.mark.slow, pytest.mark.platform_independent("a shell script")]
 # In place of Python: writes down each command, and what a script would write.
 # With OFFLINE, no model can be downloaded.
 PYTHON = """#!/usr/bin/env bash
@@ -68,8 +68,7 @@ def clue(tmp_path):
 def test_the_whole_board_in_one_command(clue, tmp_path):
   for path in [*("data/%s/test.json" % task for task in BOARD[:-1]),
                "out/cluener/cluener_predict.json"]:  # on a board of its own
-    (tmp_path / path).parent.mkdir(parents=True)
-    (tmp_path / path).write_text("")
+    write(tmp_path, path)
   done, commands = clue("--save_checkpoints_steps=7", OUTPUT="out", TEAM="us")
   assert not done.returncode, done.stdout
   assert [command["--task_name"] for command in commands] == BOARD
@@ -82,8 +81,8 @@ def test_the_whole_board_in_one_command(clue, tmp_path):
     assert list(command)[-1] == "--save_checkpoints_steps"
     # Of C3, there is no file to predict.
     assert ("--do_predict" in command) == (task != "c3")
-    assert command.get("--test_file") == (
-        "data/cmrc2018/test.json" if task == "cmrc2018" else None)
+    assert command.get("--test_file") == {
+        "cmrc2018": "data/cmrc2018/test.json"}.get(task)
   assert [line.split()[0] for line in done.stdout.splitlines()[-10:]] == BOARD
   with zipfile.ZipFile(time.strftime(
       "%s/out/submit_us_%%Y-%%m-%%d.zip" % tmp_path)) as reader:

@@ -32,11 +32,10 @@ def test_files(name, trained):
       (number, x["kind"], text[x["start"]:x["end"]], x["start"], x["end"] - 1)
       for number, (text, row) in enumerate(zip(model.inputs, json_lines(
           model.out / "test_entities.jsonl"))) for x in row["entities"]}
-  assert read_json(model.best / "task.json") == {
-      "task_name": "file", "head": "token_labels", "do_lower_case": True,
-      "labels": ["O", "B-city", "I-city"], "max_seq_length": LENGTH,
-      "crf": name == "crf", "by_character": False,
-      "init_checkpoint": "random weights"}
+  assert read_json(model.best / "task.json") == dict(
+      task_name="file", head="token_labels", do_lower_case=True,
+      labels=["O", "B-city", "I-city"], max_seq_length=LENGTH,
+      crf=name == "crf", by_character=False, init_checkpoint="random weights")
 
 
 def test_a_model_that_goes_on_elsewhere(trained, tmp_path):

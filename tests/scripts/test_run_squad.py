@@ -48,15 +48,13 @@ def test_files_of_answers(head, trained):
 
 
 @BOTH
-def test_the_threshold_comes_from_the_checkpoint_that_predicts(
-    head, trained, tmp_path):
+def test_the_threshold_comes_from_the_checkpoint(head, trained, tmp_path):
   """Even with windows of one token, or of none, and one window a batch."""
   model = trained(head)
   content = read_json(model.folder / "test.json")
-  content["data"][0]["paragraphs"] += [
-      {"context": text, "qas": [{"id": "x" + text, "question": "谁",
-                                 "is_impossible": True, "answers": []}]}
-      for text in ("", "甲")]
+  content["data"][0]["paragraphs"] += [dict(context=text, qas=[dict(
+      id="x" + text, question="谁", is_impossible=True, answers=[])])
+                                       for text in ("", "甲")]
   args = command(
       tmp_path, head, "--do_predict", "--eval_batch_size=1",
       "--test_file=" + write(tmp_path, "own.json", content),
@@ -82,8 +80,7 @@ def test_the_threshold_comes_from_the_checkpoint_that_predicts(
     assert key == "x" or (text == "") == (odds[key] > 0)
 
 
-def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
-                                                        caplog):
+def test_cmrc_and_answers_that_are_not_there(trained, tmp_path, caplog):
   path = write(tmp_path, "own.json", [{
       "context_id": text, "context_text": text, "title": "t", "qas": [
           {"query_id": text + answer, "query_text": "住在哪里？",
@@ -106,20 +103,18 @@ def test_cmrc_own_layout_and_answers_that_are_not_there(trained, tmp_path,
     (None, [], "bad.json: 1 question.* without .*: a$"),
     ([{"text": "d"}], [], "0 training examples")])
 def test_bad_input(answers, args, message, trained, tmp_path):
+  qas = [dict(id="a", question="b", answers=answers)]
   fail(message, *command(
       tmp_path, "spans", "--do_train", "--init_checkpoint=%s" % trained(
           "spans").best, "--train_file=" + write(tmp_path, "bad.json", {
-              "data": [{"paragraphs": [{"context": "c", "qas": [{
-                  "id": "a", "question": "b", "answers": answers}]}]}]}),
-      *args))
+              "data": [{"paragraphs": [dict(context="c", qas=qas)]}]}), *args))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("head", ["beam", "spans"])
 def test_a_small_model_learns_the_answers(head, tmp_path):
-  succeed(*command(
-      tmp_path, head, "--do_train", "--do_eval", "--do_predict",
-      "--num_train_epochs=60", "--learning_rate=3e-3",
-      "--save_checkpoints_steps=1000"))
-  assert check_files(tmp_path / "out", read_json(tmp_path / "test.json"))[
-      "eval_exact"] > 95
+  succeed(*command(tmp_path, head, "--do_train", "--do_eval", "--do_predict",
+                   "--num_train_epochs=60", "--learning_rate=3e-3",
+                   "--save_checkpoints_steps=1000"))
+  found = check_files(tmp_path / "out", read_json(tmp_path / "test.json"))
+  assert found["eval_exact"] > 95

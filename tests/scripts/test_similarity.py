@@ -59,9 +59,8 @@ def test_score_is_the_cosine_less_the_mean(model, layer, texts):
 
 
 def test_vectors_that_were_trained(model, tmp_path):
-  weights = write_folder(tmp_path, CONFIG, TOKENS, task={
-      "head": "sentence_vector", "pooling": "cls", "layer": 1,
-      "max_seq_length": 5})
+  weights = write_folder(tmp_path, CONFIG, TOKENS, task=dict(
+      head="sentence_vector", pooling="cls", layer=1, max_seq_length=5))
   a, b = [vectors(weights, [text[:3] for text in side], 1, lambda x: x[0])
           for side in zip(*PAIRS)]
   sim = VectorSim(str(tmp_path))
@@ -98,9 +97,8 @@ def test_whitened_scores_of_the_script(model, tmp_path):
   a, b, x = [vectors(weights, texts, 1) for texts in (*sides, REFERENCE)]
   u, s, _ = np.linalg.svd(np.cov(x.T))
   w = (u @ np.diag(1 / np.sqrt(s)))[:, :4]
-  np.testing.assert_allclose(
-      np.array(scores, float),
-      cosines((a - x.mean(0)) @ w, (b - x.mean(0)) @ w), atol=2e-4)
+  np.testing.assert_allclose(np.array(scores, float), cosines(
+      (a - x.mean(0)) @ w, (b - x.mean(0)) @ w), atol=2e-4)
   write(tmp_path, "reference.txt", "\n")
   fail("--layer: .*--unsupervised or --search", *command, "--layer=1")
   for message, *args in (
@@ -117,9 +115,9 @@ def test_probabilities_are_those_of_the_classifier(trained, tmp_path):
   header, *rows = table(model.out / "test_results.tsv")
   expected = [float(row[header.index("1")]) for row in rows]
   assert np.ptp(expected) > 1e-4  # or any order would do
+  sim = BertSim(str(model.best), batch_size=5)
   np.testing.assert_allclose(
-      BertSim(str(model.best), batch_size=5).predict_sentences(model.inputs),
-      expected, atol=1e-6)
+      sim.predict_sentences(model.inputs), expected, atol=1e-6)
   command = ["similarity.py", "--model_dir=file://%s" % model.best]
   pairs = write(tmp_path, "pairs.tsv", *map("\t".join, model.inputs))
   assert "p50" in succeed(*command, "--benchmark", "--input_file=" + pairs,
@@ -128,6 +126,6 @@ def test_probabilities_are_those_of_the_classifier(trained, tmp_path):
   assert [tuple(row[1:]) for row in found] == [
       ("same" if score >= 0.5 else "different", *texts)
       for score, texts in zip(expected, model.inputs)]
-  np.testing.assert_allclose([float(row[0]) for row in found], expected,
-                             atol=1e-4)
+  np.testing.assert_allclose(
+      [float(row[0]) for row in found], expected, atol=1e-4)
   assert succeed(*command, *model.inputs[0])[0] == "\t".join(found[0]) + "\n"

@@ -22,8 +22,8 @@ SEEN = [[("中", 0, 1), ("国", 1, 2), ("play", 3, 7), ("##ing", 7, 10)], [],
 
 
 def make(folder, config, *engine):
-  """Makes a model; returns the command and what the reference says of each
-  text: the pooled output, and that of each layer."""
+  """Returns a command, and what the reference says of each text: the pooled
+  output, and that of each layer."""
   model, wanted = folder / "model", []
   config = config(vocab_size=len(TOKENS), max_position_embeddings=9)
   weights = write_folder(model, config, TOKENS)
@@ -69,9 +69,8 @@ def test_vectors_of_texts(tmp_path):
         np.load(str(tmp_path / "out")), [vector(*x) for x in wanted],
         atol=1e-5, err_msg=str(flags))
   (tmp_path / "out").unlink()
-  for message, flags in (
-      ("--layer=3: .* 0 to 2", ["--pooling=tokens", "--layers=3"]),
-      ("--layers=a: ", ["--pooling=tokens", "--layers=a"]),
-      ("--layers .*--pooling=tokens", ["--pooling=mean", "--layers=1"])):
-    fail(message, *args, *flags)
+  for message, pooling, layers in (
+      ("--layer=3: .* 0 to 2", "tokens", "3"), ("--layers=a: ", "tokens", "a"),
+      ("--layers .*--pooling=tokens", "mean", "1")):
+    fail(message, *args, "--pooling=" + pooling, "--layers=" + layers)
   assert not (tmp_path / "out").exists()

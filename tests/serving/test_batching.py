@@ -30,12 +30,12 @@ def model():
       raise BadInput(inputs.index("number") + 1, "empty")
     return [x * 2 for x in inputs]
 
+  def batcher(most=4, max_wait=0.0, queue=100, **kwargs):
+    return stack.enter_context(contextlib.closing(
+        Batcher(predict, most, max_wait, queue, **kwargs)))
+
   with contextlib.ExitStack() as stack:
-    yield SimpleNamespace(
-        let=let, batches=batches,
-        batcher=lambda most=4, max_wait=0.0, queue=100, **kwargs: (
-            stack.enter_context(contextlib.closing(Batcher(
-                predict, most, max_wait, queue, **kwargs)))))
+    yield SimpleNamespace(let=let, batches=batches, batcher=batcher)
     let(10 ** 5)
 
 

@@ -132,7 +132,6 @@ def test_what_is_not_installed(monkeypatch):
     ("bench_first_answer.py", ["--ways=onnx", "--times=1"],
      r"way\tmedian s.*\nonnx\t[\d.]+\t[\d.]+\t[\d.]+\n")])
 def test_what_measures_it(script, args, lines, folder, onnx):
-  done = subprocess.run(
-      command("benchmarks/" + script, "--model_dir=%s" % folder, *args),
-      stdout=subprocess.PIPE, text=True, check=True)
-  assert re.fullmatch(lines, done.stdout), done.stdout
+  out = subprocess.check_output(command(
+      "benchmarks/" + script, "--model_dir=%s" % folder, *args), text=True)
+  assert re.fullmatch(lines, out), out

@@ -15,7 +15,6 @@ from albert.serving.service import Loaded, create_app
 
 pytestmark = [pytest.mark.full, pytest.mark.platform_independent(
     "a page, with stand-ins for models")]
-
 HTML = "<img src=x onerror=alert(1)>&amp;<b>好</b>"
 WORDS = [results.Candidate("好", 0.75), results.Candidate("坏", 0.25)]
 GOOD, BAD = ("好", "width: 75%;"), ("坏", "width: 25%;")
@@ -51,10 +50,10 @@ MODELS = {
         results.FoundEntity(text[2:4], 2, 4, "city"),
         results.FoundEntity(text[5:6], 5, 6, "name")])),
     "answers": model("answer", found_answer, "question", "passage"),
-    "choices": model("choice", lambda _: CHOICES[1], "passage", "question",
-                     "choices"),
-    "idioms": model("idioms", lambda _: results.IdiomResult(CHOICES), "text",
-                    "choices"),
+    "choices": model(
+        "choice", lambda _: CHOICES[1], "passage", "question", "choices"),
+    "idioms": model(
+        "idioms", lambda _: results.IdiomResult(CHOICES), "text", "choices"),
     "masks": model("masks", lambda text: results.MaskResult(
         [WORDS] * text.count("[MASK]"))),
     "pairs": model("label", pair_score, "text_a", "text_b")}

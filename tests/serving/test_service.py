@@ -87,11 +87,9 @@ def test_predictions(serve, models):
         "instances": [row]})) == ["1"]
   assert ask("/v1/models").json == {"models": [
       ask("/v1/models/" + name).json for name in models]}
-  assert ask("/v1/models/b").json == {
-      "name": "b", "version": "", "kind": "label",
-      "fields": ["text_a", "text_b"],
-      "labels": None, "compares_sentences": False, "searches": False,
-      "max_instances": 256}
+  assert ask("/v1/models/b").json == dict(
+      name="b", version="", kind="label", fields=["text_a", "text_b"],
+      labels=None, compares_sentences=False, searches=False, max_instances=256)
   assert ask("/health").json == {"status": "ok"}
   assert ask("/ready").json == {"status": "ready"}
   for name in "ab":
@@ -138,13 +136,11 @@ def test_what_is_refused(serve, models):
     answer = ask(path, {rows: texts})
     assert answer.status == status and message in answer.text
   assert 'albert_answers_total{status="500"} 1.0' in ask("/metrics").text
-  assert ask("/other").status == 404
-  assert ask(A).status in (404, 405)
+  assert ask("/other").status == 404 and ask(A).status in (404, 405)
   assert not models["c"].batches
 
 
 def test_the_client_of_the_documents(serve, models, monkeypatch):
-  """It tries again, as often as it is told."""
   monkeypatch.syspath_prepend(str(ROOT / "docs" / "deploy"))
   client, waited = importlib.import_module("client"), []
   monkeypatch.setattr(client, "time", SimpleNamespace(sleep=waited.append))
@@ -231,8 +227,7 @@ def test_answers_are_counted_and_logged(serve, models, caplog):
     assert line in ask("/metrics").text
 
 
-def test_models_are_loaded_anew(serve):
-  """Under load: none of the requests is lost."""
+def test_models_are_loaded_anew(serve):  # and no request is lost
   version, keys = [0], Keys(["key"])
 
   def loaded():
@@ -369,8 +364,7 @@ def broken(rng):
 @pytest.mark.parametrize("count", [200, full(2000)])
 def test_malformed_requests(trained, serve, count):
   """Of a real model, whose good answers in between stay the same."""
-  rng = random.Random(count)
-  good = {"instances": ["今天天气很好", "我们去公园"]}
+  rng, good = random.Random(count), {"instances": ["今天天气很好", "去公园"]}
   ask = serve({"a": load(str(trained("labels").best))})
   wanted = ask(A, good)
   assert len(names(wanted)) == 2
