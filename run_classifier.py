@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import functools
-import json
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -190,16 +189,6 @@ def shares_of(texts: TextSettings) -> Dict[str, float]:
   """Returns the share of the training file that each other split takes."""
   return {name: share for name, share in (
       ("dev", texts.dev_share), ("test", texts.test_share)) if share}
-
-
-def write_part(output_dir: str, name: str,
-               examples: List[InputExample]) -> None:
-  """Writes a part of the training file, for --task_name=jsonl."""
-  filesystem.write_text(os.path.join(output_dir, name + ".jsonl"), "".join(
-      json.dumps({key: value for key, value in (
-          ("id", x.id), ("text_a", x.text_a), ("text_b", x.text_b),
-          ("label", x.label)) if value is not None}, ensure_ascii=False) + "\n"
-      for x in examples))
 
 
 def warn_of_labels(labels: List[str], is_multi_label: bool) -> None:
@@ -547,7 +536,7 @@ class TextTask(finetuning.Task):
   def begin(self, output_dir: str) -> None:
     """See finetuning.Task."""
     for name in {*shares_of(self._flags)}.intersection(self._examples):
-      write_part(output_dir, name, self._examples[name])
+      classification.write_part(output_dir, name, self._examples[name])
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
              checkpoint: Optional[str]) -> np.ndarray:

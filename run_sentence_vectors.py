@@ -57,6 +57,9 @@ class VectorSettings(tables.TableSettings):
   texts_file: str = setting(
       None, "--loss=simcse: texts, one per line; default: those of the "
       "training file.", USUAL, needs="do_train and loss=simcse")
+  dev_share: float = setting(
+      None, "Share of the training file to evaluate on instead of a dev file.",
+      USUAL, least=0.0, most=1.0)
   text_a_field: str = setting(
       None, "Column or JSON key of the text; default: the task's.")
   text_b_field: str = setting(
@@ -246,17 +249,33 @@ def describe_negatives(settings: TrainSettings, workers: Workers,
                      "increase --train_batch_size")
 
 
-def read_examples(args: VectorSettings,
-                  names: List[str]) -> Dict[str, List[Any]]:
+def read_examples(args: VectorSettings, names: List[str],
+                  seed: int) -> Dict[str, List[Any]]:
   """Returns the examples by split.
+
+  Args:
+    args: settings of the task.
+    names: the splits.
+    seed: of --dev_share.
 
   Raises:
     InputError: a file does not fit the loss or --metric_for_best.
   """
   task = get_task(args)
+  wanted = [name for name in names if not (args.dev_share and name == "dev")]
   examples: Dict[str, List[Any]] = {
       name: read_texts(args, task) if name == "train" and args.loss == "simcse"
-      else read_pairs(args, task, name) for name in names}
+      else read_pairs(args, task, name) for name in wanted}
+  if wanted != names:
+    if args.loss == "simcse":
+      raise InputError("--dev_share: --loss=simcse trains on all texts: give a "
+                       "dev file")
+    pairs = read_pairs(args, task, "train")
+    classes = len({x.label for x in pairs}) <= 2
+    parts = classification.divide(
+        pairs, {"dev": args.dev_share}, seed,
+        label_of=lambda x: x.label if classes else None)
+    examples.update((name, parts[name]) for name in names if name != "test")
   if "train" in examples and args.loss == "in_batch":
     examples["train"] = alike(examples["train"], args.positive_score)
   if args.metric_for_best in ("auc", "accuracy") and "dev" in examples and (
@@ -311,6 +330,7 @@ class VectorTask(finetuning.Task):
                folder: ModelFolder, examples: Dict[str, List[Any]]):
     self._settings = settings
     self._examples = examples
+    self._dev_share = args.dev_share
     count = 2
     if args.loss == "in_batch" and "train" in examples and (
         examples["train"][0].negative is not None):
@@ -329,9 +349,15 @@ class VectorTask(finetuning.Task):
     self.splits = {
         name: finetuning.Split(
             rows, make_features, has_labels=name == "train",
-            paths=[split_path(args, get_task(args), name)],
+            paths=[split_path(args, get_task(args), "train" if (
+                args.dev_share and name == "dev") else name)],
             items=functools.partial(report_items, rows))
         for name, rows in examples.items()}
+
+  def begin(self, output_dir: str) -> None:
+    """See finetuning.Task."""
+    if self._dev_share and "dev" in self._examples:
+      classification.write_part(output_dir, "dev", self._examples["dev"])
 
   def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
              checkpoint: Optional[str]
@@ -378,7 +404,8 @@ def main() -> None:
     raise InputError("--layer=%d: the model has layers 1 to %d" % (
         args.layer, last))
   with_dropout(folder.config, args)  # fails early
-  examples = read_examples(args, finetuning.wanted_splits(settings, workers))
+  examples = read_examples(args, finetuning.wanted_splits(settings, workers),
+                           settings.run.random_seed)
   if trains:
     examples["train"] = finetuning.limited(examples["train"], settings)
     describe_negatives(settings, workers, args)

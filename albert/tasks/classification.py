@@ -4,6 +4,7 @@ A new task is one row of TASKS; docs/fine_tuning.md has an example.
 """
 
 import itertools
+import json
 import math
 import os
 import random
@@ -393,6 +394,16 @@ def divide(examples: List[Any], shares: Dict[str, float], seed: int,
       raise InputError("%d examples are too few for a %s part" % (
           len(examples), name))
   return parts
+
+
+def write_part(output_dir: str, name: str,
+               examples: List[InputExample]) -> None:
+  """Writes a part of the training file, for --task_name=jsonl."""
+  filesystem.write_text(os.path.join(output_dir, name + ".jsonl"), "".join(
+      json.dumps({key: value for key, value in (
+          ("id", x.id), ("text_a", x.text_a), ("text_b", x.text_b),
+          ("label", x.label)) if value is not None}, ensure_ascii=False) + "\n"
+      for x in examples))
 
 
 def items(examples: List[InputExample]) -> List[Item]:

@@ -96,6 +96,7 @@ def test_negatives_and_texts_alone(loss, message, script, trained, tmp_path):
     ("--layer=3: .* 1 to 1", None, "--layer=3"),
     ("--metric_for_best=auc .*0 and 1", "text_a\ttext_b\tscore\n天\t地\t2\n",
      "--do_eval --metric_for_best=auc"),
+    ("--dev_share: .*simcse", None, "--loss=simcse --do_eval --dev_share=0.3"),
     ("--loss=simcse .*--dropout", None, "--loss=simcse --dropout=0"),
     ("at least 9", None, "--loss=in_batch --positive_score=9")])
 def test_bad_input(message, rows, args, script, tmp_path):

@@ -202,6 +202,7 @@ def test_the_report_has_what_reading_it_said(tmp_path):
 @pytest.mark.parametrize("kind, parts, dev", [
     ("labels", ["train", "dev", "test"], "dev.jsonl"),
     ("entities", ["train", "dev"], "dev.jsonl"),
+    ("cosines", ["train", "dev"], "dev.jsonl"),
     ("spans", ["train", "dev"], "dev.json")])
 def test_a_file_is_divided(tmp_path, kind, parts, dev):
   args = command(tmp_path, kind, "--do_train", "--do_eval", "--dev_share=0.34",
