@@ -60,7 +60,7 @@ GBK = "房间很大，早餐不好".encode("gb18030")
 
 @pytest.mark.parametrize("name, content, message", [
     ("a.csv", "a;b\n1;2\n", ":1: .*commas"),
-    ("a.csv", 'a,b\n"1,2\n', ":2: quotes"),
+    ("a.csv", 'a,b\n"1,2\n', ":2: invalid CSV quotes"),
     ("a.tsv", "a\ta\n", ":1: .*duplicate column: a, a"),
     ("a.txt", '{"a": 1}\n', ": .*\\.jsonl"),
     ("a.tsv", '[\n{"a": 1}]\n', ": .*\\.jsonl"),

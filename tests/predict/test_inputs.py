@@ -34,8 +34,8 @@ def test_what_the_command_line_gives(tmp_path):
   for message, given, fields in (
       ("--input_file, not both", file, TEXT), ("text_a, text_b: ", {}, PAIR),
       ("--question", {}, ASKED), ("--question", {}, CHOSEN),
-      ("--choices", {}, IDIOM), ("takes text, .*no --choices", both, TEXT),
-      ("takes question, passage, .*no --choices", both, ASKED),
+      ("--choices", {}, IDIOM), ("takes text, not --choices", both, TEXT),
+      ("takes question, passage, not --choices", both, ASKED),
       ("passage, question, choices: .*--choices", {"question": "乙"}, CHOSEN),
       ("--question", {"choices": ["丙"]}, CHOSEN)):
     refused(message, find, given, ["甲", "乙", "丙"], fields)

@@ -157,7 +157,7 @@ def test_the_command(trained, corpus_file, tmp_path):
   assert succeed(*args, "--input_file=" + queries)[0] == out
   fail("empty.txt: .*no texts", *args, "--corpus_file=" + empty, "天")
   fail("--corpus_file", "similarity.py", "--search", "天")
-  fail("--top_k: .* --search", "similarity.py", "--top_k=3", "天", "地")
+  fail("--top_k .* --search", "similarity.py", "--top_k=3", "天", "地")
 
 
 def test_the_first_of_equal_ones_is_first():

@@ -138,7 +138,7 @@ def test_a_model_of_other_inputs_or_labels(caplog):
   one = ModelFolder(None, None, "best", pairs=False, labels=["0", "1"])
   refused("0, 1, not 0$", run_classifier.check_labels, one, ["0"], False)
   run_classifier.check_labels(one, ["0", "1", "2"], trains=True)
-  assert "knows the labels 0, 1, not 0, 1, 2" in caplog.text
+  assert "has the labels 0, 1, not 0, 1, 2" in caplog.text
   text, = of_labels("0")
   run_classifier.report_labels("dev", [text, text], ["0", "2"])
   assert "dev has no example of 1 label(s): 2" in caplog.text
@@ -170,8 +170,8 @@ def test_bad_input(classify, trained, tmp_path):
   write(tmp_path, "train.txt", *["a\tb\t1"] * 9)
   for message, *args in (
       ("--metric_for_best=pearson .* 2 labels", "--metric_for_best=pearson"),
-      ("--early_stop_evals: .*--do_eval", "--early_stop_evals=2"),
-      ("--unlabelled_file: .*--teacher", "--unlabelled_file=x"),
+      ("--early_stop_evals .*--do_eval", "--early_stop_evals=2"),
+      ("--unlabelled_file .*--teacher", "--unlabelled_file=x"),
       ("'lcqcm'.* lcqmc", "--task_name=lcqcm"),
       ("vocab.txt .*21128.* 30000", "--bert_config_file=" + write(
           tmp_path, "other.json", dict(SIZES, vocab_size=30000))),

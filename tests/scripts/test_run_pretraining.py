@@ -183,10 +183,10 @@ def test_what_training_cannot_begin_or_go_on_with(work, whole):
 
 @pytest.mark.parametrize("args, message", [
     (["--bert_config_file="], "^--bert_config_file"),
-    (["--early_stop_evals=2"], "--early_stop_evals: .*--eval_input_file"),
+    (["--early_stop_evals=2"], "--early_stop_evals .*--eval_input_file"),
     (["--nodo_train", "--do_eval", "--export_dir=x"],
-     "--export_dir: .* --do_train"),
-    (["--tpu_name=x"], "--tpu_name: .* --use_tpu"),
+     "--export_dir .* --do_train"),
+    (["--tpu_name=x"], "--tpu_name .* --use_tpu"),
     (["--max_seq_length=64"], "max_seq_length 16, .* 64"),
     (["--bert_config_file=other_vocab.json"], "vocab_size 50, .* 51"),
     (["--eval_input_file=train-1.tfrecord"],

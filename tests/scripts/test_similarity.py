@@ -100,10 +100,10 @@ def test_whitened_scores_of_the_script(model, tmp_path):
   np.testing.assert_allclose(np.array(scores, float), cosines(
       (a - x.mean(0)) @ w, (b - x.mean(0)) @ w), atol=2e-4)
   write(tmp_path, "reference.txt", "\n")
-  fail("--layer: .*--unsupervised or --search", *command, "--layer=1")
+  fail("--layer .*--unsupervised or --search", *command, "--layer=1")
   for message, *args in (
       ("reference.txt: ", "a", "b", "--reference_file=" + path),
-      ("--whitening_dim: .*--whitening$", "--whitening_dim=3"),
+      ("--whitening_dim .*--whitening$", "--whitening_dim=3"),
       ("two sentences", "a"), ("input_file.*both", "a", "b", "--input_file=x"),
       ("standard input:2: .* 1$",)):
     fail(message, *unsupervised, *args, input=b"a\tb\na\n")

@@ -46,7 +46,7 @@ def test_both_formats(tmp_path):
     ({"candidates": IDIOMS}, "'content', only candidates"),
     (dict(ROW, candidates="画蛇添足"), "candidates"),
     (dict(ROW, content=["甲"]), "no blank"),
-    (dict(ROW, content=["#idiom000001#", "#idiom000001#"]), "twice"),
+    (dict(ROW, content=["#idiom000001#", "#idiom000001#"]), "duplicate"),
     (dict(ROW, content=["#idiom%06d#" % i for i in range(5)]), "5 .* 4"),
     (dict(ROW, candidates=IDIOMS[:3]), "#idiom000003#: .*3 is not in 0 to 2"),
     (dict(FEW, content="甲"), "one #idiom#, found 0"),

@@ -196,7 +196,7 @@ def test_numbers_of_ones_own(tmp_path, column):
   assert task.is_regression and task.metric == "pearson"
   examples = read(tmp_path, task, "text_a\t%s\na\t-1.5\nb\t2e1\n" % column)
   assert [x.label for x in examples] == ["-1.5", "2e1"]
-  refused("--regression: .*--labels", get_task, "tsv", labels=["1"],
+  refused("--regression .*--labels", get_task, "tsv", labels=["1"],
           regression=True)
 
 

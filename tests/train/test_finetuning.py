@@ -104,7 +104,7 @@ def test_each_rank_reads_its_rows_of_each_batch(start, caplog):
   with caplog.at_level("INFO", "absl"):
     _, _, whole = start(range(1, 41), of_number, train_batch_size=6, **changes)
   assert len(whole) == 78 and sorted(whole[:40]) == list(range(1, 41))
-  assert "leaves out 2 of 40 training examples: no. %d, no. %d" % tuple(
+  assert "skips 2 of 40 training examples: no. %d, no. %d" % tuple(
       sorted(set(range(1, 41)) - set(whole[40:]))) in caplog.text
   for begin in (0, 1, 9):
     shares = [start(range(1, 41), of_number, rank, 3, begin,
