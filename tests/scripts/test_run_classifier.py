@@ -60,10 +60,10 @@ def test_fine_tuning(classify, tmp_path):
           row, texts in zip(probabilities, table(PAIRS / "test.txt")))]
   assert {path.name for path in (folder / "best").iterdir()} >= {
       "checkpoint", "config.json", "task.json", "vocab.txt", "eval_report.txt"}
-  history = plot_curves.read_history(str(folder))["accuracy"]
-  assert list(history) == [4, 8]
   path, = folder.rglob("events.out.tfevents.*")
   assert path.parent == folder
+  history = plot_curves.read_history(str(folder))["accuracy"]
+  assert list(history) == [4, 8]
   assert {event.step: value.simple_value
           for event in tf.train.summary_iterator(str(path))
           for value in event.summary.value
