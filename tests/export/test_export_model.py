@@ -109,7 +109,7 @@ def test_bad_input(model, tmp_path):
       ("--batch_size=0", "--tflite", "--batch_size=0"),
       ("--inspect, --strip, ", "--strip", "--tflite"),
       ("--repeat_positions .*--strip", "--onnx", "--repeat_positions=5"),
-      ("--int8: .*--tflite", "--saved_model", "--int8"),
+      ("--int8 .*--tflite", "--saved_model", "--int8"),
       ("--signature .*--tflite", "--saved_model", "--signature=encode"),
       ("--with_code .* --onnx", "--saved_model", "--with_code"),
       ("--max_seq_length 17", "--tflite", "--max_seq_length=17"),

@@ -47,7 +47,7 @@ def test_a_model_that_goes_on_elsewhere(trained, tmp_path):
   assert results(tmp_path / "out")["eval_f1"] == results(model.best)["eval_f1"]
   (tmp_path / "dev.txt").write_text("甲 B-zoo\n", encoding="utf-8")
   args += ["--data_dir=%s" % tmp_path, "--max_seq_length=9", none]
-  fail("dev .* zoo, .* O, B-city, I-city", *args, "--do_eval")
+  fail("dev .* zoo: .* O, B-city, I-city", *args, "--do_eval")
   fail("no train file: add .*train.json or .*train.bio", *args, "--do_train")
   fail("--do_train", *args, "--do_eval", "--init_checkpoint=%s" %
        trained("labels").best)

@@ -174,7 +174,7 @@ def test_what_training_cannot_begin_or_go_on_with(work, whole):
     (work / "cut" / path.name).write_bytes(path.read_bytes()[:500])
   for message, out, *args in (
       ("damaged or incomplete", "unused", "--init_checkpoint=cut"),
-      ("begun with --learning_rate=.*, not 0.9; .* step 6 was .* becomes",
+      ("started with --learning_rate=.*, not 0.9; .* step 6 was .* becomes",
        folder, "--learning_rate=0.9"),
       ("lacks .*loss_scale.*--precision", folder, "--num_train_steps=10",
        "--precision=fp16", "--resume_anyway")):
