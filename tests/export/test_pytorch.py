@@ -114,7 +114,7 @@ def test_a_model_of_each_kind_comes_back(name, trained, tmp_path):
   for one, other in zip(*map(tf.nest.flatten, (before, after))):
     assert one == (pytest.approx(other, rel=1e-6, abs=1e-5) if isinstance(
         one, float) else other)
-  # A description that is different weights counts for nothing.
+  # A description of different weights counts for nothing.
   write(theirs, "albert_task.json", dict(
       read(theirs / "albert_task.json"), weights_sha256="other"))
   assert "different weights" in convert(
