@@ -6,6 +6,7 @@ import logging as std_logging
 import random
 from typing import (
   Counter,
+  Deque,
   Dict,
   Iterator,
   List,
@@ -42,14 +43,14 @@ class Notes(std_logging.Handler):
 
   def __init__(self) -> None:
     super().__init__()
-    self._messages: List[str] = []
+    self._messages: Deque[str] = collections.deque(maxlen=1000)
 
   def emit(self, record: std_logging.LogRecord) -> None:
     self._messages.append(record.getMessage())
 
   def begin(self) -> None:
     """Forgets earlier messages and listens."""
-    del self._messages[:]
+    self._messages.clear()
     logging.get_absl_logger().addHandler(self)
 
   def end(self, paths: Sequence[str]) -> List[str]:

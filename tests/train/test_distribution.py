@@ -1,17 +1,21 @@
 """Several processes: what a reduction gives, and Horovod's own."""
 
+import concurrent.futures
 import os
 import re
 import subprocess
 import sys
+import threading
 import types
 
+import numpy as np
 import pytest
 import small_steps as small
 import tensorflow.compat.v1 as tf
 from reading import table
 from scripting import ROOT, quick_python
 from small_models import evaluate
+from small_steps import LAYOUTS, make_options
 from trained_models import command
 
 from albert.files import checkpoints
@@ -67,6 +71,47 @@ def test_all_ranks_stop_where_the_first_says(rank, last, horovod):
       steps.append(session.run(advance))
   assert steps == list(range(4, last + 1))
   assert len(answers) == 2 * bool(rank)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout, optimizer, slices", [
+    ("albert_zh", "lamb", 1), small.full("google_preln", "adamw", 3)])
+def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
+    layout, optimizer, slices):
+  """Two threads stand for processes."""
+  config, given = LAYOUTS[layout], [None] * 2
+  barrier = threading.Barrier(2, timeout=100)
+  batches = list(map(small.make_features, range(3)))
+  # Flags are of the process: two threads cannot parse them at once.
+  settings = make_options(optimizer=optimizer, train_batch_size=3,
+                          gradient_accumulation_steps=slices)
+
+  def train(rank):
+    def exchange(*arrays):
+      given[rank] = arrays
+      barrier.wait()
+      means = [np.mean(x, 0, np.float32) for x in zip(*given)]
+      barrier.wait()
+      return means
+
+    def reduce_mean(tensors):
+      means = tf.py_func(exchange, tensors, [x.dtype for x in tensors])
+      for mean, tensor in zip(means, tensors):
+        mean.set_shape(tensor.shape)
+      return means
+
+    return small.train(
+        3, settings, [{name: x[3 * rank:][:3] for name, x in batch.items()}
+                      for batch in batches],
+        workers=distribution.Workers(rank, 2, 0, reduce_mean), **config)
+
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    trained = list(pool.map(train, range(2)))
+  expected, whole = small.train(
+      3, make_options(optimizer=optimizer), batches, **config)
+  for losses, found in trained:
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    small.assert_equal_variables(found, whole, 1e-5)
 
 
 @pytest.fixture
