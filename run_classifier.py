@@ -386,8 +386,8 @@ def check_pairs(folder: ModelFolder, examples: Examples, trains: bool) -> bool:
   for name, rows in examples.items():
     if any(pairs.values()) and pairs[name] < len(rows):
       raise InputError(
-          "%s: %d of %d examples have no second text, but the rest do" % (
-              name, len(rows) - pairs[name], len(rows)))
+          "%s: %d of %d examples have no second text: either all or none may "
+          "be pairs" % (name, len(rows) - pairs[name], len(rows)))
   are_pairs = any(pairs.values())
   if not trains and folder.pairs not in (None, are_pairs):
     raise InputError("%s: the model was trained on %s" % (

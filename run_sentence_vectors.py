@@ -262,11 +262,8 @@ def read_examples(args: VectorSettings, names: List[str],
     InputError: a file does not fit the loss or --metric_for_best.
   """
   task = get_task(args)
-  wanted = [name for name in names if not (args.dev_share and name == "dev")]
-  examples: Dict[str, List[Any]] = {
-      name: read_texts(args, task) if name == "train" and args.loss == "simcse"
-      else read_pairs(args, task, name) for name in wanted}
-  if wanted != names:
+  examples: Dict[str, List[Any]] = {}
+  if args.dev_share and names != ["test"]:  # even if one is read
     if args.loss == "simcse":
       raise InputError("--dev_share: --loss=simcse trains on all texts: give a "
                        "dev file")
@@ -275,7 +272,12 @@ def read_examples(args: VectorSettings, names: List[str],
     parts = classification.divide(
         pairs, {"dev": args.dev_share}, seed,
         label_of=lambda x: x.label if classes else None)
-    examples.update((name, parts[name]) for name in names if name != "test")
+    examples = {name: parts[name] for name in names if name in parts}
+  for name in names:
+    if name == "train" and args.loss == "simcse":
+      examples[name] = read_texts(args, task)
+    elif name not in examples:
+      examples[name] = read_pairs(args, task, name)
   if "train" in examples and args.loss == "in_batch":
     examples["train"] = alike(examples["train"], args.positive_score)
   if args.metric_for_best in ("auc", "accuracy") and "dev" in examples and (

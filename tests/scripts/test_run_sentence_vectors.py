@@ -78,6 +78,20 @@ def test_simcse_takes_each_text_once_with_dropout(tmp_path):
     assert found.attention_probs_dropout_prob == rate
 
 
+def test_a_part_of_the_training_file(tmp_path):
+  """Who reads one part only, as other processes do, leaves out the other."""
+  rows = ["%d\tb\t%d" % (i, i % 2) for i in range(20)]
+  write(tmp_path, "train.tsv", "text_a\ttext_b\tlabel", *rows)
+  write(tmp_path, "test.tsv", "text_a\ttext_b\tlabel", *rows[:3])
+  args = vectors.VectorSettings(data_dir=str(tmp_path), dev_share=0.3)
+  both = vectors.read_examples(args, ["train", "dev", "test"], 1)
+  assert [len(both[name]) for name in both] == [14, 6, 3]
+  assert sum(vectors.scores_of(both["dev"])) == 3  # stratified
+  for name in both:
+    assert vectors.read_examples(args, [name], 1) == {name: both[name]}
+  assert not {x.text_a for x in both["train"]} & {x.text_a for x in both["dev"]}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("loss, message", [
     ("in_batch", "9 of 9 pairs are similar"), ("simcse", "train: 12 examples")])
