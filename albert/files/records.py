@@ -66,6 +66,8 @@ class RecordFile(NamedTuple):
 _READ_RECORDS = 64  # records per read of a file
 _MOST_RECORDS = 1 << 60  # in a file
 _OPEN_FILES = 16  # files read at the same time
+# AutoGraph takes a second or more to find nothing to convert.
+_without_autograph = tf.autograph.experimental.do_not_convert
 
 
 def pretraining_specs(max_seq_length: int, max_predictions_per_seq: int,
@@ -519,8 +521,7 @@ def input_fn_builder(
     function of `params` (which has "batch_size") that returns a dataset of
     dicts: name -> int32 or float32 [B], [B, length] or [B, rows, length].
   """
-  # AutoGraph would spend seconds to find nothing to convert.
-  @tf.autograph.experimental.do_not_convert
+  @_without_autograph
   def read(params):
     batch_size = params["batch_size"]
     (readers, reader), cores = shard, 1
@@ -619,6 +620,7 @@ class Parts(NamedTuple):
             lambda path, sizes, skip: self.read_one(path, sizes).skip(
                 skip).prefetch(64), cycle_length=self.cycle)
 
+  @_without_autograph
   def counts(self) -> np.ndarray:
     """Returns the number of records of each part, int [P]; reads all files."""
     def count(path, sizes):
@@ -719,6 +721,7 @@ def ordered_input_fn_builder(
   # follows the record.
   starts = np.cumsum(index.sizes + 16) - index.sizes - 4
 
+  @_without_autograph
   def read(params):
     batch_size = params["batch_size"]
 
