@@ -33,6 +33,9 @@ from albert.data import corpus
 
 tf.disable_eager_execution()
 tf.enable_resource_variables()
+# XLA: a step is compiled for one run, so the compiler should not take its time.
+os.environ["XLA_FLAGS"] = ("--xla_backend_optimization_level=0 "
+                           "--xla_llvm_disable_expensive_passes=true")
 
 STRICT = os.environ.get("ALBERT_TESTS_STRICT", "0") not in ("", "0")
 TIERS = ("quick", "default", "all")

@@ -41,8 +41,8 @@ def damage(folder, rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind, count", [
-    ("labels", 8), full("labels", 150), full("entities", 60),
-    full("spans", 60)])
+    ("labels", 8), full("labels", 60), full("entities", 30),
+    full("spans", 30)])
 def test_damaged_folders(kind, count, trained, tmp_path):
   rng = random.Random(count)
   model = trained(kind)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 
 import fork_server
+import numpy as np
 import pytest
 import scripting
 import tensorflow.compat.v1 as tf
@@ -55,13 +56,10 @@ ENDS = {
 
 # In the output of similarity.py and in results.
 SCORE = r"\d+\.\d+(\tsame|\tdifferent)?"
-NEEDS = {"TensorFlow 2": not tf.__version__.startswith("1.")}
-
-
-def can_run(comment):
-  return not comment.startswith("not run: ") and all(
-      NEEDS.get(name) or importlib.util.find_spec(name.split()[0])
-      for name in comment[len("needs "):].split(", ") if name)
+IS_TF2 = not tf.__version__.startswith("1.")
+# One run of a sweep, and two of eight GPUs, have all there is to see.
+SHORTER = {r"--num_seeds=\d": "--num_seeds=1", "gpu:8": "gpu:2",
+           "(--learning_rates=[^, ]*),[^ ]*": r"\1"}
 
 
 def write_models(tree):
@@ -128,28 +126,41 @@ def tree(tmp_path_factory):
   server.communicate()
 
 
-def run(path, tree, replace=("", "")):
-  """Runs a file's blocks in order; returns [(block, its output)]."""
-  done = []
+def chosen(path, of_tf2=False):
+  """Returns (language, text) of the blocks that need TensorFlow 2, or of all
+  others, if what else they need is there."""
+  found = []
   for comment, language, text in blocks(path):
-    if language and can_run(comment):
-      (tree / "block").write_text(text.replace(*replace), encoding="utf-8")
-      options = ["-euo", "pipefail"] if language == "bash" else []
-      found = subprocess.run(
-          [language, *options, "block"], cwd=str(tree), timeout=600,
-          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(
-              os.environ, TF_CPP_MIN_LOG_LEVEL="3",
-              PATH="%s:%s" % (tree.parent / "bin", os.environ["PATH"])))
-      output = found.stdout.decode()
-      assert not found.returncode, "%s\n%s\n%s" % (path, text, output[-3000:])
-      done.append((text, output))
+    needs = set(comment[len("needs "):].split(", ")) - {""}
+    if language and not comment.startswith("not run: ") and (
+        of_tf2 == ("TensorFlow 2" in needs)) and all(map(
+            importlib.util.find_spec, needs - {"TensorFlow 2"})):
+      found.append((language, text))
+  return found
+
+
+def run(found, tree, replace=None):
+  """Runs blocks in order; returns [(block, its output)]."""
+  done = []
+  for language, text in found:
+    for pattern, other in {**SHORTER, **(replace or {})}.items():
+      text = re.sub(pattern, other, text)
+    (tree / "block").write_text(text, encoding="utf-8")
+    options = ["-euo", "pipefail"] if language == "bash" else []
+    process = subprocess.run(
+        [language, *options, "block"], cwd=str(tree), timeout=600,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(
+            os.environ, TF_CPP_MIN_LOG_LEVEL="3",
+            PATH="%s:%s" % (tree.parent / "bin", os.environ["PATH"])))
+    output = process.stdout.decode()
+    assert not process.returncode, "%s\n%s" % (text, output[-3000:])
+    done.append((text, output))
   return done
 
 
 @pytest.fixture(scope="module")
 def readme(tree):
-  # Of eight GPUs, two have all there is to see.
-  return run("README.md", tree, ("--dry_run=gpu:8", "--dry_run=gpu:2"))
+  return run(chosen("README.md"), tree)
 
 
 def output_of(done, word):
@@ -198,34 +209,42 @@ def test_the_starter_weights_know_what_their_card_says():
 
 
 @pytest.mark.full
-def test_the_programs_agree(tree, readme):
-  probability = float(re.search(r"^\S+ (0\.\d+)$", output_of(
-      readme, "import load"), re.M).group(1))
-  programs = [output for text, output in readme + run(
-      "docs/deployment.md", tree) if "labels = json" in text]
-  assert len(programs) == 2 * NEEDS["TensorFlow 2"] + can_run(
-      "needs onnxruntime")
-  for output in programs:
-    found = list(map(float, re.findall(r"[01]\.\d+", output)))
-    assert len(found) == 6
-    assert max(found) == pytest.approx(probability, abs=1e-5)
-    assert sum(found) == pytest.approx(1, abs=1e-5)
+def test_the_programs_agree(tree):
+  """Those that read an exported model."""
+  folder = tree / "programs"
+  folder.mkdir()
+  write_folder(folder / "model", dict(read_json(
+      tree / "model_google" / "config.json"), max_position_embeddings=64),
+               ROOT / "albert_config" / "vocab.txt", {
+                   "output_weights": np.eye(3, SIZES["hidden_size"]),
+                   "output_bias": np.zeros(3)},
+               {"labels": list("abc"), "max_seq_length": 64})
+  label, = load(str(folder / "model")).predict(
+      ["高铁通到了县城，游客多了一倍"], top_k=3)
+  wanted = dict(label.candidates)
+  for name, *flags in (("serving/my_task/1", "--saved_model"),
+                       ("phone", "--tflite", "--max_seq_length=64"),
+                       ("onnx", "--onnx")):
+    scripting.export(folder / "model", folder / name, *flags)
+  programs = [(language, text) for of_tf2 in {False, IS_TF2}
+              for language, text in chosen("docs/deployment.md", of_tf2)
+              if "labels = json" in text]
+  assert len(programs) == 1 + 2 * IS_TF2
+  for _, output in run(programs, tree, {"output/": "programs/"}):
+    found = dict(re.findall(r"'(.)': (?:np.float32.)?([.\de-]+)", output))
+    assert {name: float(x) for name, x in found.items()} == pytest.approx(
+        wanted, abs=1e-5)
 
 
-def documents():
-  """Documents with commands; with one for TensorFlow 2, for each platform."""
-  for path in sorted((ROOT / "docs").glob("*.md")):
-    comments = [comment for comment, language, _ in blocks("docs/" + path.name)
-                if language and not comment.startswith("not run")]
-    # Chinese ones have the same blocks, see test_documents.py.
-    if comments and path.name != "deployment.md" and "_zh" not in path.name:
-      yield pytest.param(path.name, marks=[] if any(
-          "TensorFlow 2" in comment for comment in comments
-      ) else pytest.mark.platform_independent("documents"))
-
-
+# Chinese ones have the same blocks, see test_documents.py.
 @pytest.mark.full
-@pytest.mark.parametrize("name", documents())
-@pytest.mark.usefixtures("readme")
-def test_document(name, tree):
-  assert run("docs/" + name, tree)
+@pytest.mark.parametrize("path, of_tf2", [
+    *(pytest.param(path, False, marks=pytest.mark.platform_independent(
+        "documents")) for path in (
+            "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md"))
+            if "_zh" not in path.name) if chosen(path)),
+    *[("docs/measurements.md", True)] * IS_TF2])
+def test_document(path, of_tf2, tree, request):
+  if not of_tf2:
+    request.getfixturevalue("readme")
+  assert run(chosen(path, of_tf2), tree)

@@ -107,7 +107,8 @@ import test_compiled as t
 t.run("pretraining", dict(t.LAYOUTS["google_preln"], num_hidden_layers=2),
       [t.MODES.TRAIN], True, recompute_grads=%s)
 """ % recompute], check=True, env=dict(
-    os.environ, XLA_FLAGS="--xla_dump_to=%s" % (tmp_path / str(recompute)),
+    os.environ, XLA_FLAGS="%s --xla_dump_to=%s" % (
+        os.environ["XLA_FLAGS"], tmp_path / str(recompute)),
     PYTHONPATH=os.pathsep.join(sys.path)))
     products.append(sum(
         path.read_text().count(" dot(") for path in (

@@ -27,7 +27,7 @@ def report(capsys):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("hosts, share", [(4, 16), (1, 64), (8, 8)])
+@pytest.mark.parametrize("hosts, share", [(4, 16), (1, 64)])
 def test_pretraining_on_a_pod(hosts, share, tmp_path, report, caplog):
   lines = report(
       "run_pretraining.py", *small.write_pretraining(tmp_path, 99),

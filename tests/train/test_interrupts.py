@@ -1,4 +1,4 @@
-"""Trainings that signals stop, and those that go on after a kill.
+"""Trainings that signals stop.
 
 Signals are sent to processes: a process of pytest-xdist may run tests in a
 thread that gets none.
@@ -12,8 +12,7 @@ import sys
 
 import pytest
 import scripting
-from small_steps import assert_equal_variables, write_pretraining
-from trained_models import command
+from small_steps import write_pretraining
 
 from albert.files import checkpoints
 
@@ -55,22 +54,3 @@ with interrupts.watching():
 """], stderr=subprocess.PIPE, timeout=300, env=dict(
     os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
   assert done.returncode == 128 + signal.SIGTERM and not done.stderr
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", ["labels", "pretraining"])
-def test_three_kills_change_no_bit(name, tmp_path):
-  args = command(tmp_path, name) if name != "pretraining" else [
-      "run_pretraining.py", *write_pretraining(tmp_path, 21),
-      "--train_batch_size=4", "--num_warmup_steps=3", "--shuffle_buffer=8"]
-  args += ["--do_train", "--num_train_steps=27", "--save_checkpoints_steps=5",
-           "--log_steps=1", "--learning_rate=1e-3"]
-  whole, killed = tmp_path / "whole", tmp_path / "killed"
-  scripting.succeed(*args, "--output_dir=%s" % whole)
-  for step in (7, 4, 3):  # of this start
-    scripting.kill_at(step, *args, "--output_dir=%s" % killed)
-  scripting.succeed(*args, "--output_dir=%s" % killed)
-  one, other = [checkpoints.read_all(checkpoints.latest_checkpoint(str(x)))
-                for x in (whole, killed)]
-  assert len(one) > 20
-  assert_equal_variables(other, one, 0)

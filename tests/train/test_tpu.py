@@ -74,10 +74,8 @@ def test_pretraining(topology, slices, evaluations, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("name, topology, predicted, shifts", [
     ("labels", (1, 2), "test_results.tsv", "key/bias"),
-    ("crf", (2, 1), "file_predict.json", "key/bias"),
-    ("beam", (1, 2), "nbest_predictions.json",
-     "key/bias|start_logits/.*bias|end_logits/.*(beta|_1/bias)"),
-    ("choices", (2, 1), "c311_predict.json", "key/bias|output_bias")])
+    ("beam", (2, 1), "nbest_predictions.json",
+     "key/bias|start_logits/.*bias|end_logits/.*(beta|_1/bias)")])
 def test_fine_tuning(name, topology, predicted, shifts, tmp_path):
   args = command(
       tmp_path, name, "--do_eval", "--do_predict", "--max_seq_length=32",
