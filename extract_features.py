@@ -130,8 +130,8 @@ def main() -> None:
       from_flags(ModelSettings).init_checkpoint, from_flags(FolderSettings))
   if pooling == "tokens":
     layers = layers_of(args)
-    filesystem.write_text(args.output_file, "".join(
-        token_line(text, layers, *found) + "\n" for text, found in zip(
+    filesystem.write_lines(args.output_file, (
+        token_line(text, layers, *found) for text, found in zip(
             texts, token_vectors(model, texts, layers, args.max_seq_length,
                                  args.batch_size))))
     logging.info("%s: the vectors of the tokens of %d texts", args.output_file,

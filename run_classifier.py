@@ -335,27 +335,28 @@ def write_predictions(output_dir: str, name: str, submission: str,
                       plain_results: bool) -> None:
   """Writes `NAME_results.tsv` and the submission of a split."""
   path = os.path.join(output_dir, name + "_results.tsv")
-  rows = [["%.8f" % value for value in row] for row in values]
   answers = kind.answers(values)
-  if not plain_results:
-    texts = [[x.text_a] if x.text_b is None else [x.text_a, x.text_b]
-             for x in examples]
-    if kind.labels:
-      rows = [[answer, *row] for answer, row in zip(answers, rows)]
-    header = ["label", *kind.labels] if kind.labels else ["score"]
-    rows = [header + ["text_a", "text_b"][:len(texts[0])]] + [
-        row + text for row, text in zip(rows, texts)]
-  filesystem.write_text(path, "".join(
-      "\t".join(" ".join(cell.split()) for cell in row) + "\n"
-      for row in rows))
+  are_pairs = examples[0].text_b is not None
+
+  def rows():
+    if not plain_results:
+      yield [*(["label", *kind.labels] if kind.labels else ["score"]),
+             *["text_a", "text_b"][:1 + are_pairs]]
+    for answer, row, x in zip(answers, values, examples):
+      numbers = ["%.8f" % value for value in row]
+      yield numbers if plain_results else [
+          *([answer] if kind.labels else []), *numbers, x.text_a,
+          *([x.text_b] if are_pairs else [])]
+
+  filesystem.write_table(path, rows())
   logging.info("%s: %s of each text", path,
                "label and probabilities" if kind.labels else "the number")
   path = os.path.join(output_dir, submission)
   word = submissions.clue_lines
   if submission.endswith(".tsv"):
     word = submissions.glue_columns
-  filesystem.write_text(path, word([example.id for example in examples],
-                                   answers))
+  filesystem.write_lines(path, word((example.id for example in examples),
+                                    answers))
   logging.info("%s: the label of each id", path)
 
 
@@ -364,15 +365,16 @@ def write_errors(output_dir: str, examples: List[InputExample],
                  kind: label_kinds.LabelKind) -> None:
   """Writes `dev_predictions.tsv`: the labelled examples, worst first."""
   errors, answers = kind.errors(values, targets), kind.answers(values)
-  rows = [["id", "label", "prediction", "error", "text_a", "text_b"]]
-  for i in np.argsort(-errors, kind="stable"):
-    x = examples[i]
-    label = label_sets.join(x.label) if isinstance(x.label, tuple) else x.label
-    rows.append([x.id, label, answers[i], "%.4f" % errors[i], x.text_a,
-                 x.text_b or ""])
-  filesystem.write_text(os.path.join(output_dir, _ERRORS), "".join(
-      "\t".join(" ".join(str(cell).split()) for cell in row) + "\n"
-      for row in rows))
+
+  def rows():
+    yield ["id", "label", "prediction", "error", "text_a", "text_b"]
+    for i in np.argsort(-errors, kind="stable"):
+      x = examples[i]
+      yield [x.id, label_sets.join(x.label) if isinstance(
+          x.label, tuple) else x.label, answers[i], "%.4f" % errors[i],
+             x.text_a, x.text_b or ""]
+
+  filesystem.write_table(os.path.join(output_dir, _ERRORS), rows())
 
 
 def check_pairs(folder: ModelFolder, examples: Examples, trains: bool) -> bool:
@@ -538,7 +540,7 @@ class TextTask(finetuning.Task):
     for name in {*shares_of(self._flags)}.intersection(self._examples):
       classification.write_part(output_dir, name, self._examples[name])
 
-  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+  def decode(self, name: str, outputs: finetuning.Outputs,
              checkpoint: Optional[str]) -> np.ndarray:
     """Returns logits, float [N, L]."""
     path = checkpoint and os.path.join(os.path.dirname(checkpoint),
@@ -552,7 +554,7 @@ class TextTask(finetuning.Task):
     elif isinstance(self._kind, label_kinds.SeveralLabels) and (
         path and filesystem.exists(path)):
       self._kind.thresholds = filesystem.read_json(path)
-    return np.array([row["logits"] for row in rows])
+    return np.array(outputs["logits"])
 
   def targets(self, name: str) -> List[Any]:
     """See finetuning.Task."""

@@ -172,12 +172,12 @@ class EntityTask(finetuning.Task):
   def begin(self, output_dir: str) -> None:
     """See finetuning.Task."""
     if self._dev_share and "dev" in self._texts:
-      filesystem.write_text(os.path.join(output_dir, "dev.jsonl"), "".join(
+      filesystem.write_lines(os.path.join(output_dir, "dev.jsonl"), (
           json.dumps(entity_files.with_offsets(x, x.entities or []),
-                     ensure_ascii=False) + "\n"
+                     ensure_ascii=False)
           for x in self._texts["dev"].examples))
 
-  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+  def decode(self, name: str, outputs: finetuning.Outputs,
              checkpoint: Optional[str]) -> Tuple[List[Any], ...]:
     """Returns label ids, entities and loss of each text."""
     texts = self._texts[name]
@@ -185,9 +185,9 @@ class EntityTask(finetuning.Task):
         checkpoint or checkpoints.find_checkpoint(self._init_checkpoint),
         self._labels)
     label_ids = tagger.decode(
-        texts.join([row["logits"] for row in rows]), transitions, self._labels)
-    return label_ids, texts.entities(label_ids), [
-        row.get("loss", 0.0) for row in rows]
+        texts.join(outputs["logits"]), transitions, self._labels)
+    return label_ids, texts.entities(label_ids), outputs.get(
+        "loss", [0.0] * len(outputs["logits"]))
 
   def targets(self, name: str) -> List[Any]:
     """See finetuning.Task."""
@@ -205,8 +205,8 @@ class EntityTask(finetuning.Task):
         (self._name + "_predict.json", entity_files.submission),
         (name + "_entities.jsonl", entity_files.with_offsets)):
       path = os.path.join(output_dir, file)
-      filesystem.write_text(path, "".join(
-          json.dumps(to_row(*pair), ensure_ascii=False) + "\n"
+      filesystem.write_lines(path, (
+          json.dumps(to_row(*pair), ensure_ascii=False)
           for pair in zip(self._texts[name].examples, predictions[1])))
       logging.info("wrote %s", path)
 

@@ -98,13 +98,12 @@ def write_predictions(output_dir: str, task: Task, name: str,
                       examples: List[race.Example], chosen: np.ndarray,
                       log_probabilities: np.ndarray) -> None:
   """Writes `NAME_results.tsv` and the submission of a split."""
-  filesystem.write_text(
-      os.path.join(output_dir, name + "_results.tsv"), "".join(
-          "\t".join("%.8f" % p for p in np.exp(row[:len(example.choices)])) +
-          "\n" for example, row in zip(examples, log_probabilities)))
+  filesystem.write_table(os.path.join(output_dir, name + "_results.tsv"), (
+      ["%.8f" % p for p in np.exp(row[:len(example.choices)])]
+      for example, row in zip(examples, log_probabilities)))
   path = os.path.join(output_dir, task.submissions[name])
-  filesystem.write_text(path, task.word(
-      [example.id for example in examples], chosen.tolist()))
+  filesystem.write_lines(path, task.word(
+      (example.id for example in examples), chosen.tolist()))
   logging.info("%s: the index of the choice, from 0, for each id", path)
 
 
@@ -140,10 +139,10 @@ class ChoiceTask(finetuning.Task):
             items=functools.partial(race.items, rows))
         for name, rows in examples.items()}
 
-  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+  def decode(self, name: str, outputs: finetuning.Outputs,
              checkpoint: Optional[str]) -> Tuple[np.ndarray, np.ndarray]:
     """Returns choices, int [N], and log probabilities, float [N, choices]."""
-    log_probabilities = np.array([row["log_probabilities"] for row in rows])
+    log_probabilities = np.array(outputs["log_probabilities"])
     return race.choose(self._examples[name], log_probabilities), (
         log_probabilities)
 

@@ -21,6 +21,7 @@ extract_features.py, export_model.py and convert_to_pytorch.py read the folder
 
 import dataclasses
 import functools
+import itertools
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -361,7 +362,7 @@ class VectorTask(finetuning.Task):
     if self._dev_share and "dev" in self._examples:
       classification.write_part(output_dir, "dev", self._examples["dev"])
 
-  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+  def decode(self, name: str, outputs: finetuning.Outputs,
              checkpoint: Optional[str]
              ) -> Tuple[np.ndarray, Optional[float]]:
     """Returns cosines, float [N], and the threshold from dev, if any."""
@@ -369,7 +370,7 @@ class VectorTask(finetuning.Task):
     if name != "dev":
       threshold = finetuning.dev_result(
           "eval_threshold", checkpoint, self._settings)
-    return np.array([row["cosines"] for row in rows], np.float64), threshold
+    return np.array(outputs["cosines"], np.float64), threshold
 
   def targets(self, name: str) -> List[Any]:
     """See finetuning.Task."""
@@ -386,10 +387,10 @@ class VectorTask(finetuning.Task):
             checkpoint: Optional[str]) -> None:
     """See finetuning.Task."""
     path = os.path.join(output_dir, name + "_results.tsv")
-    filesystem.write_text(path, "score\ttext_a\ttext_b\n" + "".join(
-        "%.8f\t%s\t%s\n" % (cosine, *[
-            " ".join(text.split()) for text in (x.text_a, x.text_b)])
-        for cosine, x in zip(predictions[0], self._examples[name])))
+    filesystem.write_table(path, itertools.chain(
+        [("score", "text_a", "text_b")],
+        (("%.8f" % cosine, x.text_a, x.text_b)
+         for cosine, x in zip(predictions[0], self._examples[name]))))
     logging.info("%s: the cosine of each pair", path)
 
 

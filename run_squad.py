@@ -6,7 +6,6 @@ import json
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-import numpy as np
 from absl import logging
 
 from albert import cli
@@ -248,12 +247,14 @@ class AnswerTask(finetuning.Task):
           os.path.join(output_dir, "dev.json"),
           squad.to_json(self._passages["dev"].questions))
 
-  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
+  def decode(self, name: str, outputs: finetuning.Outputs,
              checkpoint: Optional[str]
              ) -> Tuple[Dict[Any, str], Best, Dict[Any, float]]:
     """Returns the answer, the best answers and the null odds by id."""
     found = squad.find_answers(
-        self._passages[name], rows, self._args.n_best_size,
+        self._passages[name], [
+            dict(zip(outputs, row)) for row in zip(*outputs.values())],
+        self._args.n_best_size,
         self._args.max_answer_length)
     ids = [question.id for question in self._passages[name].questions]
     best = dict(zip(ids, (each.best for each in found)))
@@ -290,7 +291,7 @@ class AnswerTask(finetuning.Task):
             checkpoint: Optional[str]) -> None:
     """See finetuning.Task."""
     write_answers(output_dir, "", *predictions)
-    filesystem.write_text(
+    filesystem.write_lines(
         os.path.join(output_dir, self._args.task_name + "_predict.json"),
         submissions.clue_object(predictions[0], predictions[0].values()))
 

@@ -168,11 +168,7 @@ def main(sentences: List[str]) -> None:
                    *model)
   else:
     lines = score(args, sentences, *model)
-  text = "".join(line + "\n" for line in lines)
-  if args.output_file:
-    filesystem.write_text(args.output_file, text)
-  else:
-    print(text, end="")
+  filesystem.write_lines(args.output_file, lines)
 
 
 def score(args: SimilaritySettings, sentences: List[str],

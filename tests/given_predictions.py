@@ -33,8 +33,8 @@ class Runner(finetuning.Runner):
   def predict(self, name, checkpoint):
     rows = self.predictions[name]
     assert len(rows) == len(self._splits[name].examples)
-    return [{key: np.array(value, np.float32) for key, value in row.items()}
-            for row in rows]
+    return {key: np.array([row[key] for row in rows], np.float32)
+            for key in rows[0]}
 
   def run(self):
     for name in self._splits:

@@ -397,7 +397,7 @@ def _tokenizer_file(source, target):
   if not tokens:
     return None
   path = os.path.join(target, "vocab.txt")
-  filesystem.write_text(path, "".join(token + "\n" for token in tokens))
+  filesystem.write_lines(path, tokens)
   return path
 
 

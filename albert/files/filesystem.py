@@ -19,7 +19,16 @@ import sys
 import tempfile
 import types
 import uuid
-from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence
+from typing import (
+  Any,
+  BinaryIO,
+  Dict,
+  Iterable,
+  Iterator,
+  List,
+  Optional,
+  Sequence,
+)
 
 from absl import logging
 
@@ -381,6 +390,19 @@ def text_writer(path: Optional[str]) -> Iterator[Any]:
   with whole_file(path) as unfinished:
     with _gfile(path).GFile(unfinished, "wb") as binary:
       yield codecs.getwriter("utf-8")(binary)
+
+
+def write_lines(path: Optional[str], lines: Iterable[str]) -> None:
+  """Writes lines as they come to a UTF-8 file, atomically; see text_writer."""
+  with text_writer(path) as writer:
+    for line in lines:
+      writer.write(line + "\n")
+
+
+def write_table(path: str, rows: Iterable[Sequence[Any]]) -> None:
+  """Writes tab-separated cells; white space in a cell becomes one space."""
+  write_lines(path, ("\t".join(" ".join(str(cell).split()) for cell in row)
+                     for row in rows))
 
 
 def write_json(path: str, values: Any) -> None:

@@ -179,8 +179,8 @@ def write_results(path: str, results: Dict[str, Any],
   if checkpoint or begun:
     values["parameters"] = checkpoints.count_weights(
         checkpoint or checkpoints.find_checkpoint(begun))
-  filesystem.write_text(path, "".join(
-      "%s = %s\n" % (name, values[name]) for name in sorted(values)))
+  filesystem.write_lines(path, (
+      "%s = %s" % (name, values[name]) for name in sorted(values)))
 
 
 def read_results(path: str) -> Dict[str, float]:

@@ -399,10 +399,10 @@ def divide(examples: List[Any], shares: Dict[str, float], seed: int,
 def write_part(output_dir: str, name: str,
                examples: List[InputExample]) -> None:
   """Writes a part of the training file, for --task_name=jsonl."""
-  filesystem.write_text(os.path.join(output_dir, name + ".jsonl"), "".join(
+  filesystem.write_lines(os.path.join(output_dir, name + ".jsonl"), (
       json.dumps({key: value for key, value in (
           ("id", x.id), ("text_a", x.text_a), ("text_b", x.text_b),
-          ("label", x.label)) if value is not None}, ensure_ascii=False) + "\n"
+          ("label", x.label)) if value is not None}, ensure_ascii=False)
       for x in examples))
 
 

@@ -149,9 +149,8 @@ class Evaluator:
 
   def _write_history(self, rows):
     names = ["global_step"] + sorted(set().union(*rows) - {"global_step"})
-    table = [names] + [[row.get(name, "") for name in names] for row in rows]
-    filesystem.write_text(self._history_path, "".join(
-        "\t".join(map(str, row)) + "\n" for row in table))
+    filesystem.write_table(self._history_path, [names] + [
+        [row.get(name, "") for name in names] for row in rows])
 
 
 def evaluate_and_write(

@@ -14,6 +14,7 @@ from typing import (
   Optional,
   Sequence,
   Tuple,
+  Union,
 )
 
 import numpy as np
@@ -52,6 +53,11 @@ SPECS = (FeatureSpec("input_ids", "int", None),
          FeatureSpec("input_mask", "int", None),
          FeatureSpec("segment_ids", "int", None),
          FeatureSpec("number", "int", 0))
+
+
+# Name of an output of the head -> its value for each example: an array if all
+# have the same shape.
+Outputs = Dict[str, Union[np.ndarray, List[np.ndarray]]]
 
 
 def with_rows(count: int) -> List[FeatureSpec]:
@@ -233,13 +239,13 @@ class Task:
   def begin(self, output_dir: str) -> None:
     """Writes additional files of a run to its folder, before training."""
 
-  def decode(self, name: str, rows: List[Dict[str, np.ndarray]],
-             checkpoint: Optional[str]) -> Any:
+  def decode(self, name: str, outputs: Outputs, checkpoint: Optional[str]
+             ) -> Any:
     """Returns the predictions of a split.
 
     Args:
       name: name of the split.
-      rows: outputs of the head for each example, by name.
+      outputs: what the head returned.
       checkpoint: checkpoint of the predictions; None for --init_checkpoint.
     """
     raise NotImplementedError
@@ -459,39 +465,39 @@ class Runner:
     random.Random(self._settings.run.random_seed).shuffle(examples)
     return split._replace(examples=examples)
 
-  def predict(self, name: str,
-              checkpoint: Optional[str]) -> List[Dict[str, np.ndarray]]:
+  def predict(self, name: str, checkpoint: Optional[str]) -> Outputs:
     """Predicts a split, in batches of examples of similar length.
 
     Args:
       name: name of the split.
       checkpoint: None for --init_checkpoint.
-
-    Returns:
-      for each example, outputs by name.
     """
     split = self._splits[name]
     examples = split.examples
+    count = len(examples)
     use_tpu = self._settings.device.use_tpu
     if name not in self._written:
       padding = 0
       if use_tpu:  # requires full batches
-        padding = -len(examples) % self._settings.batch.eval_batch_size
+        padding = -count % self._settings.batch.eval_batch_size
       self._write(name, split._replace(
           examples=examples + examples[-1:] * padding))
     input_fn = self._input_fn(name, is_training=False, drop_remainder=use_tpu)
-    predictions, started = {}, 0.0
-    progress = Progress("examples predicted")
+    found: Outputs = {}
+    started, progress = 0.0, Progress("examples predicted")
     with checkpoints.restoring(
         checkpoint or self._settings.model.init_checkpoint):
-      for prediction in self._estimator.predict(
-          input_fn, checkpoint_path=checkpoint):
+      for done, prediction in enumerate(self._estimator.predict(
+          input_fn, checkpoint_path=checkpoint), 1):
         started = started or time.monotonic()  # the model is built and loaded
-        predictions[int(prediction["number"])] = prediction
-        progress.log(len(predictions), len(predictions) / len(examples))
-    logging.info("%d examples predicted, %.1f a second", len(examples),
-                 len(examples) / (time.monotonic() - started))
-    return [predictions[number] for number in range(len(examples))]
+        number = int(prediction.pop("number"))
+        if number < count:  # no padding
+          for key, value in prediction.items():
+            _put(found, key, number, value, count)
+        progress.log(done, done / count)
+    logging.info("%d examples predicted, %.1f a second", count,
+                 count / (time.monotonic() - started))
+    return found
 
   def _write(self, name, split):
     """Writes the records of a split."""
@@ -529,6 +535,16 @@ class Runner:
         [records.record_file(index.path)], specs,
         max_length=data.max_seq_length,
         pad_to_max=data.pad_to_max or device.use_tpu, **kwargs)
+
+
+def _put(outputs, key, number, value, count):
+  """Sets the value of one of `count` examples."""
+  column = outputs.get(key)
+  if column is None:
+    column = outputs[key] = np.empty([count, *value.shape], value.dtype)
+  elif isinstance(column, np.ndarray) and column.shape[1:] != value.shape:
+    column = outputs[key] = list(column)
+  column[number] = value
 
 
 def run(task: Task, settings: TrainSettings, workers: distribution.Workers,

@@ -119,9 +119,9 @@ def begin(settings: TrainSettings, begun: Optional[str],
       notes.append("from step %d on: %s" % (step, "; ".join(changes)))
     # Keeps files that are not read now, such as an earlier dev file.
     now["data"] = dict(before["data"], **data)
-  filesystem.write_text(path, "\n".join(
-      ["# " + note for note in notes] +
-      ["# " + json.dumps(now, ensure_ascii=False), *settings.given, ""]))
+  filesystem.write_lines(path, [
+      *("# " + note for note in notes),
+      "# " + json.dumps(now, ensure_ascii=False), *settings.given])
 
 
 def _changes(before, now, step, several):

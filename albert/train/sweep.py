@@ -90,8 +90,7 @@ def run(settings: TrainSettings, leads: bool, metric: str,
       results[rate, seed] = outputs.read_results(
           os.path.join(folder, "best", "eval_results.txt"))
       table = _table(results)
-      filesystem.write_text(os.path.join(output_dir, "runs.tsv"), "".join(
-          "\t".join(map(str, row)) + "\n" for row in table))
+      filesystem.write_table(os.path.join(output_dir, "runs.tsv"), table)
   if leads:
     logging.info("%s:\n%s", os.path.join(output_dir, "runs.tsv"),
                  _aligned(table))

@@ -156,7 +156,7 @@ def main() -> None:
     weights[BIAS][places] -= np.log(len(words) / MOST)
   with filesystem.whole_folder(args.output_dir) as target:
     vocab_file = os.path.join(target, "vocab.txt")
-    filesystem.write_text(vocab_file, "".join(t + "\n" for t in tokens))
+    filesystem.write_lines(vocab_file, tokens)
     folder = dataclasses.replace(
         folder, tokenizer_file=vocab_file, config=AlbertConfig.from_dict(dict(
             folder.config.to_dict(), vocab_size=len(tokens))))

@@ -46,7 +46,7 @@ def of_number(number):
 @pytest.fixture
 def start(tmp_path, monkeypatch):
   """A function that makes a Runner, and may train: returns (it, the shapes it
-  predicts, which are sums of ids; the first ids that training reads)."""
+  predicts, which are ids and their sums; the first ids that training reads)."""
   def start(examples, make, rank=0, size=1, begin=0, **changes):
     folder, shapes = tmp_path / ("rank-%d" % rank), set()
     folder.mkdir(exist_ok=True)
@@ -56,7 +56,7 @@ def start(tmp_path, monkeypatch):
       for values in batches(input_fn, 8):
         shapes.add(values["input_ids"].shape)
         for number, ids in zip(values["number"], values["input_ids"]):
-          yield {"number": number, "sum": ids.sum()}
+          yield {"number": number, "sum": ids.sum(), "ids": ids}
 
     monkeypatch.setattr(loop, "create_estimator", lambda *_: (
         types.SimpleNamespace(model_dir=str(folder), predict=predict)))
@@ -151,7 +151,8 @@ def test_predictions_are_in_the_order_of_the_examples(
       num_tpu_cores=1)
   for _ in range(2):
     found = runner.predict("dev", "model.ckpt-1")
-    assert [row["sum"] for row in found] == [n * n for n in LENGTHS]
+    assert found["sum"].tolist() == [ids.sum() for ids in found["ids"]] == [
+        n * n for n in LENGTHS]
   assert len(made) == num_made  # once, not at each evaluation
   assert {length for _, length in shapes} == lengths
   assert not use_tpu or {size for size, _ in shapes} == {8}
