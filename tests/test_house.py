@@ -1,4 +1,4 @@
-"""How the code is laid out: flags, imports, a test for each module."""
+"""Code structure: flags, imports, a test for each module."""
 
 import ast
 import pathlib
@@ -44,7 +44,7 @@ def test_scripts_alone_read_flags():
 
 
 @pytest.mark.parametrize("folder, later", [
-    ("", [script[:-len(".py")] for script in SCRIPTS]),  # the library, scripts
+    ("", [script[:-len(".py")] for script in SCRIPTS]),  # the library
     ("files", [r"albert\.(tasks|heads|train|predict|export)"]),
     ("tasks", [r"albert\.(heads|train|predict|export)"]),
     ("heads", [r"albert\.(train|predict|export)"])])
