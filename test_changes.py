@@ -1,4 +1,4 @@
-"""The three claims of the ALBERT paper, as assertions a reader can run.
+"""The three claims of the ALBERT paper, as runnable assertions.
 
     python test_changes.py
 
@@ -38,7 +38,7 @@ def count(variables):
 
 
 def show(claim, *rows):
-  """Prints results: rows of (text, number or text)."""
+  """Prints a claim and its results, rows of (text, number or text)."""
   print("\n" + claim)
   for text, value in rows:
     print("  {:52s}{:>16s}".format(
@@ -103,8 +103,8 @@ def test_cross_layer_sharing():
 
 
 def test_shared_layers_compute_with_one_set_of_variables():
-  # A pre-LN layer whose output weights and biases are 0 passes its input on. If
-  # all layers share one set of variables, a single assignment silences them.
+  # A pre-LN layer with zero output weights and biases is the identity. If all
+  # layers share one set of variables, a single assignment silences them.
   model, input_ids, variables = build("albert_config_tiny.json",
                                       ln_type="preln")
   outputs = [model.get_embedding_output()] + model.get_all_encoder_layers()
@@ -143,7 +143,7 @@ def test_sentence_order():
       label = int(record["next_sentence_labels"][0])
       in_order, other_way = [first + second, second + first][::1 - 2 * label]
       assert contains(text, in_order), "halves are not consecutive"
-      if min(len(first), len(second)) > 4:  # "。" stands before and after
+      if min(len(first), len(second)) > 4:  # "。" is ambiguous
         assert not contains(text, other_way), "the label is wrong"
       swapped.append(label)
   share = np.mean(swapped)

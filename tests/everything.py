@@ -1,4 +1,4 @@
-"""A small model with all heads on top, to export into one file."""
+"""A small model with all heads, exported to one file."""
 
 import numpy as np
 import reference_albert as reference
@@ -28,7 +28,7 @@ FEED = {name: x.astype(np.int32) for name, x in FEED.items()}
 
 
 class Everything(base.Head):
-  """What the heads give, `HEAD_OUTPUT`."""
+  """The outputs of all heads, named HEAD_OUTPUT."""
   signature = "everything"
   extra_inputs = heads.MaskedLm.extra_inputs
 
@@ -40,13 +40,13 @@ class Everything(base.Head):
       outputs = head.outputs(model, inputs)
       found.update(("%s_%s" % (head.name, name), outputs[name])
                    for name in names)
-    # As for TokenLabels: ONNX has no loops.
+    # As in TokenLabels: no loops in ONNX.
     self.onnx_outputs = [name for name in found if not name.endswith("labels")]
     return found
 
 
 def write(folder, name):
-  """Writes a checkpoint of CONFIGS[name]; returns (AlbertConfig, its path)."""
+  """Writes a checkpoint of CONFIGS[name]; returns (AlbertConfig, path)."""
   config = dict(small_models.CONFIGS[name], max_position_embeddings=16)
   hidden, rng = config["hidden_size"], np.random.RandomState(4)
   small_models.write_folder(folder, config, small_models.TOKENS, dict(
@@ -68,12 +68,13 @@ def in_session(config, checkpoint, head, feed):
 
 
 def assert_same(found, wanted):
+  assert found
   for name, x in found.items():
     np.testing.assert_allclose(x, wanted[name], 0, 1e-5, err_msg=name)
 
 
 def assert_8_bits(found, wanted):
-  """Asserts that outputs are nearly, but not quite, those of floats."""
+  """Asserts that int8 outputs are close, but not equal, to float outputs."""
   name = "classifier_probabilities"
   assert 0 < np.abs(found[name] - wanted[name]).mean() < 0.02
   assert np.corrcoef(*(x["masked_lm_logits"].ravel()

@@ -1,7 +1,7 @@
-"""Python scripts without the seconds that importing TensorFlow takes.
+"""Runs Python scripts without the seconds it takes to import TensorFlow.
 
-`start` makes a program `python`. What it runs is a fork of a server that has
-imported TensorFlow and loaded jieba's dictionary.
+`start` writes a program `python` that runs scripts in forks of a server, which
+has imported TensorFlow and loaded jieba's dictionary.
 """
 
 import gc
@@ -33,9 +33,9 @@ with socket.socket(socket.AF_UNIX) as connection:
 def start(folder, more_arguments):
   """Starts a server, which ends with this process, and writes its `python`.
 
-  `folder`, a pathlib.Path, is made; `more_arguments` is a dict, name of a
-  script -> list of str, arguments to append. Returns its subprocess.Popen,
-  which has a process group of its own.
+  `folder`: pathlib.Path, is created; `more_arguments`: dict, script name ->
+  list of str to append. Returns the server's subprocess.Popen, in a new process
+  group.
   """
   folder.mkdir()
   address = str(folder / "socket")
@@ -45,24 +45,24 @@ def start(folder, more_arguments):
   server = subprocess.Popen(
       [sys.executable, __file__, address], stdin=subprocess.PIPE,
       stdout=subprocess.PIPE, start_new_session=True)
-  server.stdout.readline()  # it listens
+  server.stdout.readline()  # wait until it listens
   return server
 
 
 def _serve(address):
-  """Answers clients; returns, in a process of its own, to run a script."""
+  """Serves clients; returns in a fork, which then runs the script."""
   with socket.socket(socket.AF_UNIX) as listener:
     listener.bind(address)
     listener.listen(8)
     print("ready", flush=True)
     while True:
       if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
-        sys.exit()  # what started the server is gone
+        sys.exit()  # the parent is gone
       connection, _ = listener.accept()
       if not os.fork():
         break
       connection.close()
-      os.waitpid(-1, os.WNOHANG)  # one that has ended
+      os.waitpid(-1, os.WNOHANG)  # reap a finished child
   streams = recvfds(connection, 3)
   sys.argv, folder, environment = json.loads(connection.makefile().read())
   process = os.fork()
@@ -85,8 +85,8 @@ if __name__ == "__main__":
   import sentencepiece  # noqa: F401
   import tensorflow.compat.v1 as tf
 
-  _ = tf.estimator.tpu, tf.layers, tf.lite  # loaded at first use
+  _ = tf.estimator.tpu, tf.layers, tf.lite  # loaded lazily
   jieba.initialize()
-  gc.freeze()  # a collection would copy all this memory into the process
+  gc.freeze()  # a collection would copy this memory into each fork
   _serve(sys.argv[1])
   runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,4 +1,4 @@
-"""Stand-ins for the engines of models: their outputs are given."""
+"""Fake engines with given outputs."""
 
 import numpy as np
 from small_models import albert_zh_config
@@ -9,12 +9,12 @@ from albert.predict.engine import TextPredictor
 
 
 def counts(ids, *_):
-  """How often a text has each of the first tokens that are not special."""
+  """Counts the first three non-special tokens in each text."""
   return np.stack([(ids == 5 + i).sum(1) for i in range(3)], 1)
 
 
 class Engine:
-  """Stands for an engine of 12 positions, whose outputs are functions."""
+  """A fake engine of 12 positions; `outputs`: name -> function of the ids."""
 
   def __init__(self, tokenizer, outputs, transitions=None, **described):
     self.folder = ModelFolder(AlbertConfig.from_dict(

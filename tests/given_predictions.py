@@ -1,8 +1,8 @@
-"""Runs a fine-tuning script with predictions that are given, not a model's.
+"""Runs a fine-tuning script with given predictions instead of a model's.
 
     scripting.succeed("tests/given_predictions.py", SCRIPT, CASES)
 
-CASES: JSON file with a list of {"flags": {name: value}, "predictions": {split:
+CASES: JSON file, a list of {"flags": {name: value}, "predictions": {split:
 [{name: list} for each example]}}; --do_predict is added.
 """
 
@@ -42,7 +42,7 @@ class Runner(finetuning.Runner):
 
 
 def start(default_length):
-  """As finetuning.start, with a tiny model that has no checkpoint."""
+  """Like finetuning.start, with a tiny model without a checkpoint."""
   given = train_settings.read()
   data = dataclasses.replace(given.data, max_seq_length=default_length)
   folder = ModelFolder(AlbertConfig.from_dict(SIZES), VOCAB.split("=")[1])

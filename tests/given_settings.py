@@ -1,4 +1,4 @@
-"""Settings of trainings, without a command line."""
+"""Training settings without a command line."""
 
 import types
 
@@ -9,10 +9,7 @@ from albert.train import settings
 
 
 def make_settings(classes=settings.FINE_TUNING, **given):
-  """Returns the TrainSettings of a script with these settings classes.
-
-  `given` are its flags; those whose value is None are not given.
-  """
+  """Returns the TrainSettings of `classes` for flags; None omits a flag."""
   script = types.SimpleNamespace(__name__="script", SETTINGS=classes, DEFAULTS={
       "output_dir": dict(required=False)})
   with parsed(script, *[

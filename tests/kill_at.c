@@ -1,5 +1,5 @@
-/* Preloaded into a program, kills it before its KILL_AT-th change of files whose
-   paths contain KILL_IN; KILL_LOG has a line for each change, of all processes.
+/* LD_PRELOAD library: kills a process before the KILL_AT-th change to files
+   whose paths contain KILL_IN. KILL_LOG gets a line per change, by any process.
 
    cc -shared -fPIC -o kill_at.so kill_at.c -ldl */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-"""A service that runs in a thread, and a client of it."""
+"""Runs a service in a thread, with a client."""
 
 import contextlib
 import http.client
@@ -10,7 +10,7 @@ import types
 
 @contextlib.contextmanager
 def live(app):
-  """Runs an ASGI application; yields its client, see `client`."""
+  """Serves an ASGI application; yields its `client`."""
   import uvicorn
   server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
   server.install_signal_handlers = lambda: None
@@ -27,9 +27,9 @@ def live(app):
 
 
 def client(port):
-  """Returns a function that asks a server at 127.0.0.1.
+  """Returns a function that sends requests to 127.0.0.1.
 
-  A body is an object or bytes, None to GET.
+  `body`: object or bytes to POST, None to GET.
   """
 
   def ask(path, body=None, headers=()):

@@ -1,10 +1,10 @@
-"""Prints the tables of albert/characters.py: what is newer than Unicode 11.
+"""Prints the tables of albert/characters.py: changes since Unicode 11.
 
     python3.7 tests/make_unicode_table.py >old.json
     python3.11 tests/make_unicode_table.py old.json
 
-The first one writes what its interpreter knows of all characters, the second
-one what is new or different in its own.
+The first command dumps the character data of its interpreter, the second prints
+what is new or different in its own.
 """
 
 import json
@@ -15,7 +15,7 @@ import unicodedata
 
 
 def ranges(codes):
-  """Returns code points as text, such as "898-89f b55"."""
+  """Formats code points as ranges, such as "898-89f b55"."""
   found = []
   for code in codes:
     is_next = found and found[-1][-1] == code - 1
@@ -23,8 +23,8 @@ def ranges(codes):
   return " ".join("-".join(map("{:x}".format, part)) for part in found)
 
 
-# Code point -> kind (Mn, Cf, P or ""), whether it combines, lower case,
-# canonical decomposition, compatible decomposition.
+# Code point -> category (Mn, Cf, P or ""), whether it combines, lower case,
+# canonical decomposition, compatibility decomposition.
 known = {str(ord(char)): [
     re.match("Mn|Cf|P|", unicodedata.category(char)).group(),
     bool(unicodedata.combining(char)), char.lower(),

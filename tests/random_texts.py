@@ -13,14 +13,14 @@ SPACES = ("\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f \x85\xa0\u1680\u180e"
 
 
 def random_texts(count, seed, is_wanted=lambda char: True):
-  """Returns texts of up to 60 parts: no surrogates, no special tokens."""
+  """Returns texts of up to 60 parts, without surrogates and special tokens."""
   vocab = [token[2:] if token.startswith("##") else token
            for token in tokenization.load_vocab(VOCAB_FILE)
            if not re.match(r"\[[A-Za-z0-9]+\]$", token)]
   rng = random.Random(seed)
 
   def block():
-    """Of 256 code points: mostly of scripts that have one, or symbols."""
+    """The start of a block of 256 code points, mostly scripts or symbols."""
     return 256 * rng.choice([0, rng.randrange(0x32), rng.randrange(0x32),
                              rng.randrange(0x100), rng.randrange(0x320),
                              rng.choice([0xE00, 0xFFF, 0x10FF])])
@@ -47,18 +47,18 @@ def random_texts(count, seed, is_wanted=lambda char: True):
 
 
 def unchanged(category):
-  """Makes a function that is true for characters of the same category here.
+  """Returns a predicate: whether a character's category is the same here.
 
-  But not for what others drop, unassigned and private use, nor for sigmas: of a
-  final one they make a plain one.
+  False for unassigned and private-use characters, which other tokenizers drop,
+  and for sigmas: they lower a final sigma to a plain one.
   """
   return lambda char: category(char) == unicodedata.category(char) not in (
       "Cn", "Co") and "\u03a3" not in unicodedata.normalize("NFKD", char)
 
 
 def vocabulary_of(path, texts):
-  """Writes the Chinese vocabulary and three of four characters of `texts`, so
-  that every cut shows, and some words are unknown."""
+  """Writes the Chinese vocabulary plus three of four characters of `texts`, so
+  that every split shows and some words are unknown."""
   text = "".join(texts)
   chars = [char for char in {*text, *unicodedata.normalize("NFD", text.lower())}
            if unicodedata.category(char)[0] not in "CZ" and ord(char) % 4]
@@ -67,6 +67,6 @@ def vocabulary_of(path, texts):
 
 
 def differences(ours, theirs, texts):
-  """Returns the texts cut differently, with both results, all in ASCII."""
+  """Returns (text, ours, theirs) of texts split differently, in ASCII."""
   return [tuple(map(ascii, row)) for row in zip(
       texts, map(ours, texts), map(theirs, texts)) if row[1] != row[2]]

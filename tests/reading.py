@@ -1,4 +1,4 @@
-"""What tests read of files."""
+"""Readers of output files."""
 
 import json
 
@@ -19,7 +19,7 @@ def json_lines(path):
 
 
 def features(path):
-  """Returns the features of each record of a file, dicts of lists."""
+  """Returns the features of each record, dicts of lists."""
   return [{name: list(getattr(x, x.WhichOneof("kind")).value)
            for name, x in tf.train.Example.FromString(
                record).features.feature.items()}

@@ -1,7 +1,7 @@
 """ALBERT's forward pass in float64 NumPy, written from the papers.
 
 `weights` is a dict from variable name to array, `config` a plain dict as in
-the JSON files. Nothing is shared with `modeling.py`. Dimensions: B batch, S
+the JSON files. Shares no code with `modeling.py`. Dimensions: B batch, S
 sequence, H hidden, E embedding, V vocabulary, P predictions.
 """
 
@@ -37,7 +37,7 @@ def block(scope, attention, *others):
 
 
 def blocks_of_layer(config, layer):
-  """The scopes of the blocks that layer number `layer` applies in turn."""
+  """The scopes of the blocks of layer number `layer`, in order."""
   if is_google(config):
     group = layer * config["num_hidden_groups"] // config["num_hidden_layers"]
     return [block("transformer/group_%d/inner_group_%d/" % (group, inner),
@@ -53,7 +53,7 @@ def blocks_of_layer(config, layer):
 
 
 def expected_variables(config):
-  """All trainable variables with both heads, as {name: shape}."""
+  """All trainable variables, both heads included: {name: shape}."""
   V, H = config["vocab_size"], config["hidden_size"]
   F, E = config["intermediate_size"], config.get("embedding_size", H)
   width = E if is_google(config) else H  # of tables and of the transform
@@ -159,7 +159,7 @@ def embed(weights, config, input_ids, token_type_ids):
 
 
 def forward(weights, config, input_ids, input_mask, token_type_ids):
-  """The encoder and the pooler without dropout, of int [B, S]."""
+  """Encoder and pooler without dropout; inputs are int [B, S]."""
   embedding_output = x = embed(
       weights, config, np.asarray(input_ids), np.asarray(token_type_ids))
   input_mask = np.asarray(input_mask, np.float64)
@@ -193,9 +193,9 @@ def sentence_order_logits(weights, pooled_output):
 
 
 def random_weights(config, seed=0):
-  """Weights that leave no term of the model without effect, float64.
+  """Random float64 weights that give every term of the model an effect.
 
-  Values are rounded to float32 first: both sides then start from the same.
+  Rounded to float32 first, so that both sides start from the same values.
   """
   rng = np.random.RandomState(seed)
   weights = {}

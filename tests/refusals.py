@@ -1,4 +1,4 @@
-"""What is refused."""
+"""Assertions about errors."""
 
 import pytest
 
@@ -6,6 +6,6 @@ from albert.errors import InputError
 
 
 def refused(message, function, *args, **kwargs):
-  """Asserts that a call ends in an InputError that matches `message`."""
+  """Asserts that a call raises an InputError that matches `message`."""
   with pytest.raises(InputError, match=message):
     function(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Runs scripts: their `main` in this process, or as a user starts them."""
+"""Runs scripts, in this process or in a subprocess."""
 
 import atexit
 import contextlib
@@ -42,10 +42,10 @@ def module_of(script):
 
 @contextlib.contextmanager
 def parsed(script, *args):
-  """Has a command line in the flags; they are gone at the end.
+  """Parses a command line into absl flags, which are undefined at the end.
 
-  Yields (module, list of the arguments that are no flags); `script` is that
-  module, or str such as "predict.py".
+  Yields (module, positional arguments); `script`: that module, or str such as
+  "predict.py".
   """
   if isinstance(script, str):
     script = module_of(script)
@@ -75,7 +75,7 @@ def call_main(script, *args):
 
 @contextlib.contextmanager
 def streams(given):
-  """Replaces the standard streams; yields (output, log), io.StringIO-like."""
+  """Replaces the standard streams; yields (stdout, log)."""
   out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
   log = io.StringIO()
   handler = standard_logging.StreamHandler(log)
@@ -92,14 +92,14 @@ def streams(given):
 
 
 def succeed(script, *args, input=b""):
-  """Runs `main` in this process; returns (standard output, log), str."""
+  """Runs `main` in this process; returns (stdout, log), str."""
   with streams(input) as (out, log):
     call_main(script, *args)
   return out.buffer.getvalue().decode(), log.getvalue()
 
 
 def fail(message, script, *args, input=b""):
-  """Asserts that `main` ends in one line of error that matches `message`."""
+  """Asserts that `main` raises a one-line error that matches `message`."""
   with streams(input), pytest.raises(
       (InputError, OSError, flags.Error), match=message) as error:
     call_main(script, *args)
@@ -107,7 +107,7 @@ def fail(message, script, *args, input=b""):
 
 
 def export(source, target, *args):
-  """Exports a model's folder, as URLs; returns what `succeed` does."""
+  """Exports a model folder, with URLs as paths; returns (stdout, log)."""
   return succeed("export_model.py", "--init_checkpoint=file://%s" % source,
                  "--output_dir=file://%s" % target, *args)
 
@@ -116,18 +116,18 @@ def command(script, *args):
   return [sys.executable, str(ROOT / script)] + [str(arg) for arg in args]
 
 
-# Of Markdown, with the comment before it.
+# A Markdown code block and the comment before it.
 BLOCK = r"(?ms)^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$"
 
 
 def blocks(path):
-  """Returns (comment, language, text) of each block of a document."""
+  """Returns (comment, language, text) of each code block of a document."""
   return re.findall(BLOCK, (ROOT / path).read_text(encoding="utf-8"))
 
 
 @functools.lru_cache()
 def quick_python():
-  """Returns a `python` that has TensorFlow loaded; see fork_server."""
+  """Returns a `python` with TensorFlow preloaded; see fork_server."""
   folder = tempfile.TemporaryDirectory()
   server = fork_server.start(pathlib.Path(folder.name) / "bin", {})
   atexit.register(folder.cleanup)
@@ -136,7 +136,7 @@ def quick_python():
 
 
 def run(script, *args, python=sys.executable, **kwargs):
-  """Runs a process: (exit status, standard output, standard error)."""
+  """Runs a subprocess; returns (exit status, stdout, stderr)."""
   done = subprocess.run(
       [python] + command(script, *args)[1:], capture_output=True, timeout=300,
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
@@ -144,7 +144,7 @@ def run(script, *args, python=sys.executable, **kwargs):
 
 
 def kill_at(step, script, *args, later=0):
-  """Kills a training when it logs a step, or seconds later; returns its log."""
+  """Kills training `later` seconds after it logs `step`; returns its log."""
   process = subprocess.Popen(
       command(script, *args), stderr=subprocess.PIPE, text=True)
   log = ""

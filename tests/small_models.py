@@ -1,4 +1,4 @@
-"""Small models of every kind, run here and by the NumPy reference."""
+"""Small models of every kind, run by TensorFlow and by the NumPy reference."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ CONFIGS = {
 
 
 def span_weights(hidden, head, seed=3):
-  """Returns random weights of a head of run_squad.py: name -> float32 array."""
+  """Returns random weights of a span head: name -> float32 array."""
   shapes = {"cls/squad/output_weights": [2, hidden],
             "cls/squad/output_bias": [2]}
   if head == "beam":
@@ -102,7 +102,7 @@ def initialize(session, weights):
 
 
 def evaluate(tensors, weights=(), feed=None):
-  """Runs tensors of the default graph, whose variables are given."""
+  """Evaluates tensors of the default graph with the given weights."""
   with tf.Session() as session:
     initialize(session, weights)
     return session.run(tensors, feed)
@@ -133,10 +133,10 @@ def assert_same_outputs(actual, expected, atol):
 
 
 class PooledModel:
-  """Stands for an AlbertModel whose outputs are given.
+  """A fake AlbertModel with given outputs.
 
-  `pooled`, [B, H]: by default the first token of the last layer; `layers`,
-  [B, S, H]: of the embeddings and of each layer.
+  `pooled`: [B, H], defaults to the first token of the last layer; `layers`:
+  [B, S, H] each, embeddings first.
   """
 
   def __init__(self, pooled, *layers, mask=None):
@@ -166,16 +166,16 @@ def run_head(head, features, weights, pooled, *layers, **kwargs):
         [() if part is None else part for part in output], weights))
 
 
-# As many as the models have, for WordPiece.
+# A WordPiece vocabulary of the models' vocab_size.
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(
     chr(0x4e00 + i) for i in range(45))]
 
 
 def write_folder(folder, config, vocabulary, top=None, task=None):
-  """Writes a model's folder; returns its weights.
+  """Writes a model folder; returns its weights.
 
-  `vocabulary` is a list of WordPiece's tokens or a pathlib.Path; `top`, name ->
-  array, is by default what pretraining leaves on top of the encoder.
+  `vocabulary`: list of WordPiece tokens or pathlib.Path; `top`: name -> array,
+  defaults to the pretraining heads.
   """
   folder.mkdir(exist_ok=True)
   weights = reference.random_weights(config)

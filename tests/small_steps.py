@@ -1,4 +1,4 @@
-"""Steps of a small model's pretraining, and files to pretrain one on."""
+"""Pretraining steps of a small model, and files to pretrain it on."""
 
 import json
 
@@ -67,9 +67,9 @@ def make_model_fn(options, sentence_loss_weight=0.5, workers=None, head=None,
 
 
 def train(num_steps, options, batches=None, **kwargs):
-  """Trains on the CPU; returns the losses and all variables by name.
+  """Trains on the CPU; returns (losses, {name: variable}).
 
-  `batches`: lists of features, by default of the seeds 0, 1, ...; `kwargs`: of
+  `batches`: list of features, by default of seeds 0, 1, ...; `kwargs`: for
   make_model_fn.
   """
   batches = batches or [make_features(seed) for seed in range(num_steps)]
@@ -90,7 +90,7 @@ def train(num_steps, options, batches=None, **kwargs):
 
 
 def initialize(session):
-  """Gives what is trained values that depend on its name alone."""
+  """Initializes trainable variables to values that depend on names only."""
   session.run(tf.global_variables_initializer(), {
       v.initial_value: start_value(v.op.name, v.shape.as_list())
       for v in tf.trainable_variables()})
@@ -102,7 +102,7 @@ def start_value(name, shape):
 
 
 def assert_equal_variables(one, other, tolerance):
-  """Asserts that `one` has all variables of `other`, dicts of arrays."""
+  """Asserts that dict `one` has the variables of dict `other`."""
   assert set(one) >= set(other)
   for name, value in other.items():
     np.testing.assert_allclose(one[name], value, rtol=tolerance,
@@ -110,10 +110,10 @@ def assert_equal_variables(one, other, tolerance):
 
 
 def write_pretraining(folder, count, **sizes):
-  """Writes a configuration and records; returns the flags that name them.
+  """Writes a configuration and records; returns the flags for them.
 
-  The `count` records of `train.tfrecord`, and of `heldout.tfrecord`, have from
-  1 to 4 masked tokens; `sizes` of the model replace those of SIZES.
+  The `count` records of `train.tfrecord` and of `heldout.tfrecord` have 1 to 4
+  masked tokens; `sizes` override SIZES.
   """
   (folder / "config.json").write_text(json.dumps(dict(SIZES, **sizes)))
   rng = np.random.RandomState(0)

@@ -1,4 +1,4 @@
-"""How a script starts and ends: a process of one that needs no TensorFlow."""
+"""How scripts start and exit, on one that needs no TensorFlow."""
 
 import re
 import subprocess
@@ -59,7 +59,7 @@ raise OpError(OpError.message)"""
      "  --number  A number. (required)\n\nadvanced:\n  --code  Another help.\n",
      None)])
 def test_how_it_ends(args, status, out, last, tmp_path):
-  """Where `last` is None, there may be arguments that are not flags."""
+  """`last` is None if positional arguments are allowed."""
   (tmp_path / "script.py").write_text(SCRIPT % (last is None))
   done = subprocess.run([sys.executable, "script.py", *args],
                         cwd=str(tmp_path), capture_output=True, text=True)
@@ -67,6 +67,6 @@ def test_how_it_ends(args, status, out, last, tmp_path):
   log = done.stderr.splitlines()
   if last is not None:
     assert re.fullmatch(last, log[-1] if log else ""), log
-  # What a user can mend is said in one line.
+  # Errors that a user can fix have no traceback.
   assert ("Traceback" in done.stderr) == (
       UNKNOWN in args or "--code=raise BrokenPipeError('x')" in args)

@@ -1,4 +1,4 @@
-"""Downloads, from a server on this machine."""
+"""Downloads from a local server."""
 
 import base64
 import hashlib
@@ -43,7 +43,7 @@ MODEL, GOOGLE_MODEL = zip_of(CONTENTS), tar_of(CONTENTS)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-  """Serves the server's `files`; breaks off once, after `limit` bytes."""
+  """Serves the server's `files`; disconnects once, after `limit` bytes."""
 
   def do_GET(self):
     server, asked = self.server, self.headers.get("Range")
@@ -60,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     self.send_header("x-goog-hash", server.checksum)
     self.end_headers()
     self.wfile.write(content[start:][:server.limit])
-    server.limit = None  # next time it goes well
+    server.limit = None  # once
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ COMMAND = types.SimpleNamespace(
 
 
 def test_the_starter_weights_stand_in(tmp_path, monkeypatch):
-  """Where there is no network; without --or_starter, it says what to do."""
+  """Without a network; without --or_starter, the error says what to do."""
   monkeypatch.setenv("ALBERT_MODEL_URL", "http://127.0.0.1:9/a.zip")
   args = [COMMAND, "--item=albert_tiny", "--target=%s" % tmp_path]
   for name in ("a.ckpt.index", "a.ckpt.data-0"):

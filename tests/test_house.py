@@ -1,4 +1,4 @@
-"""How the code is laid out: flags, imports, a test for each module."""
+"""Code structure: flags, imports, a test for each module."""
 
 import ast
 import pathlib
@@ -18,7 +18,7 @@ def test_every_module_has_a_test_or_names_one():
     folder = path.parent.relative_to(ROOT / "albert")
     if path.stem == "__init__" or not folder.parts:
       continue
-    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     named = [ROOT / name for name in re.findall(r"\btests/[\w/]+\.py", doc)]
     own = (ROOT / "tests" / folder).glob("test_%s*.py" % path.stem)
     if not (named or list(own)) or not all(map(pathlib.Path.exists, named)):
@@ -44,7 +44,7 @@ def test_scripts_alone_read_flags():
 
 
 @pytest.mark.parametrize("folder, later", [
-    ("", [script[:-len(".py")] for script in SCRIPTS]),  # the library, scripts
+    ("", [script[:-len(".py")] for script in SCRIPTS]),  # the library
     ("files", [r"albert\.(tasks|heads|train|predict|export)"]),
     ("tasks", [r"albert\.(heads|train|predict|export)"]),
     ("heads", [r"albert\.(train|predict|export)"])])

@@ -1,4 +1,4 @@
-"""Lines on the progress of long work."""
+"""Progress lines of long-running work."""
 
 import time
 
@@ -14,6 +14,6 @@ def test_a_line_every_ten_seconds(monkeypatch, caplog):
                                 (40, 400, 0.6), (41, 401, 1.0)):
     clock[0] = 1000.0 + seconds
     work.log(count, share)
-  # What is left takes as long for each part as what is done.
+  # The time left assumes a constant rate.
   assert caplog.messages == ["60 records, 3 a second, 182:02:20 left",
                              "400 records, 10 a second, 0:00:26 left"]

@@ -1,4 +1,4 @@
-"""What the page of quickstart.sh shows, in an XML parser's eyes."""
+"""The report page of quickstart.sh, parsed as XML."""
 
 import re
 import xml.etree.ElementTree
@@ -25,7 +25,7 @@ def test_page(tmp_path):
   assert [(bar.text, bar.get("style")) for bar in page.iter("div")] == [
       ("不 0.7500", "background-size: 75.0%"),
       ("& 0.1250", "background-size: 12.5%")]
-  # From 40 at step 0 to 500 at step 40; from 230 at 0 to 20 at 1.
+  # x: 40 at step 0 to 500 at step 40; y: 230 at 0 to 20 at 1.
   assert [[tuple(map(float, point.split(","))) for point in line.get(
       "points").split()] for line in page.iter("polyline")] == [
           [(155, 125), (270, 72.5)], [(155, 177.5), (500, 203.8)]]

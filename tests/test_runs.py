@@ -1,4 +1,4 @@
-"""Several runs in one table, and the model card of one."""
+"""The table of several runs, the model card of one."""
 
 import os
 
@@ -13,7 +13,7 @@ from albert.train.settings import Schedule
 
 @pytest.fixture
 def folders(tmp_path):
-  """Two runs that differ in the learning rate, of two and three minutes."""
+  """Two runs of two and three minutes with different learning rates."""
   data = tmp_path / "train.tsv"
   data.write_text("1\ta\n")
   made = []

@@ -1,4 +1,4 @@
-"""Facts about the SentencePiece tokenizer, worked by hand."""
+"""The SentencePiece tokenizer, worked by hand."""
 
 import difflib
 import itertools
@@ -24,14 +24,14 @@ def raw_pieces(spm_file):
 
 
 @pytest.mark.parametrize("text, raw, expected", [
-    # The word start stays where the piece had it.
+    # The word start mark stays where the piece had it.
     ("2000,", ["_2000,"], ["_2000", ","]),
     ("12000,", ["_12000,"], ["_1", "2000", ","]),
-    # It is not invented where the piece had none ...
+    # It is not added where the piece had none ...
     ("in2000,", ["_", "in", "2000,"], ["_", "in", "2000", ","]),
-    # ... nor left over as a piece of its own: "99" alone is "_", "9", "9".
+    # ... nor left as a separate piece: "99" alone is "_", "9", "9".
     ("k99,", ["_k", "99,"], ["_k", "9", "9", ","]),
-    # No digit before the comma, or no comma behind the digit.
+    # No digit before the comma, or no comma after the digit.
     ("dogs,", ["_dogs", ","], ["_dogs", ","]),
     ("2000", ["_2000"], ["_2000"]), (",", ["_", ","], ["_", ","])])
 def test_comma_behind_a_digit_is_cut_off(raw_pieces, tiny, text, raw, expected):
@@ -45,7 +45,7 @@ def test_text_is_normalised_first(raw_pieces, tiny):
                ' cafe\u0301\u3000"b" \ufb01.\t\r\nwe  met ',
                '\uff43\uff41\uff46\uff45 "b" fi. we\u2028met']:
     assert tiny.tokenize(text) == raw, ascii(text)
-  assert tiny.tokenize("``b''") == raw_pieces("``b''")  # as they are
+  assert tiny.tokenize("``b''") == raw_pieces("``b''")  # unchanged
   assert tiny.tokenize("ΟΣ ΣΟ") == raw_pieces("ος σο")
   assert tiny.tokenize("") == tiny.tokenize(" \u3000\n") == []
 
@@ -67,7 +67,7 @@ def test_conversion(tiny):
 def test_create_tokenizer(spm_file, tmp_path):
   for files, lower, cased in (
       ({"vocab_file": VOCAB_FILE}, "hello", "[UNK]"),
-      # Accents go in both modes, as Google's code has it.
+      # Both modes strip accents, as in Google's code.
       ({"spm_model_file": spm_file}, "\u2581hello", "\u2581HeLLO")):
     for case, expected in (({}, lower), ({"do_lower_case": False}, cased)):
       tokenizer = tokenization.create_tokenizer(**files, **case)
@@ -86,9 +86,9 @@ def test_a_released_model(real_data):
       str(real_data / "sentencepiece" / "30k-clean.model"))
   assert (released.pad_id, released.unk_id, released.cls_id,
           released.sep_id, released.mask_id) == (0, 1, 2, 3, 4)
-  # Half of a surrogate pair is no text.
+  # A lone surrogate is dropped.
   assert released.tokenize("a\ud800b") == released.tokenize("ab")
-  # It puts Hangul together again.
+  # It recomposes Hangul.
   for text in ("Seoul (서울특별시) ist", "a\u200b서울특별시 b"):
     tokens, spans = released.tokenize_with_offsets(text)
     first, last = spans[tokens.index("서울특별시")]
@@ -117,7 +117,7 @@ def test_an_odd_character_moves_no_others(odd, tiny):
 
 
 def test_offsets_take_time_in_proportion_to_the_text(tiny, monkeypatch):
-  """Not to its square, because of a last sigma that is lower-cased."""
+  """Not quadratic, even if a final sigma is lower-cased."""
   work, totals, make = [], [], difflib.SequenceMatcher
   monkeypatch.setattr(difflib, "SequenceMatcher", lambda junk, *texts, **more: (
       work.append(len(texts[0]) * len(texts[1])) or make(junk, *texts, **more)))
@@ -129,7 +129,7 @@ def test_offsets_take_time_in_proportion_to_the_text(tiny, monkeypatch):
 
 
 def test_texts_that_differ_are_aligned_piece_by_piece():
-  """The third part is longer, the fifth is gone."""
+  """One character becomes three, twenty are deleted."""
   ours = "".join(map(chr, range(0x4e00, 0x4e00 + 1000)))
   theirs = ours[:300] + "xyz" + ours[301:700] + ours[720:]
   origin = [i for start, end, length in tokenization._aligned(ours, theirs)

@@ -1,4 +1,4 @@
-"""What a command line makes of a class of settings."""
+"""Settings classes read from a command line."""
 
 import dataclasses
 import re
@@ -62,7 +62,7 @@ def test_help():
   with script(count=dict(default=4, text="How many, " + "or more, " * 9 +
                          "at most.")):
     text = cli.help_text("\nWhat it does.\n")
-  # Of a flag that may be given several times, absl says so.
+  # absl adds a note to repeatable flags.
   assert re.sub(r";\s+repeat this option\s.*\s.*values", "", text) == (
       """What it does.
 
@@ -98,7 +98,7 @@ class Conditions:
     ([], "--output_dir is required; ", []),
     (["--do_train"], "--train_file is required if --do_train and not --kind; ",
      []),
-    (["--steps=0"], None, []),  # not asked for
+    (["--steps=0"], None, []),  # not requested
     (["--rate=1", "--steps=3"], None,
      ["--steps, --rate: no effect without --do_train"]),
     (["--do_train", "--train_file=x", "--steps=3", "--rate=1"], None, []),

@@ -1,4 +1,4 @@
-"""WordPiece and single characters: facts about BERT's, worked by hand."""
+"""BERT's WordPiece and character rules, worked by hand."""
 
 import itertools
 import re
@@ -24,14 +24,14 @@ def test_ids_of_the_chinese_vocabulary(tokenizer):
       "[PAD]": 0, "[unused1]": 1, "[unused99]": 99, "[UNK]": 100,
       "[CLS]": 101, "[SEP]": 102, "[MASK]": 103, "<S>": 104, "<T>": 105,
       "!": 106, "a": 143, "hello": 8701, "##ing": 8221,
-      # Line separators are entries, and do not shift later ids.
+      # Line separators are entries and do not shift later ids.
       "\u2028": 343, "\u2030": 344, "##\u2028": 13502, "##\u2030": 13503,
       "##\U0001f60e": 21127}
   assert {token: vocab[token] for token in expected} == expected
   assert tokenizer.vocab_size == 21128
   assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id,
           tokenizer.sep_id, tokenizer.mask_id) == (0, 100, 101, 102, 103)
-  # Conversion looks up whole tokens: it neither lowers nor splits them.
+  # Conversion looks up whole tokens without lower-casing or splitting them.
   tokens = ["[CLS]", "中", "##ing", "Hello", "hellohello", "##\u2603"]
   ids = [101, 704, 8221, 100, 100, 100]
   assert tokenizer.convert_tokens_to_ids(tokens) == ids
@@ -77,26 +77,26 @@ def test_a_file_that_is_too_large(tmp_path, monkeypatch):
 @pytest.mark.parametrize("text, alphabet, expected, cased", [
     ("ab博推ba", "ab博推", "ab 博 推 ba", "ab 博 推 ba"),
     ("aアb あc", "abcアあ", "aアb あc", "aアb あc"),
-    # U+F900 is canonically equivalent to U+8C48; accents go by way of NFD.
+    # U+F900 is canonically equivalent to U+8C48; accents are stripped via NFD.
     ("\uf900", "\u8c48\uf900", "\u8c48", "\uf900"),
-    # Full-width letters are lowered but not folded.
+    # Full-width letters are lower-cased, not folded to ASCII.
     ("ＡＢA", "ＡＢAａｂa", "ａｂa", "ＡＢA"),
-    # Accents in both spellings, two on one letter, the Turkish dotted capital.
+    # Composed and decomposed accents, two on one letter, the Turkish dotted I.
     ("ÀÉïôü A\u0300E\u0301i\u0308", "aeiou", "aeiou aei", "[UNK] [UNK]"),
     ("\u1ebe\u0130", "ei", "ei", "[UNK]"),
     ("HÄLlo ha\u0308", "HhLlaoÄä\u0308", "hallo ha", "HÄLlo ha\u0308"),
-    # As Google's BERT; Hugging Face's tokenizers write a plain sigma.
+    # As in Google's BERT; Hugging Face's tokenizers use a plain sigma.
     ("ΟΣ ΣΟ", "οσςΟΣ", "ος σο", "ΟΣ ΣΟ"),
     ("ßøı", "ßøı", "ßøı", "ßøı"),  # these have no accent
-    # Devanagari "ki" and "ku": of vowel signs, Mn is an accent and Mc is not.
+    # Devanagari "ki" and "ku": vowel signs in Mn are stripped, in Mc kept.
     ("\u0915\u093f \u0915\u0941", "\u0915\u093f\u0941",
      "\u0915\u093f \u0915", "\u0915\u093f \u0915\u0941"),
     ("\u3000a\t\u2028b\r\n", "ab", "a b", "a b"),
     ("a,b$c。€d", "abcd,$。€", "a , b $ c 。 €d", "a , b $ c 。 €d"),
-    # Private use, unassigned in any Unicode, and a newer emoji stay.
+    # Private use, unassigned characters and a newer emoji are kept.
     ("a\ue000b \U000e1000 \U0001fae0", "ab", *["[UNK] [UNK] [UNK]"] * 2),
     # Newer than Python 3.7: a mark, a format character, a capital, punctuation,
-    # a letter of two parts.
+    # a letter that decomposes.
     ("a\u0898b", "ab\u0898", "ab", "a\u0898b"),
     ("a\u0890b", "ab", "ab", "ab"),
     ("\ua7c7", "\ua7c7\ua7c8", "\ua7c8", "\ua7c7"),
@@ -104,7 +104,7 @@ def test_a_file_that_is_too_large(tmp_path, monkeypatch):
     ("\U00011938", "\U00011935\U00011930\U00011938",
      "\U00011935\U00011930", "\U00011938")])
 def test_words(tmp_path, text, alphabet, expected, cased):
-  """The vocabulary is single characters: no word of these is unknown."""
+  """The vocabulary is `alphabet`, as single characters."""
   letters = sorted(set(alphabet))
   for lower, words in ((True, expected), (False, cased)):
     tokenizer = small_tokenizer(
@@ -116,19 +116,19 @@ def test_words(tmp_path, text, alphabet, expected, cased):
 
 @pytest.mark.parametrize("text, expected", [
     ("UNwantéd,running", "un ##want ##ed , runn ##ing"),
-    # One piece that is not there makes the whole word unknown, not its rest.
+    # A missing piece makes the whole word unknown, not just the rest.
     ("unwantedX running", "[UNK] runn ##ing"),
-    # Greedy: "want" is taken, though "wa" + "##n" would leave no better end.
+    # Greedy longest match first.
     ("wantn wan", "want ##n wa ##n"),
-    # A continuation does not begin a word.
+    # A ## piece does not begin a word.
     ("ed unwa", "[UNK] [UNK]"),
-    # The longest word has 200 characters: after accents are gone, not of the
-    # whole text.
+    # Words have at most 200 characters after accents are stripped; the text may
+    # have more.
     pytest.param("a" * 201, "[UNK]", id="201"),
     pytest.param("á" * 200 + "," + "a" * 200,
                  " , ".join(["a" + " ##a" * 199] * 2), id="200"),
     pytest.param("中" * 250, "中 " * 250, id="ideographs"),
-    # Special tokens stay whole, and nothing else does.
+    # Only special tokens stay whole.
     ("A[PAD] A[UNK][CLS]A[SEP] [MASK]A",
      "a [PAD] a [UNK] [CLS] a [SEP] [MASK] a"),
     ("[sep] [ MASK ] [unused1]", "[ sep ] [ mask ] [ unused1 ]")])
@@ -143,13 +143,13 @@ def test_pieces(tmp_path, text, expected):
     ("我爱Hello, playing。", "我 爱 hello , play ##ing 。",
      ["我", "爱", "Hello", ",", "play", "ing", "。"]),
     ("在2018年Café!", None, ["在", "2018", "年", "Café", "!"]),
-    (" cafe\u0301 x", "cafe x", ["cafe\u0301", "x"]),  # an accent of its own
+    (" cafe\u0301 x", "cafe x", ["cafe\u0301", "x"]),  # a combining accent
     ("a\u0898\u0941b", "ab", ["a\u0898\u0941b"]),
-    ("我\u0941", "我", ["我\u0941"]),  # what does not combine, too
+    ("我\u0941", "我", ["我\u0941"]),  # of combining class 0
     ("ＡＢ\u00a0中", "ａ ##ｂ 中", ["Ａ", "Ｂ", "中"]),
     ("ΟΔΟΣ", None, ["Ο", "Δ", "Ο", "Σ"]),
-    ("a\ufffdb", "ab", ["a\ufffdb"]),  # of one token, a part was dropped
-    ("\u0130x", None, ["\u0130", "x"]),  # lower case is two characters
+    ("a\ufffdb", "ab", ["a\ufffdb"]),  # a dropped character in a token
+    ("\u0130x", None, ["\u0130", "x"]),  # two characters in lower case
     ("", "", []), (" \t", "", [])])
 def test_where_tokens_stand(tokenizer, text, tokens, expected):
   found, spans = tokenizer.tokenize_with_offsets(text)
@@ -165,12 +165,12 @@ def test_an_accent_that_stays_stands_alone(tmp_path):
 
 
 def test_pairs_are_cut_one_item_after_another():
-  """The longer one loses its end; of two as long, the second."""
+  """The longer one loses its last item; of equal lengths, the second."""
   for length_a, length_b, most in itertools.product(
       range(6), range(6), range(12)):
     a, b = list(range(length_a)), list(range(100, 100 + length_b))
     found = tokenization.truncate_pair(a, b, most)
-    # The caller's lists are left alone.
+    # The inputs are not modified.
     assert (len(a), len(b)) == (length_a, length_b)
     while len(a) + len(b) > most:
       (a if len(a) > len(b) else b).pop()
@@ -211,8 +211,8 @@ def test_the_blocks_of_ideographs():
     # Control and format characters.
     ("\x00\x07\x0b\x0c\x1b\x1c\x1f\x7f\x85\u00ad\u200b\u200d\u200e\u2060\ufeff"
      "\ufffd\U000e0041", ""),
-    # Kept, as what is not assigned and private use are; two of them end lines,
-    # and split later.
+    # Kept, like unassigned and private-use characters; two of them are line
+    # ends that split words later.
     ("a中é,$\u0301\u2028\u2029\uffff\ue000\U000f0000", None)])
 def test_white_space_and_what_is_dropped(chars, cleaned):
   assert {char: characters.clean(char) for char in chars} == {
@@ -220,7 +220,7 @@ def test_white_space_and_what_is_dropped(chars, cleaned):
 
 
 def test_punctuation():
-  """All of ASCII's symbols, though Unicode calls $+<=>^`|~ none."""
+  """All ASCII symbols, although $+<=>^`|~ are not punctuation in Unicode."""
   assert [char for char in map(chr, range(128)) if characters.is_punctuation(
       char)] == sorted(string.punctuation)
   assert all(map(characters.is_punctuation, "¡·—…“”、。《》！，：？・"))
@@ -243,7 +243,7 @@ WORDS = "机器 机器学习 学习算法 维生素C 维生素C15 5g网络 约�
     ("我爱机器学习算法", ["我", "爱", "机器学习", "算", "法"]),
     ("机器，学习算法机器", ["机器", "，", "学习算法", "机器"]),
     ("机 器\n学习", ["机", "器", "学", "习"]),
-    ("机\u200b器\ufffd的", ["机\u200b器", "的"]),  # dropped, and no end
+    ("机\u200b器\ufffd的", ["机\u200b器", "的"]),  # dropped, no boundary
     ("维生素C，维生素c 维生素CD", ["维生素C", "，", "维生素c", *"维生素CD"]),
     ("维生素C的维生素C1", ["维生素C", *"的维生素C1"]),
     ("的维生素C", ["的", "维生素C"]), ("维生素C15", ["维生素C15"]),
@@ -280,11 +280,11 @@ def test_what_is_no_word(tmp_path, tokenizer):
 
 
 def test_whole_words_are_jiebas_and_hold_the_vocabularys(tmp_path):
-  """A word of the vocabulary that jieba cuts joins the words around the cut."""
+  """A vocabulary word that jieba splits merges the words around the split."""
   tokenizer = tokenization.WordPieceTokenizer(write_vocab(
       tmp_path / "vocab.txt", [*tokenization.load_vocab(VOCAB_FILE),
                                "究生", "起源", "六点半，闹", "Café里"]))
-  for line, words in (  # jieba cuts 研究 生命 起源
+  for line, words in (  # jieba: 研究 生命 起源
       ("研究生命起源", [["研", "究生", "命"], ["起源"]]),
       ("去caf\u00e9里看", [["去"], ["Café里"], ["看"]])):
     ids, begins, _ = corpus.Segmenter(tokenizer, use_jieba=True).segment(line)
@@ -295,7 +295,7 @@ def test_whole_words_are_jiebas_and_hold_the_vocabularys(tmp_path):
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_random_unicode(tmp_path, lower):
-  """Of what Unicode has had for long, as their tables ask for."""
+  """Only old characters: Hugging Face's Unicode tables are older."""
   texts = random_texts(500, 1 + lower, unchanged(
       unicodedata.ucd_3_2_0.category))
   ours = tokenization.WordPieceTokenizer(

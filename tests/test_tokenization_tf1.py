@@ -1,6 +1,6 @@
-"""Random Unicode: the tokenizers against the slow ones of transformers.
+"""Random Unicode: our tokenizers against the slow ones of Transformers.
 
-These follow Google's code, and have the same tables of Unicode.
+Those follow Google's code and use the same Unicode tables.
 """
 
 import os
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture
 def transformers(monkeypatch):
-  # Only the tokenizers are wanted; the package must not look for TF 2.
+  # Only tokenizers are needed: the package must not look for TF 2.
   monkeypatch.setitem(os.environ, "USE_TF", "0")
   return pytest.importorskip("transformers")
 
 
-# What is in their interpreter's Unicode.
+# Characters in this interpreter's Unicode version.
 is_old = unchanged(characters.category)
 
 

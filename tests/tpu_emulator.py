@@ -1,14 +1,14 @@
-"""Runs a script on the cores of a TPU that is not there.
+"""Runs a script on an emulated TPU.
 
-    python tests/tpu_emulator.py HOSTS CORES_OF_A_HOST SCRIPT flags
+    python tests/tpu_emulator.py HOSTS CORES_PER_HOST SCRIPT flags
 
-Nothing is dropped in training: a replica draws other numbers than a device that
-has the whole batch.
+Dropout is off: a replica draws different random numbers than a device that has
+the whole batch.
 
-TPUEstimator takes its way for a TPU; what its cores and hosts would do is done
-on servers of this process. Infeed, outfeed and the sums over replicas are
-queues. A TPU has a copy of all variables on each core; here replicas read one
-set of variables, which the first one writes once all have their gradients.
+TPUEstimator takes its TPU code path; servers in this process stand in for hosts
+and cores. Infeed, outfeed and cross-replica sums are queues. A TPU has a copy
+of all variables on each core; here replicas share one set of variables, which
+the first one updates once all have their gradients.
 """
 
 import os
@@ -28,11 +28,11 @@ _DEVICE = "/job:tpu_worker/task:0/device:CPU:0"
 
 
 class Emulator:
-  """Replaces what TensorFlow has of a TPU's system, and makes its graphs."""
+  """Replaces TensorFlow's TPU system and builds the replicas' graphs."""
 
   def __init__(self, hosts, cores):
     self._cores, self._count = cores, hosts * cores
-    self._replica = None  # the one that is being made
+    self._replica = None  # the one being built
     self._num_sums = 0  # of that replica
     self._queues = {}
     addresses = [_free_address() for _ in range(hosts)]
@@ -65,7 +65,7 @@ class Emulator:
     self._make_again()
 
   def _make_again(self):
-    """Where an estimator makes a graph once, it makes one for each replica."""
+    """Lets the estimator build a graph for each replica instead of once."""
     tpu_estimator._validate_tpu_training_graph = lambda *args: None
 
     def capture(captured, value):
@@ -91,11 +91,11 @@ class Emulator:
     tpu_feed.InfeedQueue.generate_dequeue_op = generate_anew
 
   def _queue(self, *key, like=()):
-    """Returns the queue of a name; `like` are tensors that it is to hold."""
+    """Returns the queue of a key; `like`: tensors such as it will hold."""
     graph = tf.get_default_graph()
     while hasattr(graph, "outer_graph"):
       graph = graph.outer_graph
-    key = (graph,) + key  # which keeps the graph, and so its number
+    key = (graph,) + key  # keeps the graph alive, and so its id
     if key not in self._queues:
       with tf.init_scope(), tf.device(_DEVICE):
         self._queues[key] = tf.FIFOQueue(
@@ -104,7 +104,7 @@ class Emulator:
     return self._queues[key]
 
   def _replica_of(self, core):
-    """Returns the number of a host's core; the device says which host."""
+    """Returns the replica of a host's core; the current device has the host."""
     with tf.control_dependencies(None):
       task = re.search(r"task:(\d+)", tf.no_op().device)
     return (int(task.group(1)) if task else 0) * self._cores + core
@@ -129,7 +129,7 @@ class Emulator:
                        for other in range(self._count)])
 
   def _make_replicas(self, computation, inputs=None, num_shards=1, **_):
-    """Stands for tpu.split_compile_and_shard."""
+    """Replaces tpu.split_compile_and_shard."""
     outputs = []
     for self._replica in range(num_shards):
       self._num_sums = 0
@@ -162,7 +162,7 @@ class Emulator:
     call = tpu_estimator._ModelFnWrapper._call_model_fn
 
     def call_model_fn(wrapper, *args, **kwargs):
-      """The step of a replica is over when the first one has written."""
+      """A replica's step ends when the first replica has written."""
       spec = call(wrapper, *args, **kwargs)
       if self._replica is None or spec.mode != tf.estimator.ModeKeys.TRAIN:
         return spec

@@ -1,7 +1,7 @@
-"""A small fine-tuned model of every kind, and what it was trained on.
+"""A small fine-tuned model of every kind, and its training data.
 
-The texts of a kind are of several lengths, so that batches differ. The fixture
-`trained` of conftest.py makes each model once for all tests.
+Texts have different lengths, so that batches differ. The fixture `trained` of
+conftest.py trains each model once for all tests.
 """
 
 import json
@@ -18,21 +18,21 @@ LIMITS = {"max_query_length": 8, "doc_stride": 4}
 
 
 class Kind(NamedTuple):
-  """How a model is made."""
+  """How a model is trained."""
   script: str
   task: str
-  file: str  # name of a split's file, where {} is the split
-  # Returns (inputs as `predict` takes them, the text of the file with their
-  # labels); all splits have the same.
+  file: str  # file name of a split, {}
+  # Returns (inputs for `predict`, text of the labelled file); all splits are
+  # the same.
   make: Callable
   flags: List[str] = []
 
 
 class Trained(NamedTuple):
-  """A model that was trained, evaluated, and has predicted its test file."""
-  folder: pathlib.Path  # with the files of the task and `small.json`
+  """A trained model with its evaluation and test predictions."""
+  folder: pathlib.Path  # task files and `small.json`
   out: pathlib.Path  # --output_dir
-  inputs: list  # the rows of the test file as `predict` takes them
+  inputs: list  # rows of the test file, for `predict`
 
   @property
   def best(self):
@@ -58,7 +58,7 @@ def pairs():
 
 def entities():
   inputs = ["他在%s，她在%s" % (CITIES[i % 3], CITIES[i % 2]) * (1 + i)
-            for i in range(9)]  # longer than a window, too
+            for i in range(9)]  # some longer than a window
   return inputs, "".join(json.dumps({"text": text, "label": {"city": {
       city: [[x.start(), x.end() - 1] for x in re.finditer(city, text)]
       for city in CITIES if city in text}}}) + "\n" for text in inputs)
@@ -110,7 +110,7 @@ KINDS = {
 
 
 def write_files(folder, name):
-  """Writes what a model is trained on; returns (inputs, flags of the data)."""
+  """Writes the training data; returns (inputs, data flags)."""
   kind = KINDS[name]
   inputs, content = kind.make()
   (folder / "small.json").write_text(json.dumps(dict(
@@ -132,7 +132,7 @@ def write_files(folder, name):
 
 
 def command(folder, name, *args):
-  """Writes what a model is trained on; returns a command that reads it."""
+  """Writes the training data; returns a command that reads it."""
   kind, (_, data) = KINDS[name], write_files(folder, name)
   return [kind.script, "--task_name=" + kind.task, VOCAB, *data, *kind.flags,
           "--bert_config_file=%s" % (folder / "small.json"),

@@ -1,4 +1,4 @@
-"""WordPiece tokenizers of small vocabularies, and of the project's own."""
+"""Small WordPiece vocabularies, and the project's own."""
 
 from scripting import ROOT
 
@@ -9,19 +9,19 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def write_vocab(path, tokens):
-  # "\n" on every system, and U+2028 must not become a line end.
+  # "\n" on every platform; U+2028 must not become a line end.
   path.write_bytes("".join(t + "\n" for t in tokens).encode("utf-8"))
   return str(path)
 
 
 def small_tokenizer(folder, tokens, **kwargs):
-  """Returns a tokenizer of the special tokens, ids 0 to 4, and of others."""
+  """Returns a tokenizer of the special tokens, ids 0 to 4, and `tokens`."""
   return tokenization.WordPieceTokenizer(
       write_vocab(folder / "vocab.txt", SPECIAL + list(tokens)), **kwargs)
 
 
 class Letters:
-  """A tokenizer whose tokens are the characters, for cases worked by hand."""
+  """A character tokenizer, for cases worked by hand."""
   cls_id, sep_id, mask_id = 1, 2, 3
   tokenize = tokenize_plain = list
 

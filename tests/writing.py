@@ -1,4 +1,4 @@
-"""What tests write for others to read."""
+"""Writers of input files and checkpoints."""
 
 import json
 
@@ -8,7 +8,7 @@ from albert.files import checkpoints
 
 
 def write(folder, name, *rows):
-  """Writes a file of rows, text or what becomes JSON; returns its URL."""
+  """Writes a file of rows, as text or JSON; returns its URL."""
   path = folder / name
   path.parent.mkdir(parents=True, exist_ok=True)
   path.write_bytes("\n".join(row if isinstance(row, str) else json.dumps(row)

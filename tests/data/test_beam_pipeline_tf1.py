@@ -1,4 +1,4 @@
-"""Beam makes the local tool's records. On TF 1.15 alone: it installs slowly."""
+"""Beam and the local tool make the same records. TF 1.15 only: slow install."""
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.full
 
 
 def make(output_dir, *args):
-  """Returns the records in their order."""
+  """Returns the sorted records."""
   status, _, log = run(
       "create_pretraining_data.py", VOCAB, "--output_dir=%s" % output_dir,
       "--input_file=%s" % (ROOT / "data" / "text_*.txt"),

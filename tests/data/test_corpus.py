@@ -1,4 +1,4 @@
-"""From text files to documents of words."""
+"""Reading text files into documents; word segmentation."""
 
 import copy
 import gzip
@@ -16,7 +16,7 @@ from albert.data import corpus
 
 
 def words_of(segmenter, tokenizer, line):
-  """Returns the words of a line, and its tokens."""
+  """Returns the words and the tokens of a line."""
   ids, begins, _ = segmenter.segment(line)
   tokens = tokenizer.convert_ids_to_tokens(ids)
   return ["".join(tokens[begin:end]).replace("##", "") for begin, end in zip(
@@ -43,7 +43,7 @@ def test_spelled_words_are_those_between_spaces(tokenizer):
 
 
 @pytest.mark.parametrize("word, line, words", [
-    ("*ST洱泽", "称*ST洱泽。", ["称", "*st洱泽", "。"]),  # jieba cuts at *
+    ("*ST洱泽", "称*ST洱泽。", ["称", "*st洱泽", "。"]),  # jieba splits at *
     ("Abc Zyx认证", "有Abc Zyx认证的", ["有", "abczyx认证", "的"]),
     ("洱泽·甲乙丙", "喝洱泽·甲乙丙", ["喝", "洱泽·甲乙丙"]),
     ("zyx洱泽壳", "买ZYX洱泽壳。", ["买", "zyx洱泽壳", "。"]),
@@ -99,7 +99,7 @@ def test_words_and_ids_of_real_text(name, segmenter, tokenizer, real_data):
     assert ids == tokenizer.convert_tokens_to_ids(
         tokenizer.tokenize_plain(line)), line
     assert begins == sorted(set(begins)) and begins[:1] == [0][:len(ids)]
-    # Words are unions of jieba's.
+    # A word is one or more of jieba's.
     words = [word for word in jieba.cut(tokenizer.clean(line)) if word.strip()]
     assert len(begins) <= min(len(words), len(ids))
 
@@ -132,7 +132,7 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path):
   assert documents[-1] == ["压缩的"]
   assert reader.counts["invalid_bytes"] == 2
   both = [corpus.TextReader([path]) for _ in range(2)]
-  list(zip(*(one.documents() for one in both)))  # at the same time
+  list(zip(*(one.documents() for one in both)))  # interleaved
   assert [one.counts["invalid_bytes"] for one in both] == [2, 2]
   assert reader.counts["documents"] == 4
   assert not reader.counts["repeated_documents"]

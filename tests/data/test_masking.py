@@ -1,4 +1,4 @@
-"""Facts about pretraining records, read off the records."""
+"""Pretraining records: pairs, labels, masking."""
 
 import collections
 import re
@@ -34,7 +34,7 @@ def documents(segmenter, texts):
 
 
 def pairs_of(documents, settings, passes=1):
-  """Yields (document, where it may be cut, its pairs, what was counted)."""
+  """Yields (document, cut points, pairs, counts)."""
   texts = [masking.prepare_text(document, settings.max_seq_length - 3)
            for document in documents]
   for number in range(passes * len(texts)):
@@ -74,7 +74,7 @@ def test_clauses_of_sentencepiece(real_data):
 
 
 def make_document(*sentences):
-  """Makes a Document of sentences: lists of clauses: lists of word lengths."""
+  """Builds a Document from nested lists: sentences, clauses, word lengths."""
   clauses = sum(sentences, [])
   words = sum(clauses, [])
   word_ends, *more = [np.cumsum(sizes, dtype=np.int32)[:-1] for sizes in (
@@ -85,11 +85,11 @@ def make_document(*sentences):
 
 @pytest.mark.parametrize("length, clause, word", [
     (310, 50, 40),
-    (200, 2, 40),  # more than a sixth of it: between words
-    (79, 2, 1)])  # more than half of it: anywhere
+    (200, 2, 40),  # longer than length / 6: cut between words
+    (79, 2, 1)])  # longer than length / 2: cut anywhere
 def test_cuts_are_as_coarse_as_the_length_allows(length, clause, word):
-  # 12, 36, 50 and 40 tokens: only the second sentence is longer than 32 tokens
-  # and has clauses.
+  # Sentences of 12, 36, 50 and 40 tokens; of those longer than 32, only the
+  # second has clauses.
   document = make_document([[2] * 6], [[2] * 6] * 3, [[2] * 25], [[40]])
   assert masking.find_cuts(document, length).tolist() == [
       0, 12, 24, 36, *range(48, 98, clause), *range(98, 139, word)]
@@ -108,7 +108,7 @@ def test_pairs_go_from_cut_to_cut(documents, tokenizer, length):
       assert {one.start, one.end, two.end} <= set(cuts)
       if two.end < cuts[-1]:
         assert one.start == end
-      else:  # the last pair fills a record, and is cut near the middle
+      else:  # the last pair fills a record, split near the middle
         first = min(end, cuts[cuts >= cuts[-1] - longest][0])
         assert one.start == first
         middle = (first + two.end) / 2
@@ -133,7 +133,7 @@ def test_labels_of_pairs(documents, tokenizer, sentence_pair):
       assert first is one and size(first) + size(second) <= 61
       assert (second is two) == (not label)
       assert (second.document is two.document) == (not label)
-  if sentence_pair == "nsp":  # no text is lost
+  if sentence_pair == "nsp":  # second segments are permuted
     begins = [sorted((id(two.document), two.start) for _, two, *_ in rows)
               for rows in (pairs, made)]
     assert begins[0] == begins[1]
@@ -142,8 +142,8 @@ def test_labels_of_pairs(documents, tokenizer, sentence_pair):
 
 
 def share_told(rows, width=8):
-  """Returns how many labels of one half of rows, lengths and labels, are those
-  that are likelier in the other half for lengths of the same `width`."""
+  """Accuracy of guessing labels from lengths: majority labels per length bucket
+  of the first half of `rows`, (length, length, label), tested on the second."""
   keys = rows[:, 0] // width * 1000 + rows[:, 1] // width
   half = len(rows) // 2
   sums = np.bincount(keys[:half], 2 * rows[:half, 2] - 1, keys.max() + 1)
@@ -152,7 +152,7 @@ def share_told(rows, width=8):
 
 @pytest.mark.parametrize("sentence_pair", ["sop", "nsp"])
 def test_lengths_do_not_tell_the_label(tokenizer, sentence_pair):
-  """The last lines of these documents are short, as those of articles."""
+  """Even if documents end in short lines, as articles do."""
   rng, settings = np.random.RandomState(0), make_settings(
       tokenizer, max_seq_length=128, sentence_pair=sentence_pair)
   documents = [make_document(*([[1] * size] for size in (
@@ -177,7 +177,7 @@ def test_a_single_sentence_makes_no_pair(tokenizer):
 @pytest.mark.parametrize("length, share", [(64, 0.88), (128, 0.92)])
 def test_ends_do_not_tell_the_order(segmenter, tokenizer, real_data, length,
                                     share, sentence_pair):
-  """The hard case: two long texts with long sentences."""
+  """Hard case: two long texts with long sentences."""
   laws = [segmenter.document(sum(texts, [])) for _, texts in zip(
       range(2), corpus.TextReader(
           [str(real_data / "corpus" / "laws_zh.txt")]).shards())]
@@ -199,7 +199,7 @@ def test_ends_do_not_tell_the_order(segmenter, tokenizer, real_data, length,
   for marks in (ends, begins):
     rules = [marks[:, 0], marks[:, 1]]
     if sentence_pair == "sop":
-      # With two documents in a pair, that they differ in style tells the label.
+      # In NSP, different styles of the two documents give away the label.
       rules += [marks[:, 0] & ~marks[:, 1], marks[:, 1] & ~marks[:, 0]]
     for rule in rules:
       assert abs((rule == labels).mean() - 0.5) < 0.012 + error
@@ -215,7 +215,7 @@ def test_records_hold_the_text(documents, tokenizer, masking):
 
 
 def test_records_hold_words_of_the_vocabulary(tmp_path, tokenizer, texts):
-  """Also such as jieba cuts apart, or that join parts of two of its words."""
+  """Including words that jieba splits, or that overlap two of its words."""
   tokenizer = tokenization.WordPieceTokenizer(write(
       tmp_path, "v.txt", *tokenizer.vocab, *"充电 他一 的时 ，他 一个".split()))
   documents = list(map(corpus.Segmenter(tokenizer, True).document, texts))
@@ -225,7 +225,7 @@ def test_records_hold_words_of_the_vocabulary(tmp_path, tokenizer, texts):
 
 
 def check_records(documents, tokenizer, settings):
-  """Reads back what docs/pretraining.md says about records."""
+  """Checks records against docs/pretraining.md."""
   whole_words = settings.masking in ("word", "ngram")
   counts = collections.Counter()
   for index, document in enumerate(documents):
@@ -251,7 +251,7 @@ def check_records(documents, tokenizer, settings):
       both = np.concatenate([one, two])
       start = text.index("".join(map(chr, ids[both])))
 
-      # No special token is among them, and none is there twice.
+      # No special tokens, no duplicates.
       places = dict(zip(both, range(start, start + len(both))))
       chosen = {places[position] for position in positions}
       assert list(positions) == sorted(positions)
@@ -266,7 +266,7 @@ def check_records(documents, tokenizer, settings):
                     same=(now == labels).sum())
   masked = counts["masked"]
   assert abs(masked / counts["tokens"] - settings.masked_lm_prob) < 0.015
-  # Five standard deviations; whole words are drawn as one.
+  # Five standard deviations; a whole word is one draw.
   error = 5 * np.sqrt(0.8 * 0.2 / masked * (2 if whole_words else 1))
   assert abs(counts["mask"] / masked - 0.8) < error
   assert abs(counts["same"] / masked - 0.1) < error
@@ -336,7 +336,7 @@ def test_mixed_masks_words_whole_or_by_one_token(share):
   ends = np.append(begins[1:], 4000)
   first, last = map(np.array, masking.keep_one_token(
       begins, ends, share, np.random.RandomState(1)))
-  # A thousand words of three tokens: any of the three, each as often.
+  # In 1,000 words of three tokens, each token is equally likely.
   offsets, sizes = (first - begins)[:1000], (last - first)[:1000]
   assert set(sizes) <= {1, 3}
   assert abs((sizes == 3).mean() - share) <= 4 * np.sqrt(

@@ -1,4 +1,4 @@
-"""Records come out as if all of them had been shuffled once."""
+"""Sharded records are as well mixed as by one global shuffle."""
 
 import gc
 import json
@@ -27,7 +27,7 @@ BATCH = 1024
 
 
 class NumberMaker(shards.ShardMaker):
-  """Makes records that are the numbers of passages, each PASSES times."""
+  """Makes PASSES records of each passage, holding its number."""
   more_counts = {}
 
   def __init__(self, folder, num_buckets=7):
@@ -44,7 +44,7 @@ class NumberMaker(shards.ShardMaker):
 
 
 def write(paths, num_buckets=7):
-  """Makes records of a text of SHARDS shards, and writes them."""
+  """Makes and writes the records of a text of SHARDS shards."""
   maker = NumberMaker(paths[0].parent, num_buckets)
   reader = types.SimpleNamespace(shards=lambda: [[]] * SHARDS, share_read=1.0)
   num_shards, counts = shards.make_shards(reader, maker, 2)
@@ -71,7 +71,7 @@ def test_batches_are_as_mixed_as_a_perfect_shuffle(tmp_path, num_outputs):
   expected = TOTAL * (1 - (1 - BATCH / (PASSES * TOTAL)) ** PASSES)
   for batch in order.reshape(-1, BATCH):
     assert len(set(batch)) > 0.95 * expected
-  # The first 14 of the 20 shards are one source.
+  # The first 14 of 20 shards stand for one source.
   for tenth in np.array_split(order, 10):
     assert abs((tenth < 0.7 * TOTAL).mean() - 0.7) < 0.03
 
@@ -92,7 +92,7 @@ def test_outputs_appear_together_or_not_at_all(tmp_path, monkeypatch):
   read = NumberMaker.read_bucket
 
   def read_bucket(maker, num_shards, bucket):
-    if bucket == 6:  # the last one
+    if bucket == 6:  # the last bucket
       raise OSError(28, "No space left on device")
     return read(maker, num_shards, bucket)
 
@@ -119,7 +119,7 @@ def test_text_that_makes_no_records(content, message, tmp_path):
 
 @pytest.mark.slow
 def test_the_vocabulary_is_next_to_the_records(tmp_path, spm_file):
-  """So that a model can be made of the folder; it has one vocabulary."""
+  """A folder has exactly one, so that a model can be built from it."""
   content = pathlib.Path(VOCAB_FILE).read_bytes()
   folders = [tmp_path / name for name in ("a", "b")]
   args = [SCRIPT, TEXT.replace("=", "=file://"), "--dupe_factor=1"]
@@ -130,7 +130,7 @@ def test_the_vocabulary_is_next_to_the_records(tmp_path, spm_file):
     return [{path.name: path.read_bytes() for path in folder.iterdir()}
             for folder in folders]
 
-  for _ in range(2):  # the same vocabulary may be there
+  for _ in range(2):  # the same vocabulary may exist
     succeed(*args, VOCAB.replace("=", "=file://"), outputs)
     for files in found():
       assert files["vocab.txt"] == content
@@ -183,6 +183,6 @@ def test_it_is_warned_of_while_the_text_is_read(tmp_path, caplog, monkeypatch):
 
 
 def test_a_worker_collects_nothing_that_it_inherits():
-  """An ONNX Runtime session there would wait for its threads for ever."""
+  """Collecting an inherited ONNX Runtime session would hang on its threads."""
   with shards._pool(None, 1) as pool:
     assert pool.submit(gc.get_freeze_count).result() > 10000

@@ -1,4 +1,4 @@
-"""An ONNX folder with the code that predicts, where there is nothing else."""
+"""An exported ONNX folder with inference code runs standalone."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from scripting import ROOT, export
 from albert.export import code
 from albert.predict import load
 
-# A Python that lacks TensorFlow, and this repository.
+# A Python without TensorFlow and this repository.
 ALONE = """
 import runpy, sys
 sys.modules.update(dict.fromkeys(
@@ -59,7 +59,7 @@ def test_files():
       r"numpy\nabsl-py\nonnxruntime\nfastapi==.*\nuvloop>=0.17;"
       " platform_system != 'Windows'\n",
       found.pop("requirements.txt").decode(), re.S)
-  for path, content in found.items():  # as they are here
+  for path, content in found.items():  # unchanged
     assert content == (ROOT / path).read_bytes()
   assert {"predict.py", "serve.py", "LICENSE", "albert/predict/engines.py",
           "albert/serving/page.html"} < set(found)

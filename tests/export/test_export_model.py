@@ -1,4 +1,4 @@
-"""export_model.py as a command: what it writes, and what it refuses."""
+"""export_model.py on the command line: output files, errors."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ DATA = "model.ckpt-7.data-00000-of-00001"
 
 @pytest.fixture
 def model(tmp_path):
-  """A folder as fine-tuning leaves it, optimizer slots and all."""
+  """A fine-tuned folder, including optimizer slots."""
   weights = dict(reference.random_weights(CONFIG), **TOP)
   small_models.write_folder(tmp_path / "model", CONFIG, TOKENS, dict(TOP, **{
       name + slot: 0 * x for name, x in weights.items() if "cls/" not in name
@@ -61,7 +61,7 @@ def test_what_is_written(flags, inside, files, model):
 
 
 def test_strip(model):
-  # What has the name of an unfinished folder is not touched.
+  # A source folder named like a temporary one is not removed.
   other = model.with_name("slim.tmp")
   model.rename(other)
   target = export(other, "--strip", name="slim")
@@ -125,7 +125,7 @@ def test_bad_input(model, tmp_path):
         tmp_path, "other.json", dict(CONFIG, **changes)))
   (model / "vocab.txt").unlink()
   fails("--vocab_file", "--saved_model")
-  # Part of an encoder.
+  # Extra encoder variables.
   weights, = weights_of(model)
   checkpoints.write_checkpoint(str(model), "model.ckpt-8", dict(weights, **{
       name.replace("group_0/inner", "group_1/inner"): x
@@ -146,7 +146,7 @@ def test_damaged_checkpoint(model):
 
 @pytest.mark.full
 def test_tflite_has_each_weight_once(tmp_path):
-  """TFLite's converter copies a layer that is multiplied by a constant."""
+  """TFLite's converter duplicates weights that are multiplied by a constant."""
   model = tmp_path / "model"
   small_models.write_folder(model, small_models.albert_zh_config(
       hidden_size=240, intermediate_size=960), TOKENS)

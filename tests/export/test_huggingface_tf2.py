@@ -1,4 +1,4 @@
-"""Converted models compute the same in Hugging Face's transformers."""
+"""Converted models give the same outputs in Hugging Face Transformers."""
 
 import math
 import re
@@ -29,7 +29,7 @@ LABELS = ["O", "B-a", "I-a"]
 RNG = np.random.RandomState(5)
 ONE = {"output_weights": RNG.normal(size=[3, 24]),
        "output_bias": RNG.normal(size=[3])}
-# Head, its weights, their class, outputs here and there.
+# (head, weights, Transformers class, {our output: theirs})
 HEADS = [
     (heads.Classifier(3), ONE, "SequenceClassification", {"logits": "logits"}),
     (heads.MultiLabel(3), ONE, "SequenceClassification", {"logits": "logits"}),
@@ -40,7 +40,7 @@ HEADS = [
 
 
 def write(folder, config, weights, **task):
-  """Writes what transformers read; `task` has fields of a ModelFolder."""
+  """Writes a Transformers folder; `task`: fields of ModelFolder."""
   theirs, state = pytorch.to_pytorch(
       AlbertConfig.from_dict(config),
       {name: value.astype(np.float32) for name, value in weights.items()},
@@ -52,7 +52,7 @@ def write(folder, config, weights, **task):
 
 
 def run(name, folder):
-  """Loads a model, each parameter from the file; returns it, what it gives."""
+  """Loads a model without missing parameters; returns (model, outputs)."""
   torch = pytest.importorskip("torch")
   cls = getattr(pytest.importorskip("transformers"), "AutoModel" + name)
   model, info = cls.from_pretrained(str(folder), output_loading_info=True)
@@ -86,7 +86,7 @@ def test_pretrained_model(name, tmp_path):
   order = getattr(predicted, "sop_logits", None)
   close(predicted.seq_relationship_logits if order is None else order,
         ours["sentence_order_logits"])
-  if name == "google":  # and back, from a file that Python pickles
+  if name == "google":  # and back, from a pickled file
     (tmp_path / "model.safetensors").unlink()
     pytest.importorskip("torch").save(
         model.state_dict(), str(tmp_path / "pytorch_model.bin"))
@@ -108,7 +108,7 @@ def test_characters_are_tokens(do_lower_case, tmp_path):
       x) not in ("Cn", "Co", "Cs", "Mn", "Mc", "Cf") and theirs.tokenize(
           "他 用%s3.5！" % x) != ner.tokenize(
               tokenizer, "他 用%s3.5！" % x, by_character=True)[0]]
-  # A character that decomposes is several [UNK] there, and one here.
+  # A decomposable character is several [UNK] in theirs, one in ours.
   assert len(different) == (20 if do_lower_case else 0)
   assert all(len(unicodedata.normalize("NFD", x)) > 1 for x in different)
 
@@ -151,7 +151,7 @@ def test_words_of_a_vocabulary(tmp_path):
   theirs.add_tokens(["指示灯"])
   theirs.save_pretrained(str(tmp_path / "theirs"))
   assert not (tmp_path / "theirs" / "vocab.txt").exists()
-  # They strip the entry U+2028.
+  # Transformers strips the entry U+2028.
   assert transformers_tokenizer.read_vocabulary(str(tmp_path / "theirs")) == [
       *map(str.strip, ours.vocab), "指示灯"]
 
@@ -167,7 +167,7 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
   pieces = sentencepiece.SentencePieceProcessor(model_file)
   corpus, pairs = [(real_data / name).read_text(encoding="utf-8").split("\n")
                    for name in ("corpus/lctt_zh.txt", "glue/MRPC/train.tsv")]
-  # Greek's last sigma is any sigma there, and characters are those of today.
+  # Theirs has no final sigma and a newer Unicode version.
   lines = corpus[:200000:40] + pairs + [
       text for text in random_texts(3000, 3) if not re.search("[Σ\u03f9]", text)
       and all(characters.category(char) != "Cn" for char in text)]
@@ -176,8 +176,8 @@ def test_sentencepiece_tokenizer(real_data, tmp_path):
     found = theirs(line, add_special_tokens=False)["input_ids"]
     expected = ids_of(ours, line)
     if found != expected:
-      # SentencePiece adds up scores in float32, whose rounding decides between
-      # 44 4 and 4 44; theirs are float64.
+      # SentencePiece sums scores in float32, theirs are float64: rounding
+      # decides between 44 4 and 4 44.
       differ += 1
       assert 0 <= math.fsum(map(pieces.GetScore, found)) - math.fsum(
           map(pieces.GetScore, expected)) < 1e-4, line

@@ -1,4 +1,4 @@
-"""What is said of a checkpoint: sizes, what is on top, what does not fit."""
+"""--inspect: sizes, heads, mismatches with a configuration."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_what_weights_tell(name, lines, tmp_path):
       "max_position_embeddings: 9", "type_vocab_size: 2", "step: not saved",
       "on top: masked LM, sentence order", "optimizer slots: 0",
       "parameters: {:,}".format(sum(x.size for x in weights.values())), *lines}
-  # Depth is known where layers share nothing.
+  # Depth is known only if layers share no weights.
   assert ("of layers" in found[-1]) == (name != "bert")
 
 

@@ -1,4 +1,4 @@
-"""bert4keras and bert-for-tf2 read what this project writes."""
+"""bert4keras and bert-for-tf2 load our checkpoints."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def paths(name, tmp_path, trained, monkeypatch):
 
 
 def check(model, paths):
-  """Asserts that its last layer is this project's."""
+  """Asserts that the last layer's output equals ours."""
   with tf.Graph().as_default():
     own = modeling.AlbertModel(
         AlbertConfig.from_json_file(paths[0]), False, tf.constant(IDS),

@@ -1,4 +1,4 @@
-"""ONNX files tell the same as a session, and need no TensorFlow."""
+"""ONNX files give the same outputs as TensorFlow."""
 
 import re
 import sys
@@ -56,9 +56,9 @@ def test_every_head_of_every_kind_of_model(name, int8, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["google_preln", "albert_zh", "bert"])
 def test_without_operations_of_onnx_runtime(name, tmp_path):
-  """Any runtime can read it: here, ONNX's own evaluator."""
+  """Standard ONNX, run by ONNX's reference evaluator."""
   onnx = pytest.importorskip("onnx")
-  evaluation = pytest.importorskip("onnx.reference")  # from ONNX 1.13 on
+  evaluation = pytest.importorskip("onnx.reference")  # ONNX >= 1.13
   config, checkpoint = everything.write(tmp_path, name)
   model = onnx.load_from_string(onnx_files.convert(
       config, heads.Encode(), checkpoint, standard_ops=True))
@@ -97,7 +97,7 @@ def test_files_of_a_model(tmp_path):
   assert {path.stem for path in target.iterdir()} == {
       "config", "task", "vocab", "classify", "encode", "masked_lm",
       "sentence_order", "sentence_vector"}
-  # It has the embedding table once, and not its transpose too.
+  # The embedding table is stored once, without its transpose.
   assert (target / "masked_lm.onnx").stat().st_size <= 1.15 * 4 * sum(
       x.size for x in weights.values())
   ours, theirs = [re.sub(r" [\d.]+", "", succeed(
@@ -109,7 +109,7 @@ def test_files_of_a_model(tmp_path):
 
 @pytest.mark.full
 def test_a_fine_tuned_model_in_8_bits(tmp_path):
-  """The starter weights after an epoch, on 600 texts, 240 of them new."""
+  """The starter weights after an epoch, on 600 texts, 240 of them unseen."""
   topics, target = ROOT / "data" / "topics", tmp_path / "onnx"
   succeed("run_classifier.py", "--task_name=tsv", "--data_dir=%s" % topics,
           "--init_checkpoint=%s" % (ROOT / "albert_tiny_starter"),

@@ -1,4 +1,4 @@
-"""A converted folder gives the same vectors in sentence-transformers."""
+"""Converted folders give the same vectors in sentence-transformers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""SavedModel and TFLite tell the same as a session."""
+"""SavedModel and TFLite give the same outputs as a session."""
 
 import everything
 import pytest
@@ -52,7 +52,7 @@ def test_tflite(name, rows, int8, tmp_path):
   outputs = {x["name"].split("/")[-1]: interpreter.get_tensor(x["index"])
              for x in interpreter.get_output_details()}
   mask = feed["input_mask"]
-  # Of tokens, without padding.
+  # Padding is not compared.
   found, wanted = [{key: x[mask > 0] if x.shape[:2] == mask.shape else x
                     for key, x in values.items()} for values in (
                         outputs, everything.in_session(

@@ -1,4 +1,4 @@
-"""Finding checkpoints, starting from them, and what does not fit."""
+"""Finding checkpoints, initializing from them, mismatches."""
 
 import os
 
@@ -11,7 +11,7 @@ from writing import write_checkpoint
 from albert.files import checkpoints
 
 WORDS = "bert/embeddings/word_embeddings"
-# Variables of the layouts; a head.
+# Variables of each layout and of a head.
 SHARED = {WORDS: [6, 4], WORDS + "_2": [4, 8],
           "bert/encoder/layer_shared/output/dense/bias": [8],
           "bert/pooler/dense/bias": [8]}
@@ -21,7 +21,7 @@ HEAD = {"output_weights": [2, 8], "output_bias": [2]}
 
 
 def save(folder, shapes):
-  """Returns the path of a checkpoint of random weights, and these."""
+  """Writes random weights; returns (checkpoint path, weights)."""
   rng = np.random.RandomState(0)
   weights = {name: np.asarray(rng.normal(size=shape), np.float32)
              for name, shape in shapes.items()}
@@ -30,7 +30,7 @@ def save(folder, shapes):
 
 
 def start(path, shapes, is_training=True):
-  """Returns a model's variables as they are after a start from a checkpoint."""
+  """Returns the variables of a model initialized from a checkpoint."""
   tf.reset_default_graph()
   for name, shape in shapes.items():
     tf.get_variable(name, shape)
@@ -52,7 +52,7 @@ def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
   start(path, SHARED, is_training=False)
   refused("lacks .* output_weights", start, path, dict(SHARED, **HEAD),
           is_training=False)
-  # Comparing does not read the weights, which takes a while of large models.
+  # Comparing does not read the weights, which is slow for large models.
   os.truncate(path + ".data-00000-of-00001", 0)
   with pytest.raises(tf.errors.OpError):
     start(path, SHARED)
@@ -84,7 +84,7 @@ def test_a_checkpoint_that_does_not_fit(tmp_path, saved, wanted, message):
 
 
 def test_without_its_newest_a_folder_stands_for_the_one_before(tmp_path):
-  """What is not whole does not count either."""
+  """Incomplete checkpoints do not count."""
   folders = str(tmp_path), "file://%s" % tmp_path
   for step in (9, 10, 20, 30):
     write_checkpoint(tmp_path, step)
@@ -105,7 +105,7 @@ def test_without_its_newest_a_folder_stands_for_the_one_before(tmp_path):
   data = tmp_path / "model.ckpt-20.data-00000-of-00001"
   data.rename(tmp_path / "model.ckpt-20.data-00001-of-00002")
   assert expect(10) == ["model.ckpt-9", "model.ckpt-10"]
-  # A user may name an older one.
+  # A user may select an older one.
   checkpoints.name_newest(str(tmp_path), "model.ckpt-9")
   assert expect(9) == ["model.ckpt-9"]
   (tmp_path / "checkpoint").write_bytes(b"")

@@ -1,8 +1,8 @@
-"""From text to an export with all files on gs://, a kill in between.
+"""From text to an export with all files on gs://; training is killed once.
 
-A server stands for Google Cloud Storage, for TensorFlow's own client: it is the
-client's HTTPS proxy and answers in the name of Google's hosts, so the client
-must trust the certificate that it makes. Objects are in memory.
+A fake Google Cloud Storage serves TensorFlow's own client: it is the client's
+HTTPS proxy and answers for Google's hosts, so the client must trust its
+certificate. Objects are kept in memory.
 """
 
 import http.server
@@ -20,14 +20,14 @@ from scripting import ROOT, command
 from trained_models import write_files
 
 IS_TF1 = tf.__version__.startswith("1.")
-# It trusts the system's authorities only: ours, in its own file system.
+# TF 1.15 trusts only the system's CA file: replaced in a mount namespace.
 TRUST = "mount --bind %s /etc/ssl/certs/ca-certificates.crt"
 
 
 class Storage(http.server.ThreadingHTTPServer):
-  """The server, whose certificate is in a folder, a pathlib.Path.
+  """The fake server; `folder`, a pathlib.Path, gets its certificate.
 
-  `objects` is a dict, name -> bytes, of one bucket, whatever it is called.
+  `objects`: dict, name -> bytes, of a single bucket of any name.
   """
 
   def __init__(self, folder):
@@ -44,7 +44,7 @@ class Storage(http.server.ThreadingHTTPServer):
     threading.Thread(target=self.serve_forever, daemon=True).start()
 
   def start(self, words):
-    """Starts a command line, in which gs: is the bucket."""
+    """Starts a command line; gs: expands to the bucket."""
     args = command(*words.replace("gs:", "gs://bucket/").split())
     if IS_TF1:
       args = ["unshare", "-m", "sh", "-c", TRUST % self._certificate +
@@ -67,7 +67,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
   protocol_version = "HTTP/1.1"
 
   def do_CONNECT(self):
-    """What follows on this connection is for storage.googleapis.com."""
+    """Serves the connection as storage.googleapis.com from here on."""
     self.send_response(200)
     self.end_headers()
     self.connection = self.server.tls.wrap_socket(
@@ -93,7 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
       status, headers, content = getattr(self, "_" + self.command.lower())(
           list(map(urllib.parse.unquote, url.path.split("/")[1:])),
           dict(urllib.parse.parse_qsl(url.query)), self._read_body())
-    except KeyError:  # there is no such object
+    except KeyError:  # no such object
       status, headers, content = 404, {}, b"{}"
     self.send_response(status)
     for header in {**headers, "Content-Length": str(len(content))}.items():
@@ -111,14 +111,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "generation": "1", "updated": "2020-01-01T00:00:00.000000Z"}
 
   def _get(self, path, query, body):
-    if path[:3] != ["storage", "v1", "b"]:  # BUCKET/OBJECT: what it holds
+    if path[:3] != ["storage", "v1", "b"]:  # BUCKET/OBJECT: content
       content = self._objects["/".join(path[1:])]
       first, last = map(int, re.findall(r"\d+", self.headers["Range"]))
       part = content[first:last + 1]
       return (206 if part else 416), {}, part
     if len(path) == 4:  # BUCKET
       return self._json({"name": path[3]})
-    if len(path) > 5:  # BUCKET/o/OBJECT: what there is to say about it
+    if len(path) > 5:  # BUCKET/o/OBJECT: metadata
       return self._json(self._describe(path[5]))
     prefix, items, prefixes = query.get("prefix", ""), [], set()
     for name in sorted(self._objects):
@@ -141,7 +141,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                  urllib.parse.quote(query["name"], "")}, b""
 
   def _put(self, path, query, body):
-    """The whole of an object, or a question how much of it has come."""
+    """Uploads a whole object, or queries the state of an upload."""
     asked = re.match(r"bytes \*/(\d+)", self.headers.get("Content-Range", ""))
     if not asked or asked.group(1) == "0":
       self._objects[query["name"]] = body

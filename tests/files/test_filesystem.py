@@ -1,4 +1,4 @@
-"""Atomic writes."""
+"""Atomic writes and locks."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What belongs to a model: written, read, given, and what contradicts."""
+"""Model folders: writing, reading, overrides, contradictions."""
 
 import dataclasses
 import re
@@ -20,7 +20,7 @@ OTHER = TOKENS[:-1] + ["b"]
 
 @pytest.fixture
 def folder(tmp_path):
-  """A fine-tuned folder, of a model whose texts keep their case."""
+  """A fine-tuned folder of a cased model."""
   folder = tmp_path / "model"
   folder.mkdir()
   ModelFolder(CONFIG, write(tmp_path, "any.txt", *TOKENS), do_lower_case=False,
@@ -45,7 +45,7 @@ def test_a_damaged_task(folder, content, message):
 
 
 def test_what_is_written_is_read(tmp_path):
-  """Every field has another value than its default."""
+  """No field has its default value."""
   whole = ModelFolder(
       CONFIG, write(tmp_path, "a", *TOKENS), do_lower_case=False,
       path=str(tmp_path), max_seq_length=99, task_name="lcqmc",
@@ -111,7 +111,7 @@ def test_another_dropout_is_the_same_model(tmp_path):
 def test_configurations_of_released_models(tmp_path):
   assert model_folder.find_config(str(tmp_path)) is None
   for name in ("bert_config_large.json", "albert_config_tiny.json",
-               "config.json"):  # each before those above
+               "config.json"):  # in rising precedence
     write(tmp_path, name, {})
     assert model_folder.find_config(str(tmp_path)) == str(tmp_path / name)
 
@@ -126,7 +126,7 @@ def test_a_vocabulary_that_is_given(folder, tmp_path):
   (folder / "vocab.txt").unlink()
   loaded = load(folder, vocab_file=other)
   assert loaded.create_tokenizer().tokenize("a b") == ["[UNK]", "b"]
-  # It is what is written next to the checkpoints to come.
+  # New checkpoints get this vocabulary.
   assert loaded.contents()["vocab.txt"] == filesystem.read_bytes(other)
 
 
@@ -183,7 +183,7 @@ def test_lengths():
 
 
 def for_records(folder, path, made_with, **given):
-  """`folder` is None for a model from scratch."""
+  """`folder`: None to train from scratch."""
   if not folder:
     given["bert_config_file"] = write(path.parent, "new.json", CONFIG.to_dict())
   return model_folder.for_records(load(folder, **given), FolderSettings(
@@ -192,7 +192,7 @@ def for_records(folder, path, made_with, **given):
 
 @pytest.fixture
 def records(tmp_path):
-  """The path of records that have their vocabulary next to them."""
+  """The path of records with their vocabulary next to them."""
   write(tmp_path / "records", "vocab.txt", *OTHER)
   return tmp_path / "records" / "train.tfrecord"
 
@@ -203,10 +203,10 @@ def test_the_vocabulary_of_records(folder, records, tmp_path, caplog):
   for description in ({}, made_with):
     made = for_records(None, records, description)
     assert (made.tokenizer_file, made.max_seq_length) == (vocabulary, 48)
-  elsewhere = tmp_path / "elsewhere.tfrecord"  # with none next to it
+  elsewhere = tmp_path / "elsewhere.tfrecord"  # without one
   assert for_records(None, elsewhere, {}).tokenizer_file is None
   assert [str(elsewhere) in message for message in caplog.messages] == [True]
-  # A checkpoint has its own. What it was fine-tuned for is left out.
+  # A checkpoint has its own vocabulary. Its fine-tuning task is dropped.
   own = str(folder / "vocab.txt")
   made = for_records(folder, records,
                      {"vocab_file_sha256": filesystem.sha256(own)})
@@ -231,7 +231,7 @@ def test_the_case_of_the_records_wins(folder, records):
   refused("train.tfrecord .*True.* False", for_records, folder, records,
           {"do_lower_case": True})
   assert not for_records(folder, records, {}).do_lower_case
-  # A released model does not say it.
+  # Released models do not record it.
   (folder / "task.json").unlink()
   assert not for_records(folder, records, {
       "do_lower_case": False}).do_lower_case

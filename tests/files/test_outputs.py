@@ -1,4 +1,4 @@
-"""What an output folder has: descriptions, evaluations, the best checkpoint."""
+"""Output folders: descriptions, evaluations, the best checkpoint."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from albert.train import evaluation
 
 
 def evaluate(folder, scores, first_step=0, higher=True, **kwargs):
-  """Makes checkpoints and evaluates each; returns the last Evaluator.
+  """Writes and evaluates checkpoints; returns the last Evaluator.
 
-  `scores`: dict, step -> score, or a dict of results.
+  `scores`: dict, step -> score or dict of results.
   """
   def results(checkpoint):
     step = checkpoints.step_of(checkpoint)
@@ -29,7 +29,7 @@ def evaluate(folder, scores, first_step=0, higher=True, **kwargs):
 
   for step in sorted(scores):
     write_checkpoint(folder, step, step)
-    # A new one each time, as after a restart: the history is on disk.
+    # A new Evaluator each time, as after a restart: the history is on disk.
     evaluator = evaluation.Evaluator(str(folder), results, evaluation.BestRule(
         "score", higher, first_step), **kwargs)
     evaluator.evaluate(step)
@@ -43,7 +43,7 @@ def best_step(folder):
 
 @pytest.mark.parametrize("higher, best", [(True, 30), (False, 20)])
 def test_the_best_checkpoint_is_kept(tmp_path, higher, best, monkeypatch):
-  """Of a relative folder, too."""
+  """In a relative folder, too."""
   monkeypatch.chdir(tmp_path.parent)
   folder = pathlib.Path(tmp_path.name) if higher else tmp_path
   outputs.prepare_output_dir(str(folder), {"config.json": b"{}"})
@@ -68,7 +68,7 @@ def test_after_a_step_back_later_evaluations_do_not_count(tmp_path):
   assert evaluator.should_stop() and best_step(tmp_path) == 40
 
   def go_on_without(*steps, step):
-    """As `keep_checkpoint_max` and a user who steps back remove them."""
+    """Deletes checkpoints as `keep_checkpoint_max` or a user would."""
     for number in steps:
       for path in tmp_path.glob("model.ckpt-%d.*" % number):
         path.unlink()
@@ -78,13 +78,13 @@ def test_after_a_step_back_later_evaluations_do_not_count(tmp_path):
     return [int(row[0]) for row in table(tmp_path / "eval_history.tsv")[1:]]
 
   del scores[20]
-  with pytest.raises(KeyError):  # it is interrupted, and done again
+  with pytest.raises(KeyError):  # interrupted, then repeated
     go_on_without(10, 40, 50, step=30)
   scores[20] = 0.6
   go_on_without(step=30)
   assert history() == [10, 20, 30]
-  assert best_step(tmp_path) == 20  # that of step 10 is gone
-  assert evaluator.should_stop()  # step 10 was better all the same
+  assert best_step(tmp_path) == 20  # the checkpoint of step 10 is gone
+  assert evaluator.should_stop()  # the score of step 10 still counts
   scores[40] = 0.7
   write_checkpoint(tmp_path, 40)
   evaluator.evaluate(40)
@@ -112,9 +112,9 @@ def test_an_evaluation_with_other_metrics(tmp_path):
     ([0.5, 0.4, 0.3], None, 0, "---", 1),
     ([0.5, 0.4, 0.6, 0.5, 0.6, 0.7], 2, 0, "----x-", 6),
     ([0.5, 0.4], 1, 0, "-x", 1),
-    # Earlier checkpoints do not count.
+    # Checkpoints before first_step do not count.
     ([0.9, 0.8], 1, 3, "--", 0), ([0.9, 0.8, 0.5, 0.4], 1, 3, "---x", 3),
-    # Single precision, of which the files have fewer digits.
+    # float32 scores have fewer digits in the files.
     ([np.float32(0.1)] * 2, 1, 0, "-x", 1)])
 def test_when_to_stop(tmp_path, scores, patience, first_step, stops, best):
   found = [evaluate(tmp_path, {step: score}, first_step,
@@ -125,7 +125,7 @@ def test_when_to_stop(tmp_path, scores, patience, first_step, stops, best):
 
 
 def test_what_is_evaluated(tmp_path):
-  """What is asked for, the newest checkpoint, the best one, or none."""
+  """The requested checkpoint, else the newest, the best or none."""
   def evaluated(**kwargs):
     paths = []
     evaluation.evaluate_and_write(str(tmp_path), lambda path: paths.append(
@@ -156,11 +156,11 @@ def test_another_description_needs_another_folder(tmp_path):
   prepare("file://%s" % tmp_path, config={"a": 2})
   refused("config.json: .*with different", prepare, tmp_path, config={"a": 3})
   assert read_json(tmp_path / "config.json") == {"a": 2}
-  # Each of the three commands, with its time.
+  # All three commands, with timestamps.
   commands = (tmp_path / "command.txt").read_text().splitlines()
   assert len(commands) == 3
   assert all(line.split(" ", 3)[2] == sys.executable for line in commands)
-  refused("--output_dir", prepare, tmp_path / "[1]")  # a pattern
+  refused("--output_dir", prepare, tmp_path / "[1]")  # a glob pattern
   assert not (tmp_path / "[1]").exists()
 
 

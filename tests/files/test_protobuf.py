@@ -1,4 +1,4 @@
-"""External data of ONNX models is found wherever it may be."""
+"""Detecting external data anywhere in an ONNX model."""
 
 import pytest
 
@@ -13,9 +13,9 @@ def graph_of(**attribute):
 
 
 def model(place, **fields):
-  """A model with a tensor of these fields in one of the places for tensors."""
+  """A model with a tensor of these fields, nested by `place`."""
   graph = place(onnx.TensorProto(name="x", dims=[1], data_type=1, **fields))
-  for _ in range(3):  # the branch of a branch
+  for _ in range(3):  # nested branches
     graph = graph_of(g=graph)
   result = onnx.ModelProto(graph=graph)
   result.graph.initializer.add(raw_data=b"\x0a" * 50)

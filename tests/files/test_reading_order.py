@@ -1,4 +1,4 @@
-"""The order of training: passes, resuming, ranks, padding."""
+"""The order of training examples: passes, resuming, padding."""
 
 import itertools
 
@@ -20,7 +20,7 @@ def first(count, *args):
 @pytest.mark.parametrize("count, batch_size", [
     (7, 4), (7, 16), (8, 4), (100, 16), (300, 32), (1000, 64)])
 def test_no_example_is_read_twice_more_than_another(count, batch_size):
-  """At every step, wherever the reading was interrupted."""
+  """At every step, also after resuming at any step."""
   lengths = lengths_of(count)
   steps = 4 * count // batch_size + 3
   whole = first(steps, lengths, batch_size, 1)

@@ -1,4 +1,4 @@
-"""The writer, the parser and the order in which records are read."""
+"""Writing, parsing and reading order of records."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ def write(path, lengths):
 
 def read(files, batch_size=4, count=None, specs=SPECS, is_training=False,
          params=(), **kwargs):
-  """Reads so many batches, or all: a list of dicts of arrays."""
+  """Reads `count` batches, by default all: a list of dicts of arrays."""
   tf.reset_default_graph()
   input_fn = records.input_fn_builder([
       file if isinstance(file, records.RecordFile) else
@@ -49,7 +49,7 @@ def numbers(batches):
 
 
 def train(files, count, **kwargs):
-  """Returns the numbers of training batches of two records."""
+  """Returns the record numbers of training batches of two."""
   return numbers(read(files, 2, count, is_training=True, pad_to_max=True,
                       **kwargs))
 
@@ -93,7 +93,7 @@ def test_batches_are_of_like_length(tmp_path):
     ([60], {"shard": (2, 1)}, (14, 31)),
     ([20] * 3, {"shard": (2, 0)}, (14, 30))])
 def test_training_goes_on_in_the_middle(tmp_path, sizes, more, starts):
-  """Of a pass, of a file and of a window."""
+  """Of a pass, a file and a shuffle window."""
   files, numbers_of = [], itertools.cycle(range(1, 21))
   for number, size in enumerate(sizes):
     files.append(tmp_path / str(number))
@@ -126,8 +126,8 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("whole, byte, is_cut, good", [
-    (3, -5, True, 2), (2, 4, True, 2),  # cut off in a record, in its length
-    # A byte of the fourth record's content, and of the third's length.
+    (3, -5, True, 2), (2, 4, True, 2),  # truncated in a record, in its length
+    # A flipped bit in the fourth record's content, in the third's length.
     (3, 30, False, 3), pytest.param(2, 1, False, 2, marks=pytest.mark.slow)])
 def test_a_damaged_file(tmp_path, whole, byte, is_cut, good, caplog):
   write(tmp_path / "whole", [15] * 4)
@@ -141,7 +141,7 @@ def test_a_damaged_file(tmp_path, whole, byte, is_cut, good, caplog):
   bad.write_bytes(data)
   paths, size = [str(bad), str(tmp_path / "whole")], len(data)
   lost = "%d of %d bytes" % (size - good * record, size)
-  # All is read before training.
+  # A full scan before training.
   refused("\u574f .1.: .* after %d rec" % good, records.check_records,
           paths, SPECS, read_all=True)
   files = records.check_records(paths, SPECS, skip_corrupt=True)
@@ -150,7 +150,7 @@ def test_a_damaged_file(tmp_path, whole, byte, is_cut, good, caplog):
   assert sorted(sum(numbers(read(files)), ())) == [5] * good + [15] * 4
   assert records.count_batches(files, 2) == (good + 4) // 2
   refused("less than .* 13", records.count_batches, files, 13)
-  # First records are, and damage is met in training.
+  # Only first records are checked: training meets the damage.
   reader = records.Reader(paths, SPECS)
   with pytest.raises(tf.errors.OpError) as raised:
     read(reader.files())
@@ -216,7 +216,7 @@ def test_files_that_are_gone(tmp_path, state, skip_corrupt, monkeypatch):
 
 
 def test_an_error_that_stays_or_is_not_of_reading_is_raised(tmp_path):
-  write(tmp_path / "a", [5, 15, 15, 15])  # not counted by the first one
+  write(tmp_path / "a", [5, 15, 15, 15])  # different sizes: no count
   for kind, message, tries in (
       (tf.errors.UnknownError, "in IteratorGetNext", 3),
       (tf.errors.InvalidArgumentError, "in Gather", 0)):
@@ -225,7 +225,7 @@ def test_an_error_that_stays_or_is_not_of_reading_is_raised(tmp_path):
       reader.files(kind(None, None, message))
     with pytest.raises(kind):
       reader.files(kind(None, None, message))
-  (tmp_path / "a").unlink()  # nor is it read
+  (tmp_path / "a").unlink()  # not read again
   with pytest.raises(tf.errors.ResourceExhaustedError):
     reader.files(tf.errors.ResourceExhaustedError(None, None, "in MatMul"))
 
@@ -238,7 +238,7 @@ def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):
   paths = [str(tmp_path / str(number)) for number in range(9)]
   for path in paths:
     write(path, [5] * 3)
-    os.truncate(path, 1 << 35)  # sparse, and damaged after three records
+    os.truncate(path, 1 << 35)  # sparse, damaged after three records
   files = records.check_records(paths, SPECS)
   assert [file[:2] for file in files] == [(path, 1 << 35) for path in paths]
   assert not scanned
@@ -248,7 +248,7 @@ def test_a_start_does_not_take_longer_for_large_files(tmp_path, monkeypatch):
 
 
 def test_parts_of_files_are_equally_large():
-  """As counted in records of one size, whatever the numbers."""
+  """To within one record, for any number of files and readers."""
   for number, readers in itertools.product(range(1, 17), range(1, 10)):
     sizes = [100 * (1 + i * 7 % 5) for i in range(number)]
     files = [records.RecordFile(str(i), size) for i, size in enumerate(sizes)]
@@ -263,13 +263,13 @@ def test_parts_of_files_are_equally_large():
 
 
 def of_host(number):
-  """Parameters on one of two hosts of a TPU pod, with four cores each."""
+  """Params of input_fn on one of two TPU hosts with four cores each."""
   return {"context": types.SimpleNamespace(current_input_fn_deployment=lambda: (
       "/task:%d/device:CPU:0" % number, number, 2, 4))}
 
 
 def test_readers_share_the_records_without_overlap(tmp_path):
-  """By files where there are enough for the readers, else by records."""
+  """By file if there are enough files for the readers, else by record."""
   files = [tmp_path / str(i) for i in range(3)]
   for i, path in enumerate(files):
     write(path, [1 + i % 3] * (i * 7 % 5 + 4))  # records of different sizes
@@ -281,10 +281,10 @@ def test_readers_share_the_records_without_overlap(tmp_path):
       {"shard": (2, 0)}, {"shard": (2, 1)})]
   assert halves == [train(files[:1], 3, shuffle_buffer=1, params=of_host(host))
                     for host in range(2)]
-  # In a step, a host reads a batch for each of its four cores.
+  # Per step, a host reads one batch for each of its four cores.
   assert train(files[:1], 3, start=1, params=of_host(1)) == train(
       files[:1], 3, start=4, shard=(2, 1))
-  # Together they read the batches of one.
+  # Together they read the batches of a single reader.
   assert [set(a + b) for a, b in zip(*halves)] == list(map(set, numbers(read(
       files[:1], 4, 3, is_training=True, pad_to_max=True, shuffle_buffer=1))))
 
@@ -309,7 +309,7 @@ def test_patterns(tmp_path):
 
 
 def test_descriptions_that_differ(tmp_path, caplog):
-  """Of labels: an error; of masks: told once."""
+  """Different labels are an error, different masking is logged once."""
   caplog.set_level("INFO", "absl")
   for i, (masking, pair) in enumerate((
       ("word", "sop"), ("ngram", "sop"), ("ngram", "sop"), ("word", "nsp"))):

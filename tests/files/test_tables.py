@@ -1,4 +1,4 @@
-"""Tables as people have them: what is read, and what is refused."""
+"""Reading tables in common formats; errors."""
 
 import csv
 import gzip
@@ -14,7 +14,7 @@ from albert.files.tables import TableSettings
 
 
 def read(folder, name, content, **kwargs):
-  """Returns the values of each row; None for a blank one, an error as str."""
+  """Returns each row's values, None if it is blank, or its error, str."""
   path = folder / name
   if not isinstance(content, bytes):
     content = content.encode()
@@ -37,7 +37,7 @@ AB = [{"a": "甲", "b": "乙"}]
     ("a.tsv", "a\tb\n甲\t乙", AB),
     ("a.tsv", "a\tb\n甲\n", ["expected 2 columns (a, b), found 1"]),
     ("a.tsv", "text\n好\n \n坏\n", [{"text": "好"}, None, {"text": "坏"}]),
-    # Quotes of a CSV writer: all that begin so end so.
+    # CSV quoting, if every opening quote is closed.
     ("a.tsv", 'text\tb\n"早\n好"\t1\n', [{"text": "早\n好", "b": "1"}]),
     ("a.tsv", 'text\tb\n"好" 他说\t"1"\n', [{"text": '"好" 他说', "b": '"1"'}]),
     ("a.tsv", 'b\ttext\n1\t"你好\n0\t再见"\n', [
@@ -86,14 +86,14 @@ def test_settings(tmp_path):
           settings=TableSettings(encoding="x"))
   refused("a.txt: not utf-8-sig|a.txt: not ascii", read, tmp_path, "a.txt",
           "甲\n", settings=TableSettings(encoding="ascii"))
-  named = TableSettings(columns=["b", "a"])  # where there is no header
+  named = TableSettings(columns=["b", "a"])  # without a header
   assert read(tmp_path, "a.tsv", "乙\t甲\n", settings=named) == AB
   assert read(tmp_path, "a.csv", "b,a\n乙,甲\n", settings=named) == AB
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_written_is_read(seed, tmp_path):
-  """Of Python's csv and json: 200 tables with quotes, tabs and line ends."""
+  """By Python's csv and json: 200 tables with quotes, tabs and newlines."""
   rng = random.Random(seed)
   for _ in range(50):
     names = ["text"] + ["c%d" % i for i in range(rng.randrange(1, 6))]
@@ -101,7 +101,7 @@ def test_what_is_written_is_read(seed, tmp_path):
         '甲乙a "\t\n,😀\u2028{', k=rng.randrange(9))) + "文" * (name == "text")
              for name in names} for _ in range(9)]  # no text is blank
     for delimiter, name in ((",", "a.csv"), ("\t", "a.tsv")):
-      if name == "a.tsv":  # lines by themselves may look like rows
+      if name == "a.tsv":  # a line may look like a row
         rows = [{key: value.replace("\n", " ") for key, value in row.items()}
                 for row in rows]
       for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):

@@ -1,4 +1,4 @@
-"""Which heads a checkpoint has."""
+"""Detecting the heads of a checkpoint."""
 
 import pytest
 from refusals import refused
@@ -31,7 +31,7 @@ def test_heads_of_a_checkpoint(saved, task, expected):
   found = restored(saved, **task)
   assert {name: type(head) for name, head in found.items()} == dict(
       expected, encode=heads.Encode, sentence_vector=heads.SentenceVector)
-  if "classify" in expected:  # the first is the default of an export
+  if "classify" in expected:  # exported by default
     assert next(iter(found)) == "classify"
 
 

@@ -1,4 +1,4 @@
-"""Losses and outputs of labels, numbers and choices, on given vectors."""
+"""Losses and outputs of classification, regression and choice heads."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def close(found, expected):
         THERE, SIGMOIDS, 1 - SIGMOIDS)).mean(1), 1),
     (heads.Regression(), [1.5, 0, -2.5], ONE, SCORES[:, np.newaxis],
      np.array([0, 2.25, 1]), 1),
-    # Standardized, the second number is -3.
+    # The second number is -3 when standardized.
     (heads.Regression((5.0, 6.0)), [130.0, 40, 90], UNITS,
      100 + 20 * SCORES[:, np.newaxis], np.array([0, 2.25, 1]), 1)])
 def test_loss(head, labels, weights, logits, losses, factors):
@@ -47,7 +47,7 @@ def test_loss(head, labels, weights, logits, losses, factors):
 
 
 def test_choices():
-  """The second question has one answer; what stands for another is none."""
+  """The second question has one choice; its padding gets no probability."""
   found = run_head(heads.Choices(2), {"num_choices": [2, 1], "label": [1, 0]},
                    ONE, np.array([[0.0, 1], [0, 2], [1, 0], [9, 0]]))
   close(found.predictions["log_probabilities"][0],

@@ -1,4 +1,4 @@
-"""The CRF against all sequences of labels."""
+"""The CRF against brute force over all label sequences."""
 
 import itertools
 
@@ -17,7 +17,7 @@ TRANSITIONS, STARTS = RNG.normal(size=[LABELS] * 2), RNG.normal(size=[LABELS])
 
 
 def sequences(row):
-  """Returns where labels count in a row: sequences of them -> their scores."""
+  """Returns {label sequence: score} over the unmasked tokens of a row."""
   scores = SCORES[row, MASK[row] > 0]
   return {y: sum(x[label] for x, label in zip(scores, y)) + sum(
       TRANSITIONS[pair] for pair in zip(y, y[1:]))
@@ -38,7 +38,7 @@ def test_log_likelihood_is_that_of_all_sequences(static):
     own = every[tuple(labels[row, MASK[row] > 0])]
     total = np.log(np.sum(np.exp(list(every.values()))))
     assert found[row] == pytest.approx(own - total)
-  # Its gradient is what is true less what is likely.
+  # The gradient is one-hot labels minus marginals.
   np.testing.assert_allclose(gradient.sum(-1), 0, atol=1e-9)
 
 

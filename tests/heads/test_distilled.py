@@ -1,4 +1,4 @@
-"""The loss of a teacher, against NumPy."""
+"""Distillation losses against NumPy."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from albert.heads.distilled import Distilled
 
 RNG = np.random.RandomState(4)
 X = RNG.normal(size=[4, 8])  # pooled outputs
-TOKENS = RNG.normal(size=[4, 6, 8])  # and of tokens
+TOKENS = RNG.normal(size=[4, 6, 8])  # token outputs
 WEIGHTS = RNG.normal(size=[3, 8])
 TEACHER = 2.0 * RNG.normal(size=[4, 3])
 TOKEN_TEACHER = 2.0 * RNG.normal(size=[4, 6, 3])
@@ -38,7 +38,7 @@ def squared_loss(s, t, _):
 
 def check(head, loss, features, teacher, weights, *inputs, w=0.3, T=2.0,
           atol=0):
-  """Checks the mixture with the head's own loss; returns the HeadOutput."""
+  """Checks the mix with the head's own loss; returns the HeadOutput."""
   own = run_head(head, features, weights, *inputs).each
   found = run_head(Distilled(head, w, T), {
       **features, **teacher, "is_labelled": IS_LABELLED}, weights, *inputs)
@@ -55,7 +55,7 @@ def check(head, loss, features, teacher, weights, *inputs, w=0.3, T=2.0,
     (MultiLabel(3), sigmoid_loss, [[0, 2, 3], [3] * 3, [1, 3, 3], [0, 1, 2]]),
     (Regression(), squared_loss, np.array([0.5, 0.0, -2.0, 1.0]))])
 def test_texts(head, loss, labels, w, T):
-  """The labels may be weighted; the teacher is not."""
+  """Class weights apply to labels, not to the teacher."""
   size = 1 if head.name == "regression" else 3
   weights, teacher = WEIGHTS[:size], TEACHER[:, :size]
   found = check(
@@ -65,6 +65,7 @@ def test_texts(head, loss, labels, w, T):
       X, w=w, T=T, atol=1e-5)
   np.testing.assert_allclose(found.losses["example_loss"], found.each.sum(),
                              rtol=1e-5)
+  assert "teacher_loss" in found.metrics
   for name, (_, counted) in found.metrics.items():
     np.testing.assert_array_equal(
         counted, np.ones([4]) if name == "teacher_loss" else IS_LABELLED)

@@ -1,4 +1,4 @@
-"""The graph of what is exported; its inputs: test_tensorflow_files.py."""
+"""Graphs of exported signatures; their inputs: test_tensorflow_files.py."""
 
 import pytest
 import small_models

@@ -1,4 +1,4 @@
-"""Answers as spans, on given vectors and against NumPy."""
+"""Span heads on given vectors, against NumPy."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def losses_of(logits, places):
 
 
 def test_where_an_answer_can_be():
-  """[CLS] q q [SEP] p p [SEP], and a shorter one with padding."""
+  """[CLS] q q [SEP] p p [SEP], and a shorter, padded one."""
   found = evaluate(spans.answer_mask(
       tf.constant([[1] * 7, [1] * 5 + [0] * 2]),
       tf.constant([[0] * 4 + [1] * 3, [0] * 3 + [1] * 2 + [0] * 2])))
@@ -39,7 +39,7 @@ def test_independent():
 
 
 def beam_scores(weights, starts):
-  """Returns scores of starts, of ends given starts, and of no answer."""
+  """Returns the scores of starts, of ends given starts and of no answer."""
   def dense(scope, x):
     return reference.dense(weights, scope, x)
 
@@ -83,4 +83,4 @@ def test_the_likeliest_spans_of_a_beam():
     np.testing.assert_allclose(found[scores][sure], np.log(likely), rtol=1e-4,
                                atol=1e-5)
     assert (found[scores][~sure] < -1e29).all()
-  assert found["start_scores"][1, 2] < -1e29  # there are two places only
+  assert found["start_scores"][1, 2] < -1e29  # only two allowed positions

@@ -1,4 +1,4 @@
-"""Labels of tokens, on given scores."""
+"""The token labeling head on given scores."""
 
 import numpy as np
 import pytest
@@ -9,22 +9,22 @@ from small_models import PooledModel, evaluate, run_head
 from albert.heads import TokenLabels, crf
 
 LABELS = ["O", "B-a", "I-a"]
-# A text of two tokens, one of three tokens; [CLS], [SEP] and padding besides.
+# Texts of two and three tokens, with [CLS], [SEP] and padding.
 SCORES = np.array([[[0, 0, 9], [0, 1, 5], [0, 2, 3], [0, 9, 0], [0, 9, 0]],
                    [[0, 9, 0], [2, 0, 0], [0, 1, 3], [0, 0, 4], [0, 9., 0]]])
 MASK = [[1, 1, 1, 1, 0], [1] * 5]
 INSIDE = np.array([[0, 1, 1, 0, 0], [0, 1, 1, 1, 0]])
 IDS = np.array([[0, 1, 2, 0, 0], [0, 0, 1, 2, 0]])
 MOVES = np.array([[0.0, 1, 0], [0, 0, -2], [3, 0, 0]])
-TRANSITIONS = MOVES - [[0, 0, 1e4], [0] * 3, [0] * 3]  # I- begins nothing
-# Without a CRF, and with one.
+TRANSITIONS = MOVES - [[0, 0, 1e4], [0] * 3, [0] * 3]  # I- cannot follow O
+# Without and with a CRF.
 WEIGHTS = [{"output_weights": np.eye(3), "output_bias": np.zeros(3)}]
 WEIGHTS.append(dict(WEIGHTS[0], **{"crf/transitions": MOVES}))
 
 
 @pytest.mark.parametrize("use_crf, labels", [
     (False, IDS),
-    # From B-a to I-a is dear, from O to B-a cheap.
+    # B-a -> I-a is penalized, O -> B-a rewarded.
     (True, [[0, 0, 1, 0, 0], [0, 0, 1, 2, 0]])])
 def test_what_is_exported(use_crf, labels):
   """"I-" only after "B-" or "I-"; no label at [CLS], [SEP] and padding."""
@@ -38,7 +38,7 @@ def test_what_is_exported(use_crf, labels):
 
 @pytest.mark.parametrize("use_crf", [False, True])
 def test_loss(use_crf):
-  """The mean over the tokens; nothing where there are none."""
+  """The mean over tokens; 0 without tokens."""
   found = run_head(TokenLabels(LABELS, use_crf), {
       "label_ids": IDS[[0, 1, 0]], "label_mask": INSIDE[[0, 1, 0]] * [
           [1], [1], [0]]}, WEIGHTS[use_crf], None, SCORES[[0, 1, 0]])

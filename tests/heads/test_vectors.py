@@ -1,4 +1,4 @@
-"""Vectors of texts, on given vectors of tokens, and their losses."""
+"""Sentence vectors and their losses on given token vectors."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from small_models import PooledModel, evaluate, run_head
 
 from albert.heads import Encode, SentenceVector, vectors
 
-# Two tokens and padding; a text without padding.
+# A text of two tokens with padding, a text without padding.
 LAYERS = [number + np.array([[[1.0, 2], [3, 6], [50, 50]],
                              [[0, 0], [1, 1], [2, 8]]]) for number in range(3)]
 MEANS = np.array([[2.0, 4], [1, 3]])
@@ -43,7 +43,7 @@ def test_where_nothing_is_to_be_in_order_nothing_is_learnt():
 
 
 def in_batch(x, texts):
-  """The mean loss, with what may be a wrong answer worked out pair by pair."""
+  """The mean loss, with negatives chosen pair by pair."""
   count, total = len(x), 0.0
   for i in range(count):
     right = SCALE * x[i, 0] @ x[i, 1]
@@ -60,14 +60,14 @@ def in_batch(x, texts):
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("loss, texts", [
     *((loss, [[0, 1], [2, 3], [4, 5], [6, 7]]) for loss in vectors.LOSSES),
-    # A first text twice, a second one twice.
+    # A first text and a second text occur twice.
     ("in_batch", [[0, 1], [2, 3], [0, 4], [5, 3]]),
-    ("simcse", [[0, 0], [1, 1], [0, 0], [2, 2]]),  # a text twice
-    ("in_batch", [[0, 1, 2], [3, 4, 5], [6, 7, 1], [3, 8, 9]]),  # unlike ones
+    ("simcse", [[0, 0], [1, 1], [0, 0], [2, 2]]),  # a duplicate
+    ("in_batch", [[0, 1, 2], [3, 4, 5], [6, 7, 1], [3, 8, 9]]),  # negatives
     ("in_batch", [[0, 1, 2], [1, 3, 4], [5, 6, 6], [7, 8, 0]])])
 def test_head(loss, texts, pooling):
   texts, scores = np.array(texts), np.array([0., 3., 1., 1.])
-  # Of three tokens each.
+  # Three tokens each.
   x = np.random.RandomState(0).normal(size=[texts.size, 3, 5])
   mask = np.array([[1, 1, 1], [1, 1, 0]] * (texts.size // 2))
   weights = mask / mask.sum(1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The configuration: round trip, defaults, errors."""
+"""AlbertConfig: round trip, defaults, errors."""
 
 import pytest
 from refusals import refused

@@ -1,4 +1,4 @@
-"""Kernels for training and for phones, against the plain ones."""
+"""Training and mobile kernels against the plain implementations."""
 
 import functools
 
@@ -16,7 +16,7 @@ BATCH, HEADS, QUERIES, SEQ, SIZE = 3, 4, 5, 7, 6
 
 
 def assert_same(found, expected, *inputs):
-  """Asserts that tensors are equal, and the gradients of a sum of each."""
+  """Asserts equal values, and equal gradients of a weighted sum."""
   factors = np.random.RandomState(0).normal(size=found.shape.as_list())
   pair = evaluate([[y, *tf.gradients(y * tf.cast(factors, y.dtype), inputs)]
                    for y in (found, expected)])
@@ -29,7 +29,7 @@ def assert_same(found, expected, *inputs):
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_attention_has_the_values_and_gradients_of_the_plain_one(one_by_one):
   def dropout(x, example=0):
-    """Drops the same each time, and different values for each example."""
+    """The same mask on every call, a different one for each example."""
     draw = tf.random.stateless_uniform(tf.shape(x), seed=tf.stack([
         tf.constant(17), tf.cast(example, tf.int32)]))
     return x * tf.cast(draw >= 0.4, x.dtype) / 0.6
@@ -37,7 +37,7 @@ def test_attention_has_the_values_and_gradients_of_the_plain_one(one_by_one):
   rng = np.random.RandomState(5)
   inputs = [tf.constant(rng.normal(size=[BATCH, HEADS, length, SIZE]),
                         tf.float32) for length in (QUERIES, SEQ, SEQ)]
-  # Of the second example four tokens are no padding, of the third one is.
+  # The second example has four real tokens, the third one.
   mask_bias = tf.constant(
       modeling.MASK_BIAS * (1 - INPUT_MASK[:, None, None]), tf.float32)
   if one_by_one:
@@ -62,7 +62,7 @@ def test_long_sequences_one_by_one_on_a_cpu(more, use_cpu, one_by_one):
 
 @pytest.mark.parametrize("kernel", [kernels.lean_gelu, kernels.sigmoid_gelu])
 def test_gelu_has_the_values_and_gradient_of_the_plain_one(kernel):
-  """In double precision, which gradients need where x is below -3."""
+  """In float64, which gradients need for x below -3."""
   x = tf.constant(np.linspace(-8, 8, 1001))
   assert_same(kernel(x), modeling.gelu(x), x)
 
@@ -76,7 +76,7 @@ def test_the_gradient_of_gelu_is_finite_in_half_precision():
       (modeling.gelu(exact), exact))])
   for one, other in zip(half, plain):
     np.testing.assert_allclose(one, other, rtol=2e-3, atol=5e-3)
-  assert not np.all(np.isfinite(lean[1]))  # what it is for
+  assert not np.all(np.isfinite(lean[1]))  # why half_gelu exists
 
 
 @pytest.mark.parametrize("transpose_b", [False, True])
@@ -90,7 +90,7 @@ def test_products_head_by_head(heads, transpose_b):
                 for matmul in (kernels.matmul_by_heads, tf.matmul)], a, b)
 
 
-# The first token is among them, as where a head reads the pooled output.
+# Including the first token, as for heads that use the pooled output.
 OUTPUT_POSITIONS = np.array([[0, 3, 6], [0, 0, 2], [0, 5, 4]])
 
 
@@ -113,7 +113,7 @@ def test_chosen_tokens_are_those_of_all_tokens(name, static):
 
 
 def test_chosen_tokens_cost_no_others():
-  """The last layer multiplies rows of chosen tokens alone, but for its keys."""
+  """Except keys and values, the last layer computes chosen tokens only."""
   rows = []
 
   def matmul(x, y, **kwargs):
@@ -124,6 +124,6 @@ def test_chosen_tokens_cost_no_others():
   create(CONFIGS["google"], kernels=modeling.Kernels(matmul=matmul),
          output_positions=tf.constant([[0]] * BATCH))
   size = INPUT_MASK.size
-  # Query, key, value, output, both of the feed-forward network; the pooler.
+  # Query, key, value, output, two of the feed-forward network; the pooler.
   assert rows[-13:] == [size] * 6 + [BATCH, size, size, BATCH, BATCH, BATCH,
                                      BATCH]

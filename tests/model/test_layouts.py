@@ -1,4 +1,4 @@
-"""Which class a configuration asks for; its variables: test_modeling.py."""
+"""The model class of a configuration; its variables: test_modeling.py."""
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -14,7 +14,7 @@ from albert.model import layouts
     (bert_config(), modeling.AlbertModel),
     (google_config(), modeling_google.GoogleAlbertModel)])
 def test_class(config, cls):
-  """By whatever name older programs ask for it."""
+  """By every name that older programs use."""
   config = modeling.BertConfig.from_dict(dict(config, num_hidden_layers=1))
   assert layouts.model_class(config) is cls
   for make in (layouts.create_model, modeling.AlbertModel, modeling.BertModel,

@@ -1,4 +1,4 @@
-"""The model against an independent NumPy implementation and worked numbers."""
+"""The model against an independent NumPy implementation and known values."""
 
 import json
 
@@ -57,8 +57,8 @@ def test_sizes(names, sizes):
     name if name in ("albert_zh", "google_preln") else
     pytest.param(name, marks=pytest.mark.slow) for name in sorted(CONFIGS)])
 def test_forward_agrees_with_numpy(name):
-  """No mask and no segments: all tokens are real, and of the first segment."""
-  config = dict(CONFIGS[name], **small.DROPOUT)  # in training only
+  """By default, all tokens are real and in the first segment."""
+  config = dict(CONFIGS[name], **small.DROPOUT)  # no effect at inference
   weights, ones = reference.random_weights(config), np.ones_like(INPUT_IDS)
   for given, meant in (([], []), ([INPUT_IDS, None, None],
                                   [INPUT_IDS, ones, 0 * ones])):
@@ -115,7 +115,7 @@ def test_initial_weights_depend_on_the_seed_and_the_name_alone():
   np.testing.assert_array_equal(initial_weights(1, "b", "c", "a")[2], a)
   for other in (b, *initial_weights(2, "a")):
     assert abs(np.corrcoef(a.ravel(), other.ravel())[0, 1]) < 0.03
-  # Of a normal distribution without what lies beyond two deviations.
+  # A normal distribution truncated at two standard deviations.
   assert np.abs(a).max() <= 2 * 0.02
   np.testing.assert_allclose(a.std(), 0.8796 * 0.02, rtol=0.02)
 
@@ -133,7 +133,7 @@ def test_inputs_of_a_wrong_shape(shape, message):
     small.albert_zh_config,
     pytest.param(small.google_config, marks=pytest.mark.slow)])
 def test_dropout_depends_on_the_step_and_the_examples_alone(make):
-  """Slices of a batch and replicas must not all drop the same."""
+  """Slices of a batch and replicas must get different dropout masks."""
   set_step = tf.train.get_or_create_global_step().assign(
       tf.placeholder(tf.int64, [], "step"))
   ids = tf.placeholder(tf.int32, [2, 3])
@@ -160,9 +160,9 @@ def test_dropout_depends_on_the_step_and_the_examples_alone(make):
 
 
 def added_by_layers(config, values):
-  """Returns what each pre-LN layer but the first adds, in training.
+  """Returns what each pre-LN layer but the first adds in training.
 
-  `values`: how names of the encoder's variables end -> what these are.
+  `values`: dict, suffix of encoder variables -> value.
   """
   tf.train.get_or_create_global_step()
   layers = small.create(dict(config, ln_type="preln"), is_training=True,
@@ -185,7 +185,7 @@ def test_dropout_drops_a_tenth_and_differs_between_layers_and_examples():
     added = np.round(added).astype(int)
     assert set(np.unique(added)) == {0, 1, 10, 11}
     kept += [added % 10 == 1, added >= 10]
-  # 5040 draws: 0.1 within five standard deviations.
+  # 5040 draws: within five standard deviations of 0.1.
   for i, one in enumerate(kept):
     assert abs(np.mean(one) - 0.9) < 0.022
     assert abs(np.mean(one[0] & one[1]) - 0.81) < 0.047

@@ -1,4 +1,4 @@
-"""Programs against the older modules, as public ones for BERT are written."""
+"""Typical public BERT programs on the older modules."""
 
 import numpy as np
 import pytest
@@ -23,14 +23,14 @@ TEXTS["Banker as 好"] = ["bank", "##er", "a", "##s", "好"]
 
 
 def write_model(folder, make):
-  """Writes what programs read; returns (configuration, weights)."""
+  """Writes a model folder; returns (configuration, weights)."""
   config = make(vocab_size=len(TOKENS), max_position_embeddings=16)
   return config, write_folder(folder, config, TOKENS, {
       "output_weights": np.eye(2, 24), "output_bias": np.array([0.5, -0.5])})
 
 
 def restore(folder, module=modeling):
-  """Loads what there is; returns the names of other variables."""
+  """Loads matching variables; returns the names of the others."""
   tvars, checkpoint = tf.trainable_variables(), str(folder / "model.ckpt-7")
   assignment_map, initialized = module.get_assignment_map_from_checkpoint(
       tvars, checkpoint)
@@ -52,7 +52,7 @@ def make_features(**labels):
 @pytest.mark.parametrize("make", [
     albert_zh_config, small_steps.full(google_config)])
 def test_a_classifier_with_placeholders(make, optimizer, tmp_path, monkeypatch):
-  """Its losses are those of this project's own step."""
+  """Its losses equal those of this project's training step."""
   sizes, weights = write_model(tmp_path, make)
   features = make_features(label_ids=np.array([0, 1, 0, 1], np.int32))
   small_steps.without_dropout(monkeypatch)
@@ -131,7 +131,7 @@ def test_a_tagger_with_an_estimator(make, optimizer, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [albert_zh_config, google_config])
 def test_vectors_of_tokens(make, tmp_path):
-  """As BERT's extract_features.py and its copies make them."""
+  """As in BERT's extract_features.py and its copies."""
   config, weights = write_model(tmp_path, make)
   features = make_features()
   input_ids, input_mask, token_type_ids = map(tf.constant, features.values())
@@ -159,7 +159,7 @@ def test_small_functions():
   assert modeling.get_activation("linear") is None
   assert modeling.get_activation(tf.tanh) is tf.tanh
   relu = modeling.get_activation("relu")(x - 2)
-  for _ in range(2):  # each with variables of its own
+  for _ in range(2):  # new variables each time
     normal = modeling.layer_norm_and_dropout(x, None)
   assert [v.op.name for v in tf.global_variables()] == [
       "LayerNorm" + name for name in ("/beta", "/gamma", "_1/beta", "_1/gamma")]
@@ -206,7 +206,7 @@ def test_a_tokenizer_knows_its_vocabulary(tmp_path):
     assert tokens == tokenizer.convert_ids_to_tokens(ids) == (
         tokenization.convert_ids_to_tokens(inv_vocab, ids))
     assert tokens == list(map(tokenization.printable_text, tokens))
-  # As in BERT, what looks like a special token is text.
+  # As in BERT, special tokens in a text are plain text.
   assert tokenizer.tokenize("我Banker[MASK]".encode()) == [
       "我", "bank", "##er", "[UNK]", "[UNK]", "[UNK]"]
   with pytest.raises(KeyError):

@@ -1,4 +1,4 @@
-"""Published commands, word for word, with small models and few steps."""
+"""Published commands, verbatim, with small models and few steps."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from scripting import ROOT, SIZES, parsed, results, succeed
 
 from albert.files import checkpoints
 
-# Appended: the later one of two equal flags counts.
+# Appended: the last of repeated flags wins.
 RECORDS = " --max_seq_length=32 --max_predictions_per_seq=5"
 SMALL = {
     "run_pretraining.py": " --train_batch_size=8 --eval_batch_size=8 "
@@ -25,7 +25,7 @@ SMALL = {
     "create_pretraining_data.py": RECORDS + " --dupe_factor=1",
     "extract_features.py": " --max_seq_length=16"}
 
-# (what its comment says, script, flags).
+# (comment, script, flags).
 COMMANDS = re.findall(
     r"^(?:# (.*)\n)?python3? (\S+) (.*)$", pathlib.Path(__file__).with_name(
         "published_commands.txt").read_text("utf-8"), re.M)
@@ -37,7 +37,7 @@ def test_a_command_is_understood(_, script, words):
   with parsed(script, *words):
     for word in words:
       name = word.lstrip("-").split("=")[0]
-      # Others have no effect, and a warning.
+      # Flags without effect are dropped with a warning.
       assert name not in flags.FLAGS or flags.FLAGS[name].present
 
 
@@ -79,7 +79,7 @@ def test_they_run(tmp_path, monkeypatch):
   for name in ("albert_lcqmc_checkpoints", "albert_lcqmc_google",
                "albert_large_lcqmc_checkpoints"):
     assert results(tmp_path / name / "best")["eval_accuracy"] > 0
-  # The checkpoint that was named, not the newest one.
+  # The named checkpoint, not the newest.
   assert results(tmp_path / "lcqmc_output")["global_step"] == 4
   assert (tmp_path / "lcqmc_output" / "test_results.tsv").exists()
   row = json_lines(tmp_path / "tmp" / "output.jsonl")[0]

@@ -20,7 +20,7 @@ encode (int32[B, S] input_ids, int32[B, S] input_mask, int32[B, S] segment_ids)
 
 @pytest.fixture
 def onnx_folder(tmp_path):
-  """A folder whose signature `encode` gives ids + mask + 10 * segments."""
+  """A folder whose signature `encode` computes ids + mask + 10 * segments."""
   pytest.importorskip("onnxruntime")
   parser = pytest.importorskip("onnx.parser")
   ModelFolder(AlbertConfig(**dict(SIZES, vocab_size=7)), write_vocab(

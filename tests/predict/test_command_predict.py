@@ -1,4 +1,4 @@
-"""predict.py and `load`: every kind of model, both engines, all ways in."""
+"""predict.py and `load`: every kind of model, both engines, all inputs."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from albert.predict.predictors import PredictSettings
 
 
 def labels_of(folder):
-  """What --do_predict wrote: the label and all probabilities of each text."""
+  """(label, {label: probability}) of each text, as --do_predict wrote them."""
   header, *rows = table(folder / "test_results.tsv")
   names = header[1:header.index("text_a")]
   return [(row[0], dict(zip(names, map(float, row[1:])))) for row in rows]
@@ -44,21 +44,21 @@ SCORE = (lambda folder: [float(row[0]) for row in table(
 ENTITIES = (lambda folder: [row["entities"] for row in json_lines(
     folder / "test_entities.jsonl")], lambda x: results.to_json(x.entities))
 ANSWER = answers_of, lambda x: (x.text, candidates(x), x.null_odds)
-# What --do_predict wrote, the same of a result.
+# Kind -> (reader of --do_predict's files, function of a result).
 SAID = {
     "labels": LABEL, "pairs": LABEL, "windows": LABEL, "several": (
         labels_of, lambda x: ("|".join(x.labels), candidates(x))),
     "cosines": SCORE, "numbers": SCORE, "entities": ENTITIES, "crf": ENTITIES,
     "spans": ANSWER, "beam": ANSWER,
     "choices": (choices_of, lambda x: [c.probability for c in x.candidates]),
-    # Two rows of a text.
+    # Two rows per text.
     "idioms": (lambda folder: list(zip(*[iter(choices_of(folder))] * 2)),
                lambda x: [[c.probability for c in blank.candidates]
                           for blank in x.blanks])}
 
 
 def same(found, wanted):
-  """Asserts that two values are the same, floats to 1e-5."""
+  """Asserts equality, of floats to 1e-5."""
   tf.nest.assert_same_structure(found, wanted, check_types=False)
   for one, other in zip(*map(tf.nest.flatten, (found, wanted))):
     assert one == (pytest.approx(other, 1e-6, 1e-5) if isinstance(
@@ -79,7 +79,8 @@ def test_load_gives_what_do_predict_gives(name, engine, trained, tmp_path):
   model = load(str(folder), engine, settings=PredictSettings(
       batch_size=4, **LIMITS))
   found = list(map(of_result, model.predict(said.inputs, top_k=99)))
-  # A file of C3 has two parts, which are the same.
+  # A split of C3 has two files, here with the same content.
+  assert len(found) == len(said.inputs)
   same(found, read(said.out)[:len(found)])
 
 
@@ -100,14 +101,13 @@ def test_script(name, trained, tmp_path):
   same(json_lines(tmp_path / "out.jsonl"), [
       dict(row, **results.to_json(x)) for row, x in zip(rows, found)])
   out, _ = succeed(*args, input=(tmp_path / "in.jsonl").read_bytes())
-  for line, row, x in zip(out.splitlines(), rows, found):
-    assert line.split("\t") == x.cells() + [
-        " | ".join(cell) if isinstance(cell, list) else cell
-        for cell in row.values()]
+  assert [line.split("\t") for line in out.splitlines()] == [
+      x.cells() + [" | ".join(cell) if isinstance(cell, list) else cell
+                   for cell in row.values()] for row, x in zip(rows, found)]
 
 
 @pytest.mark.slow
-def test_tables_come_back(trained, tmp_path):  # with their blank rows
+def test_tables_come_back(trained, tmp_path):  # including blank rows
   best, text = str(trained("labels").best), trained("labels").inputs[0]
   label = load(best).predict([text])[0]
   wanted = [["7", text, "1", label.label], [], ["8", text, "2", label.label]]
@@ -144,7 +144,7 @@ def test_bad_rows_have_their_place(trained, tmp_path):
 
 
 def test_csv_begins_with_its_header():
-  """Whatever row is the first with a text; a column is never dropped."""
+  """Even if blank rows come first; columns are never dropped."""
   to_line, found = command._CsvLines(), results.ScoreResult(0.5)
   blank, row = Item(None, {"id": 1}, "a:1"), Item("x", {"id": 2, "b": 3}, "a:2")
   assert to_line(blank, None) == ""

@@ -1,4 +1,4 @@
-"""Engines: batches, which output is asked for, what a folder lacks."""
+"""Engines: batching, choice of outputs, missing files."""
 
 import types
 from unittest import mock
@@ -15,7 +15,7 @@ from albert.predict.similarity import BertSim
 
 
 class Asked:
-  """Stands for an engine of a model of three layers: says what is asked for."""
+  """A fake engine of a three-layer model that returns the requested output."""
 
   def __init__(self, vector=None):
     self.folder = types.SimpleNamespace(
@@ -43,7 +43,7 @@ def test_texts_are_predicted_in_their_order(tmp_path):
       call, small_tokenizer(tmp_path, "甲乙"), 5, 2)
   found = predictor.predict([("甲乙甲乙", None), ("乙", None), ("甲", "乙乙"),
                              ("", None)])
-  # [CLS] and the first token; of the second call, what is cut to 5.
+  # [CLS] and the first token; the second batch is truncated to 5.
   np.testing.assert_array_equal(found, [[2, 5], [2, 6], [2, 5], [2, 3]])
   assert found.dtype == np.float32
   calls = [inputs for inputs, _ in call.call_args_list]

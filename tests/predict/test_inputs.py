@@ -1,4 +1,4 @@
-"""What is to be predicted, in arguments, files and pipes."""
+"""Inputs to predict: arguments, files and pipes."""
 
 import pytest
 from refusals import refused
@@ -26,7 +26,7 @@ def test_what_the_command_line_gives(tmp_path):
       ({}, ["甲", "乙"], TEXT, ["甲", "乙"]),
       ({}, ["甲", "乙"], PAIR, [("甲", "乙")]),
       (file, [], TEXT, ["甲", "乙"]),
-      # A question is about the whole file.
+      # A question applies to the whole file.
       (dict(file, question="丙"), [], ASKED, [("丙", "甲\n乙")]),
       ({"question": "丙"}, ["甲", "乙"], ASKED, [("丙", "甲"), ("丙", "乙")]),
       (both, ["甲"], CHOSEN, [("甲", "丙", ["丙", "丁"])])):
@@ -48,7 +48,7 @@ def read(folder, name, text, fields, *how):
 
 
 @pytest.mark.parametrize("name, text, fields, found", [
-    ("a.txt", "{甲\n\n乙\n", TEXT, ["{甲", None, "乙"]),  # a line, an answer
+    ("a.txt", "{甲\n\n乙\n", TEXT, ["{甲", None, "乙"]),  # one result per line
     ("a.txt", "甲\t乙\n\n", PAIR, [("甲", "乙"), None]),
     ("a.txt", "甲\t乙\t丙\t丁\n", CHOSEN, [("甲", "乙", ["丙", "丁"])]),
     ("a.tsv", "id\ttext_b\ttext_a\n1\t乙\t甲\n", PAIR, [("甲", "乙")]),
@@ -68,7 +68,7 @@ def test_files(name, text, fields, found, tmp_path):
 
 @pytest.mark.parametrize("text, found", [
     ("note,content\n甲,乙\n", ["甲"]), ("text,content\n甲,乙\n", ["甲"]),
-    ("1,甲\n0,乙\n", ["甲", "乙"])])  # has no header, as in training
+    ("1,甲\n0,乙\n", ["甲", "乙"])])  # no header, as in training
 def test_a_table_is_read_as_in_training(text, found, tmp_path):
   assert read(tmp_path, "a.csv", text, TEXT, None, {
       "columns": ["label", "note"], "text_a": "note"}) == found

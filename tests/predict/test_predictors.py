@@ -1,4 +1,4 @@
-"""What is made of given outputs, worked out by hand, and read by people."""
+"""Predictions from given outputs, worked by hand, and their display."""
 
 import pathlib
 
@@ -19,13 +19,13 @@ CLS, JIA, YI = 2, 5, 6  # ids
 CHOICE, RATED = dict(head="choices"), dict(head="regression", labels=[])
 IDIOM = dict(CHOICE, task_name="chid")
 PAIR = dict(head="classifier", labels=["x"], pairs=True)
-# Probabilities of the logits 2, 1 and 0, and of 1 and 0.
+# Softmax of 2, 1, 0 and of 1, 0.
 THREE, TWO = [0.665241, 0.244728, 0.090031], [0.731059, 0.268941]
 
 
 @pytest.fixture
 def model(tmp_path):
-  """Returns a function that makes a Predictor of outputs, by their names."""
+  """Returns a function that makes a Predictor from outputs by name."""
   tokenizer = small_tokenizer(tmp_path, "甲乙丙丁")
   return lambda outputs, own=None, **described: predictors.of_engine(
       Engine(tokenizer, outputs, **described), own)
@@ -66,7 +66,7 @@ def test_several_labels(model):
   assert other.cells()[:2] == ["y|z", "z 1.0000"]
 
 
-def test_the_mean_of_windows(model):  # of two tokens; nothing of the third
+def test_the_mean_of_windows(model):  # of two tokens; the third is dropped
   windows = model({"logits": counts}, head="classifier", labels=list("xyz"),
                   max_seq_length=4, long_text="windows", max_windows=2)
   np.testing.assert_array_equal(windows.logits(["甲甲乙丙丙", "丙"]),
@@ -74,7 +74,7 @@ def test_the_mean_of_windows(model):  # of two tokens; nothing of the third
   assert list(map(windows.is_cut, ["甲甲乙丙", "甲甲乙丙丙"])) == [False, True]
 
 
-def test_pairs_and_numbers(model):  # how often the second text has 甲
+def test_pairs_and_numbers(model):  # counts 甲 in the second text
   pairs = model({"score": lambda ids, _, segments: (
       (ids == JIA) & (segments == 1)).sum(1)}, pairs=True, **RATED)
   assert (pairs.fields, pairs.labels) == (("text_a", "text_b"), None)
@@ -86,7 +86,7 @@ def test_pairs_and_numbers(model):  # how often the second text has 甲
 
 
 def test_entities(model):
-  """甲 begins one; 乙 goes on, or begins one where I after B costs 2 points."""
+  """甲 begins an entity; 乙 continues it, or begins one if B -> I costs 2."""
   points, labels = {JIA: [1, 2, 0], YI: [0, 2, 3]}, ["O", "B-x", "I-x"]
   allowed, cost = bio.forbidden(labels)[0], np.zeros([3, 3])
   cost[1, 2] = 2
@@ -98,10 +98,10 @@ def test_entities(model):
   found, *others = cheap.predict(["丙甲乙 甲", "乙乙", ""])
   assert found.entities == [("甲乙", 1, 3, "x"), ("甲", 4, 5, "x")]
   assert found.cells() == ["甲乙 x 1-3, 甲 x 4-5"]
-  # None can begin with I.
+  # No entity begins with I.
   assert [x.entities for x in others] == [[("乙乙", 0, 2, "x")], []]
   assert [x.text for x in dear.predict(["甲乙"])[0].entities] == ["甲", "乙"]
-  # In windows of 4 tokens, which are put together in their order.
+  # Windows of 4 tokens, merged in order.
   found, = cheap.predict(["甲乙乙丙乙甲丙丙甲乙丙丙甲"])
   assert [x[:2] for x in found.entities] == [
       ("甲乙乙", 0), ("乙", 4), ("甲", 5), ("甲乙", 8), ("甲", 12)]
@@ -111,7 +111,7 @@ def test_entities(model):
 
 @pytest.fixture
 def answers(model):
-  """Asks of 丙甲乙丙, where answers begin with 甲 and end with 乙."""
+  """Predicts on 丙甲乙丙, where answers begin with 甲 and end with 乙."""
   return lambda top_k=5, own=None, **more: model({
       "start": lambda ids, *_: 3 * (ids == JIA) + (ids == CLS),
       "end": lambda ids, *_: 3 * (ids == YI) + (ids == CLS)},
@@ -120,7 +120,7 @@ def answers(model):
 
 def test_answers(answers):
   found = answers(top_k=2)
-  # Four others have 3 of its 6 points, and four have none.
+  # It scores 6, four others score 3, four score 0.
   likely = np.exp(6) / (np.exp(6) + 4 * np.exp(3) + 4)
   assert found[:4] == ("甲乙", 1, 3, close(likely))
   assert [x.probability for x in found.candidates] == close(
@@ -133,7 +133,7 @@ def test_answers(answers):
 @pytest.mark.parametrize("threshold, answer", [
     (0, ("甲乙", 1, 3)), (-4.00005, ("甲乙", 1, 3)), (-4.001, ("", 0, 0))])
 def test_no_answer_where_odds_exceed_the_threshold(threshold, answer, answers):
-  """Its score is 2, the best answer's 6; a rounding more does not count."""
+  """No answer scores 2, the best answer 6; rounding errors are tolerated."""
   found = answers(has_unanswerable=True, null_threshold=threshold)
   assert found.null_odds == close(-4)
   assert found[:3] == answer
@@ -165,7 +165,7 @@ def test_choices(model):
 
 
 def test_each_idiom_is_used_once(model):
-  """甲 is the likelier one for both blanks, for the first one more so."""
+  """甲 is more likely for both blanks, most of all for the first."""
   idioms = model({"score": lambda ids, *_: counts(ids)[:, 0] * (
       1 + (ids[:, 1] == JIA))}, **IDIOM)
   found, other = idioms.predict([("#idiom1#丙#idiom2#", ["乙", "甲"]),
@@ -182,7 +182,7 @@ def test_each_idiom_is_used_once(model):
 
 
 def test_masks(model):
-  """The logit of 乙 is the place of the mask, that of the other tokens 0."""
+  """The logit of 乙 is the mask's position, all others are 0."""
   masks = model({"logits": lambda ids, mask, segments, places: (
       places[..., np.newaxis] * (np.arange(9) == YI))})
   both, one = masks.predict(["甲[MASK]丙[MASK]", "[MASK]"], top_k=2)
@@ -214,7 +214,7 @@ def test_masks_are_those_of_the_reference(spm_file, tmp_path):
       weights, config, output["sequence_output"],
       [np.flatnonzero(np.equal(ids, tokenizer.mask_id))]))
   tokens = tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))
-  # No special token is offered.
+  # Special tokens are not offered.
   wanted = [[i for i in np.argsort(row)[::-1] if tokens[i][0] not in "[<"]
             for row in rows]
   found = load(str(tmp_path)).predict(
@@ -240,7 +240,7 @@ def test_masks_are_those_of_the_reference(spm_file, tmp_path):
     (dict(head="token_labels", labels=["O"], by_character=False),
      lambda n: "甲" * n, False)])
 def test_what_is_cut(described, row, cut, model):
-  """To the token: 12, with [CLS] and a [SEP] after each text."""
+  """At exactly 12 tokens, including [CLS] and a [SEP] after each text."""
   predictor = model({}, PredictSettings(max_query_length=4), **described)
   assert [predictor.is_cut(row(n)) for n in (11, 12, 13)] == [False, False, cut]
 
@@ -265,6 +265,6 @@ def test_what_is_no_input(described, rows, model):
     (dict(CHOICE, task_name="c3"), "choice"), (dict(head="beam"), "answer"),
     ({}, "masks")])
 def test_what_a_folder_is_for(described, kind, model):
-  """Those of earlier versions name no head."""
+  """Folders of earlier versions do not name a head."""
   assert model({}, **described).kind == kind
   refused("no predictor for the head 'other'", model, {}, head="other")

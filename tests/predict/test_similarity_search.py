@@ -1,4 +1,4 @@
-"""Search among texts, against every score computed one by one."""
+"""Similarity search against brute force."""
 
 import types
 from unittest import mock
@@ -20,7 +20,7 @@ QUERIES = ["天地玄黄", "日月盈昃", TEXTS[123]]
 
 
 class Engine:
-  """Stands for a model: a text's vector is what its characters add up to."""
+  """A fake engine: a text's vector is the sum of its characters' vectors."""
   folder = types.SimpleNamespace(vector=None, config=types.SimpleNamespace(
       hidden_size=8, num_hidden_layers=3))
 
@@ -52,11 +52,11 @@ def test_it_finds_what_all_scores_say(corpus_file, way, monkeypatch):
   if way == "faiss":
     pytest.importorskip("faiss")
     monkeypatch.setattr(search, "_LARGE", 300)
-    monkeypatch.setattr(search, "_greatest", None)  # not the other way
+    monkeypatch.setattr(search, "_greatest", None)  # FAISS only
   monkeypatch.setattr(search, "_AT_ONCE", 64)
   corpus = Corpus(str(corpus_file), model_dir=Engine())
   assert len(corpus) == 300
-  similarity = VectorSim(Engine(), TEXTS)  # fewer than 2,000: all
+  similarity = VectorSim(Engine(), TEXTS)  # under 2,000: not sampled
   wanted = similarity.directions(QUERIES) @ similarity.directions(TEXTS).T
   lines = corpus_file.read_text(encoding="utf-8").split("\n")
   for row, found in zip(wanted, corpus.search(QUERIES, 6)):
@@ -76,7 +76,7 @@ def test_vectors_are_kept_until_something_changes(corpus_file):
   kept = corpus_file.with_name("corpus.txt.vectors.npz")
 
   def is_made_again(**kwargs):
-    """Whether a mark that is set in the file is gone after the next start."""
+    """Whether the next start overwrites a mark set in the file."""
     marked = dict(np.load(str(kept)))
     marked["vectors"][0, 0] = 7
     np.savez(str(kept), **marked)

@@ -1,4 +1,4 @@
-"""Training curves: what is read of event files, and what is drawn of it."""
+"""Training curves: reading event files, plotting."""
 
 import struct
 import sys
@@ -16,8 +16,8 @@ HISTORY = ("global_step\tloss\teval_accuracy\tf1\tmatthews\n"
 
 
 def write_events(folder, second, events, is_tpu=False):
-  """Writes events, step -> tag -> number; returns the path. Ten steps take a
-  minute. A TPU's host call writes tensors, as TensorFlow 2 does."""
+  """Writes events, step -> tag -> number, at ten steps a minute; returns the
+  path. TPU host calls write tensors, as TensorFlow 2 does."""
   path = folder / ("events.out.tfevents.%d.host" % (1700000000 + second))
   folder.mkdir(exist_ok=True)
   with tf.io.TFRecordWriter(str(path)) as writer:
@@ -47,7 +47,7 @@ def test_after_a_restart_the_later_file_counts(tmp_path):
 
 
 def test_a_killed_run_is_read_up_to_where_it_ends(tmp_path, caplog):
-  # A record has a length, its checksum, data, their checksum.
+  # A record: length, its checksum, data, their checksum.
   events = {1: {"loss": 8.0}, 2: {"loss": 7.0}}
   start = len(write_events(tmp_path, 0, events).read_bytes())
   path = write_events(tmp_path, 0, {**events, 3: {"loss": 6.0}})
@@ -56,10 +56,10 @@ def test_a_killed_run_is_read_up_to_where_it_ends(tmp_path, caplog):
   for end in (start + 1, start + 11, start + 14, len(whole) - 1):
     caplog.clear()
     path.write_bytes(whole[:end])
-    # What the next start of the run wrote is read all the same.
+    # Events of the next start are still read.
     assert plot_curves.read_scalars(str(tmp_path)) == {
         "loss": {1: 8.0, 2: 7.0, 5: 4.0}}
-    if end > start + 12:  # TensorFlow takes part of a length for the end.
+    if end > start + 12:  # TensorFlow takes a partial length for EOF.
       assert "%s is read up to a damaged record" % path in caplog.text
   path.write_bytes(whole[:-6] + b"?" + whole[-5:])
   assert 3 not in plot_curves.read_scalars(str(tmp_path))["loss"]
@@ -87,18 +87,18 @@ def test_what_is_drawn(monkeypatch):
   panels = {panel.get_title(): panel for panel in figure.axes}
   lines = [tuple(list(data) for data in line.get_data()) + (line.get_color(),)
            for line in panels["masked-LM loss"].lines]
-  # Weights 1/2, 1/4, 1/8 from the newest value on, divided by their sum.
+  # Weights 1/2, 1/4, 1/8 from the newest value back, divided by their sum.
   assert lines == [
       ([10, 20, 30], [3.0, 1.0, 2.0], "C0"), ([10, 20, 30], pytest.approx([
           3.0, (3/4 + 1/2) / (3/4), (3/8 + 1/4 + 1) / (7/8)]), "C0"),
       ([15], [3.5], "C0"), *[([10], [5.0], "C1")] * 2,
       ([0, 1], [6.25, 6.25], "gray")]
   assert plot_curves.smooth([3.0, 1.0], 0.0) == [3.0, 1.0]
-  # The learning rate is known, not measured: it is drawn as it is.
+  # The learning rate is exact: not smoothed.
   rate = panels["learning rate"]
   assert rate.get_xlabel() == "minutes"
   assert [list(line.get_ydata()) for line in rate.lines] == [[1.0, 3.0], []]
-  # Those for which there is something to draw, and the legend.
+  # Panels with data, and the legend.
   assert set(panels) == {"masked-LM loss", "learning rate", ""}
   assert [text.get_text() for text in panels[""].get_legend().get_texts()] == [
       "A", "A, held out", "B", "unigram entropy"]

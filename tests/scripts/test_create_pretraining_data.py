@@ -1,4 +1,4 @@
-"""create_pretraining_data.py: workers, going on, what it refuses."""
+"""create_pretraining_data.py: workers, resuming, errors."""
 
 import gzip
 import os
@@ -40,7 +40,7 @@ def test_workers_do_not_change_the_records(made, tmp_path):
 
 @pytest.mark.slow
 def test_what_was_finished_is_kept(made, tmp_path, monkeypatch):
-  """Where it fails; test_kills.py kills it."""
+  """After a failure; test_kills.py has kills."""
   args, finish = make(tmp_path / "again", "--num_workers=2"), ShardMaker.make
   with monkeypatch.context() as patch:
     patch.setattr(ShardMaker, "make", lambda self, texts, number: (

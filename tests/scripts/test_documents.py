@@ -1,5 +1,5 @@
-"""Documents: their flags are known, their links lead somewhere, and the Chinese
-ones have the blocks, tables and figures of the English ones."""
+"""Documents: flags exist, links resolve, and the Chinese ones have the code
+blocks, tables and numbers of the English ones."""
 
 import re
 import types
@@ -16,7 +16,7 @@ DOCUMENTS = ["README.md", "albert_tiny_starter/MODEL_CARD.md", *(
     "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md")))]
 PAIRS = [(path.replace("docs/README_zh", "README").replace("_zh", ""), path)
          for path in DOCUMENTS if path.endswith("_zh.md")]
-# The scripts that shell scripts hand their flags on to.
+# The script to which a shell script passes its flags.
 STARTED = {"run_pretraining.sh": "run_pretraining.py",
            "create_pretrain_data.sh": "create_pretraining_data.py",
            "run_classifier_lcqmc.sh": "run_classifier.py",
@@ -29,13 +29,13 @@ def read(path):
   return (ROOT / path).read_text(encoding="utf-8")
 
 
-def prose(path):  # what is outside blocks
+def prose(path):  # outside code blocks
   return re.sub(BLOCK, "", read(path))
 
 
 def calls(path):
-  """Yields the script, which a variable or function of the shell may stand for,
-  and the words of each command line in a document."""
+  """Yields (script, arguments) of each command line in a document; resolves
+  shell variables and functions."""
   known = {}
   for _, language, text in blocks(path):
     name = None
@@ -55,7 +55,7 @@ def calls(path):
 
 @pytest.mark.parametrize("path", DOCUMENTS)
 def test_flags_of_commands(path, monkeypatch):
-  """Parsed as the script does; of those with $, names alone."""
+  """Parsed by the script's own flags; with $, only names are checked."""
   monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
   for script, words in calls(path):
     if "cluener" in words:
@@ -88,7 +88,7 @@ def test_blocks_and_links(path):
   for name, anchor in links(path):
     target = (ROOT / path).parent / name if name else ROOT / path
     assert target.exists(), name
-    assert not anchor or anchor in {  # as GitHub names headings
+    assert not anchor or anchor in {  # GitHub's anchors of headings
         re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-")
         for _, text in headings(target)}, (name, anchor)
 
@@ -102,7 +102,7 @@ def headings(path):
 
 
 def figures(text):
-  """Returns the numbers of two digits or more, such as 16, 0.25 and 1e-4."""
+  """Returns numbers of at least two digits, such as 16, 0.25 and 1e-4."""
   return re.findall(
       "[0-9]+(?:[.,][0-9]+)+(?:e-[0-9]+)?|[0-9]+e-[0-9]+|[0-9]{2,}", text)
 
@@ -118,11 +118,11 @@ def test_a_pair_agrees(pair):
   for part in (
       tables, lambda path: set(figures(prose(path))),
       lambda path: [level for level, _ in headings(path)],
-      # Without comments: they are translated.
+      # Comments are translated.
       lambda path: [(*head, re.sub(" *# .*", "", text) if head[1] else text)
                     for *head, text in blocks(path)]):
     assert part(pair[0]) == part(pair[1])
-  # The first link is that to the other language.
+  # The first link leads to the other language.
   for path, other in (pair, pair[::-1]):
     assert ((ROOT / path).parent / links(path)[0][0]).resolve() == ROOT / other
 

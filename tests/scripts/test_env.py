@@ -1,4 +1,4 @@
-"""The shell scripts: what they say, start and install, and into what."""
+"""Shell scripts: help, errors, commands, virtual environments."""
 
 import os
 import re
@@ -12,8 +12,8 @@ from scripting import ROOT
 pytestmark = [
     pytest.mark.slow, pytest.mark.platform_independent("shell scripts")]
 SCRIPTS = sorted(path.name for path in ROOT.glob("*.sh"))
-# A Python of the version in its name, which makes venvs of itself. Its pip
-# writes down what it is asked for, and does what PIP says.
+# A fake Python of the version in its name, which makes venvs of itself. Its pip
+# logs its arguments and runs $PIP.
 PYTHON = """#!/usr/bin/env bash
 version=%s
 case "$*" in
@@ -27,7 +27,7 @@ esac
 
 
 class Shell:
-  """A copy of the shell scripts, and a PATH with such Pythons alone."""
+  """A copy of the shell scripts, with only fake Pythons on the PATH."""
 
   def __init__(self, tmp_path):
     self.tree, self.bin = tmp_path / "tree", tmp_path / "bin"
@@ -59,7 +59,7 @@ class Shell:
                     **variables)
 
   def installed(self):
-    """Returns what pip was asked for since the last call."""
+    """Returns the pip commands since the last call."""
     text = self.log.read_text()
     self.log.write_text("")
     return text.splitlines()
@@ -98,14 +98,14 @@ def test_words_for_shell_scripts(shell):
     status, _, log = shell.run(*command.split(), PRESET="x", SIZE="x")
     assert status == 2 and re.search("^ERROR: " + message, log, re.M), log
   assert not shell.installed()
-  # These go on to look for a Python.
+  # Valid arguments: the search for a Python is next.
   (shell.tree / "tests").mkdir()
   for args in (["-k", "this or that"], ["--lf", "tests"], ["--quick"]):
     status, out, log = shell.run("run_tests.sh", *args)
     assert status == 1 and "NOT RUN: tf2" in out, log
 
 
-def test_eight_gpus(shell):  # tests/train/test_distribution.py starts it
+def test_eight_gpus(shell):  # tests/train/test_distribution.py runs it
   (shell.tree / "env.sh").write_text("PYTHON=python\n")
   for name in ("horovodrun", "python"):
     shell.add(name, program="#!/bin/sh\necho %s $*\n" % name)
@@ -161,10 +161,10 @@ def test_env_after_pip_failed(shell, before, end):
   assert (status, out) == (1, "")
   assert re.search("ERROR: .*/.venv-tf2: cannot install plot,tf2, ", log)
   shell.installed()
-  if before and end == "exit 1":  # what was complete still is
+  if before and end == "exit 1":  # still complete
     assert shell.source()[0] == 0 and not shell.installed()
   assert shell.source(**plot)[0] == 0 and len(shell.installed()) == 2
-  # What pip was interrupted in is made anew.
+  # After an interrupted pip, it is recreated.
   assert there.exists() == (end == "exit 1")
 
 
@@ -214,7 +214,7 @@ def test_env_on_a_gpu_host(shell):
     shutil.rmtree(str(shell.tree / ".venv-tf2"))
 
 
-def test_env_gets_a_python_from_uv(shell):  # a stand-in for uv
+def test_env_gets_a_python_from_uv(shell):  # a fake uv
   for version in ("3.7", "3.11"):
     shell.add("a_python" + version, version)
   shell.add("uv", program='#!/bin/sh\n[ "$1 $2" != "python install" ] || '

@@ -1,4 +1,4 @@
-"""No flag says a vocabulary, a case or a length twice."""
+"""Vocabulary, case and length carry over from script to script."""
 
 import random
 
@@ -18,7 +18,7 @@ TOKENS = SPECIAL + WORDS
 
 @pytest.mark.full
 def test_a_cased_model_from_text_to_predictions(tmp_path):
-  """Only the first script is told."""
+  """Only the first script gets the flags."""
   rng, words = random.Random(0), write(tmp_path, "words.txt", *TOKENS)
   pretrained, tuned = tmp_path / "pretrained", tmp_path / "tuned"
   records = [str(tmp_path / "records" / name) for name in "ab"]
@@ -70,7 +70,7 @@ def test_a_cased_model_from_text_to_predictions(tmp_path):
     (["--do_predict", "--max_seq_length=8"], 5, 8), (["--do_train"], 5, 7),
     (["--do_train", "--max_seq_length=3"], 5, 3)])
 def test_length(given, known, length, tmp_path):
-  """Without training, that of the model; what is trained has its own."""
+  """From the model if not training, else from the flag or the default."""
   write_folder(tmp_path, albert_zh_config(), SPECIAL,
                task={"max_seq_length": known} if known else None)
   with parsed("run_classifier.py", "--init_checkpoint=%s" % tmp_path,

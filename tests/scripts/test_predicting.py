@@ -1,4 +1,4 @@
-"""Files to predict: what changes no prediction, and what is scored."""
+"""--do_predict: labels and padding do not change predictions."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ LABELS = ("answer", "answers", "is_impossible", "label")
 
 
 def without_labels(path):
-  """Returns the text of a file, without the last column or those keys."""
+  """Returns a file's text without its last column or the keys LABELS."""
   rows = path.read_text(encoding="utf-8").splitlines()
   if path.suffix == ".tsv":
     return "".join(row.rpartition("\t")[0] + "\n" for row in rows)

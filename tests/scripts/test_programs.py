@@ -1,4 +1,4 @@
-"""What scripts say, what it takes to import them, and what pip installs."""
+"""Scripts: --help, imports, packaging."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ def test_help(script):
 
 @pytest.mark.slow
 def test_imports_need_no_optional_package_and_define_no_flag():
-  """So that a program may define any flag, before and after."""
+  """Programs may define any flag, before or after the import."""
   program = """
 import importlib, json, sys
 from absl import app, flags, logging
@@ -68,7 +68,7 @@ def test_requirements_are_those_of_the_project():
 
 
 def start(installed, folder, *command):
-  """Returns (status, standard output, last line of standard error)."""
+  """Runs Python; returns (status, stdout, last line of stderr)."""
   done = subprocess.run(
       [sys.executable, *command], cwd=str(folder), capture_output=True,
       text=True, stdin=subprocess.DEVNULL,
@@ -96,12 +96,12 @@ def test_what_is_installed(tmp_path):
     program = str(installed / "bin" / name)
     status, out, log = start(installed, here, program, "--help")
     assert status == 0 and "--model_dir" in out, log
-  # The model of the checkout is not there.
+  # The bundled model is not installed.
   status, _, log = start(installed, here, program, "a")
   assert status == 1 and re.match("ERROR: .*--model_dir", log), log
   load = ["-c", "from albert.predict import load"]
   assert start(installed, here, *load)[0] == 0
-  for name in modules:  # another module of that name
+  for name in modules:  # a module of the same name
     (here / name).write_text("")
     status, _, log = start(installed, here, *load)
     assert status == 1

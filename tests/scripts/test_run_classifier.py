@@ -1,4 +1,4 @@
-"""Fine-tuning for labels and numbers, on a small model."""
+"""Fine-tuning for classification and regression, on a small model."""
 
 import random
 import re
@@ -23,7 +23,7 @@ PAIRS = ROOT / "tests" / "pairs"
 
 @pytest.fixture
 def classify(tmp_path):
-  """A command of pairs; its paths are URLs, as on another file system."""
+  """A command for pairs, with URLs as paths."""
   return ["run_classifier.py", "--task_name=LCQMC",
           "--data_dir=file://%s" % PAIRS, VOCAB.replace("=", "=file://"),
           "--do_train", "--train_batch_size=8", "--num_train_epochs=1",
@@ -35,7 +35,7 @@ def classify(tmp_path):
 
 
 def predicted(folder):
-  """Returns the header and probabilities, or scores, of the test file."""
+  """Returns the header and the probabilities or scores of the test file."""
   header, *lines = table(folder / "test_results.tsv")
   first, last = header[0] == "label", header.index("text_a")
   return header, np.array([line[first:last] for line in lines], float)
@@ -48,7 +48,7 @@ def test_fine_tuning(classify, tmp_path):
   rows = [rows[i] for i in random.Random(12345).sample(range(len(rows)), 64)]
   assert re.search("train: 64 examples of .*; labels: .*1 %d\\b" % sum(
       label == "1" for _, _, label in rows), log)
-  # A character is a token in these texts.
+  # Each character is a token here.
   assert "train: %.1f%% of the examples fill --max_seq_length=32" % (
       100 * np.mean([len(a) + len(b) + 3 >= 32 for a, b, _ in rows])) in log
   assert results(folder)["global_step"] == 8
@@ -73,7 +73,7 @@ def test_fine_tuning(classify, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pairs", "numbers"])
 def test_results_are_those_of_the_predictions(name, trained):
-  """The dev file is the test file too: both are scored alike."""
+  """The dev and test files are the same: so are their scores."""
   model = trained(name)
   found, (header, values) = results(model.best), predicted(model.out)
   if name == "pairs":
@@ -81,13 +81,13 @@ def test_results_are_those_of_the_predictions(name, trained):
     loss, errors = -np.log(right).mean(), 1 - right
     report, lines = [(model.best / file).read_text() for file in (
         "eval_report.txt", "eval_results.txt")]
-    assert report.split()[9] == "5"  # have the label 0
+    assert report.split()[9] == "5"  # examples of label 0
     assert "positive_label = 1\n" in lines
     assert (model.out / "test_report.txt").read_text() == report
   else:
     errors = abs(values[:, 0] - 1000 - 500 * (np.arange(9) % 3))
     loss = (errors**2).mean()
-    # In the units of the file, where the best checkpoint needs no other ones.
+    # In the units of the data; the best checkpoint has them in its weights.
     assert ((1000 < values) & (values < 2000)).all()
     units = [tf.train.load_variable(str(folder), "output_units")
              for folder in (model.out, model.best)]
@@ -114,7 +114,7 @@ def of_labels(*labels):
 
 
 def test_the_label_of_f1_is_kept(caplog):
-  """Though the other one is rarer among new examples."""
+  """Even if the other label is rarer among new examples."""
   caplog.set_level("INFO", "absl")
   texts, labels = types.SimpleNamespace(positive_label=None), ["a", "b"]
   examples = {"dev": of_labels(*"abb")}
@@ -186,14 +186,14 @@ def test_bad_input(classify, trained, tmp_path):
 
 
 @pytest.mark.parametrize("warn, labels, score, values, said", [
-    # The mean of 1 and 3 has the errors 1.5 and 0.5 on 0.5 and 2.5.
+    # The mean of 1 and 3 is off by 1.5 and 0.5 on 0.5 and 2.5.
     (run_classifier.warn_of_mean, [["1", "3"], ["0.5", "2.5", None]],
      "eval_mse", [1.2, 1.3], "learnt nothing"),
     (run_classifier.warn_of_majority, ["abbabb"], "eval_accuracy", [0.7, 0.6],
      "0.6667")])
 def test_the_simplest_model_is_beaten(warn, labels, score, values, said,
                                       tmp_path, caplog):
-  """Or what does not beat it, the last value here, is warned of."""
+  """Otherwise, as for the last value here, a warning is logged."""
   (tmp_path / "best").mkdir()
   for value in values:
     assert not caplog.records

@@ -1,4 +1,4 @@
-"""LCQMC, and all of CLUE, in one command: what is started, packed and said."""
+"""The LCQMC and CLUE shell scripts: commands, submissions, messages."""
 
 import os
 import shutil
@@ -12,8 +12,8 @@ from writing import write
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.platform_independent("a shell script")]
-# In place of Python: writes down each command, and what a script would write.
-# With OFFLINE, no model can be downloaded.
+# A fake Python: logs each command and writes what the script would write. With
+# OFFLINE, downloads of models fail.
 PYTHON = """#!/usr/bin/env bash
 if [[ $2 == zipfile ]]; then exec %s "$@"; fi
 echo "$*" >>commands.txt
@@ -41,8 +41,8 @@ BOARD = ["afqmc", "tnews", "iflytek", "ocnli", "cmnli", "wsc", "csl",
 
 @pytest.fixture
 def clue(tmp_path):
-  """Runs a shell script; returns (what it did, commands of training, which are
-  dicts: flag -> value, and "script")."""
+  """Runs a shell script; returns (CompletedProcess, training commands: dicts,
+  flag -> value, and "script")."""
   (tmp_path / "albert").mkdir()
   for name in ("run_classifier_clue.sh", "run_classifier_lcqmc.sh",
                "albert/shell.sh"):
@@ -67,7 +67,7 @@ def clue(tmp_path):
 
 def test_the_whole_board_in_one_command(clue, tmp_path):
   for path in [*("data/%s/test.json" % task for task in BOARD[:-1]),
-               "out/cluener/cluener_predict.json"]:  # on a board of its own
+               "out/cluener/cluener_predict.json"]:  # a separate leaderboard
     write(tmp_path, path)
   done, commands = clue("--save_checkpoints_steps=7", OUTPUT="out", TEAM="us")
   assert not done.returncode, done.stdout
@@ -79,7 +79,7 @@ def test_the_whole_board_in_one_command(clue, tmp_path):
     assert command["--output_dir"] == "out/" + task
     # Last, so that it overrides.
     assert list(command)[-1] == "--save_checkpoints_steps"
-    # Of C3, there is no file to predict.
+    # C3 has no file to predict.
     assert ("--do_predict" in command) == (task != "c3")
     assert command.get("--test_file") == {
         "cmrc2018": "data/cmrc2018/test.json"}.get(task)
@@ -93,7 +93,7 @@ def test_the_whole_board_in_one_command(clue, tmp_path):
 
 
 @pytest.mark.parametrize("args, size, settings", [
-    (["tnews"], "tiny", "tnews albert_tiny 128 16 2e-5 3"),  # CLUE's own
+    (["tnews"], "tiny", "tnews albert_tiny 128 16 2e-5 3"),  # as CLUE's
     (["cmnli"], "tiny", "cmnli albert_tiny 128 64 3e-5 2"),
     (["cmrc2018"], "tiny", "cmrc2018 albert_tiny 512 32 3e-5 2"),
     (["cluener"], "tiny", "cluener albert_tiny 64 32 1e-4 10"),
@@ -125,7 +125,7 @@ def test_several_tasks(clue):
 @pytest.mark.parametrize("script, args", [
     ("run_classifier_clue.sh", ["tnews"]), ("run_classifier_lcqmc.sh", [])])
 def test_results_are_never_of_another_model_unsaid(clue, script, args):
-  """Only where no model was named, another takes its place, said twice."""
+  """Only the default model falls back to the starter, announced twice."""
   for variables, model in (
       ({"SIZE": "tiny"}, None), ({"MODEL": "albert_tiny"}, None),
       ({"MODEL": "albert"}, "albert"), ({}, "starter")):

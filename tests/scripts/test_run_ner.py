@@ -1,4 +1,4 @@
-"""run_ner.py: what is made of a trained model."""
+"""run_ner.py: output files, reuse of a trained model."""
 
 import pytest
 from reading import json_lines, read_json

@@ -1,4 +1,4 @@
-"""run_pretraining.py: what it keeps, kills, growth, TPUs, bad input."""
+"""run_pretraining.py: outputs, resuming, growing, TPUs, errors."""
 
 import re
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from benchmarks import plot_curves
 
 @pytest.fixture(scope="module", autouse=True)
 def work(tmp_path_factory):
-  """The current folder, with what is trained on."""
+  """The working directory, with training data."""
   folder = tmp_path_factory.mktemp("work")
   write_pretraining(folder, 21)
   made = list(tf.io.tf_record_iterator(str(folder / "train.tfrecord")))
@@ -53,13 +53,13 @@ def history_of(folder, column="loss"):
 
 
 def pretrain(output_dir, *args):
-  """Returns (the log, step -> loss)."""
+  """Returns (log, {step: loss})."""
   log = succeed(*command(output_dir, *args))[1]
   return log, {int(step): float(loss) for step, loss in re.findall(
       r"step (\d+)/\d+ \| last \d: loss ([\d.]+) ", log)}
 
 
-# Each batch is the same one, in whatever order records are read.
+# All batches are equal, in any reading order.
 TRAINING = ["--do_train", "--bert_config_file=deep.json",
             "--input_file=same.tfrecord", "--optimizer=adamw",
             "--eval_input_file=same_heldout.tfrecord", "--learning_rate=0.01",
@@ -68,7 +68,7 @@ TRAINING = ["--do_train", "--bert_config_file=deep.json",
 
 @pytest.fixture(scope="module")
 def whole(work):
-  """(folder, losses) of a training that nothing stops."""
+  """(folder, losses) of an uninterrupted run."""
   return work / "whole", pretrain(work / "whole", *TRAINING)[1]
 
 
@@ -93,7 +93,7 @@ def test_what_training_leaves(whole):
 
 
 def check_resumed(folder, args, wanted, losses):
-  """Kills a training at step 4; what it goes on with is what is wanted."""
+  """Kills training at step 4; checks the losses of the resumed run."""
   kill_at(4, *command(folder, *args))
   log, found = pretrain(folder, *args)
   assert "resuming from step 3 " in log
@@ -143,7 +143,7 @@ def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
 @pytest.mark.parametrize("state", ["gone", full("bad")])
 def test_a_file_that_changes_while_it_is_used(flag, state, work, tmp_path,
                                               monkeypatch):
-  """After it was checked; training would wait for ever, or say no name."""
+  """After the check; training must not hang, and must name the file."""
   path = tmp_path / "file.tfrecord"
   rows = list(tf.io.tf_record_iterator("same.tfrecord"))
   records.write_records(str(path), rows)
@@ -234,12 +234,12 @@ def test_growth():
 
 
 TPU = ["--use_tpu", "--num_tpu_cores=1", "--save_checkpoints_steps=3"]
-LOSSES = {3: 1.0, 5: 1.5, 6: 4.0, 8: 2.0, 9: 3.0}  # of masked LM, by step
+LOSSES = {3: 1.0, 5: 1.5, 6: 4.0, 8: 2.0, 9: 3.0}  # step -> masked-LM loss
 
 
 @pytest.fixture
 def calls(monkeypatch):
-  """What is asked of a stand-in for a TPU's estimator."""
+  """The calls of a fake TPUEstimator."""
   calls = []
 
   def train(self, input_fn, max_steps, hooks):
@@ -248,7 +248,7 @@ def calls(monkeypatch):
         self.model_dir, "model.ckpt-%d" % max_steps, {"x": np.zeros([])})
 
   def evaluate(self, input_fn, steps, checkpoint_path):
-    # A TPU's own check refuses an evaluation without a number of batches.
+    # TPUEstimator rejects an evaluation without a number of batches.
     stop, _ = self._convert_eval_steps_to_hooks(steps)
     calls.append(("evaluate", stop._num_evals))
     step = checkpoints.step_of(checkpoint_path)
@@ -272,13 +272,13 @@ def test_training_leaves_a_tpu_only_to_evaluate(calls, tmp_path):
       tmp_path / "a", *TPU, "--do_train", "--num_train_steps=5")[0]
   assert called("b", "--do_train", "--num_train_steps=5", heldout) == (
       "train 3 evaluate 5 train 5 evaluate 5")
-  # Killed after a checkpoint was saved, before it was evaluated.
+  # As if killed between saving and evaluating a checkpoint.
   history = tmp_path / "b" / "eval_history.tsv"
   history.write_text("".join(history.read_text().splitlines(True)[:2]))
   assert called("b", "--do_train", "--num_train_steps=6", heldout) == (
       "evaluate 5 train 6 evaluate 5")
   assert called("b", "--do_eval", "--max_eval_steps=2", heldout) == "evaluate 2"
-  # The best one is never of a shallower model.
+  # The best checkpoint is never a shallower model.
   called("c", *TRAINING, "--grow_layers=1:5", "--num_train_steps=9")
   assert history_of(tmp_path / "c", "masked_lm_loss") == {
       step: LOSSES[step] for step in (3, 5, 8, 9)}

@@ -1,4 +1,4 @@
-"""Sentence vectors: what they are trained on, and what is said of them."""
+"""Sentence vectors: training data, losses, scores."""
 
 import re
 
@@ -16,7 +16,7 @@ from albert.model.config import AlbertConfig
 
 @pytest.fixture
 def script(trained, tmp_path):
-  """The command of a training in tmp_path."""
+  """A training command in tmp_path."""
   return command(tmp_path, "cosines", "--num_train_epochs=1", "--do_train",
                  "--init_checkpoint=%s" % trained("cosines").best)
 
@@ -44,7 +44,7 @@ def test_cosines_of_pairs_with_labels(trained):
 
 @pytest.mark.full
 def test_in_batch(script, tmp_path):
-  """The threshold is chosen on dev; on test, each label is the other one."""
+  """The threshold is chosen on dev; the test labels are flipped."""
   test = tmp_path / "test.tsv"
   test.write_text(re.sub("[01]$", lambda x: str(1 - int(x.group())),
                          test.read_text("utf-8"), flags=re.M), "utf-8")
@@ -79,7 +79,7 @@ def test_simcse_takes_each_text_once_with_dropout(tmp_path):
 
 
 def test_a_part_of_the_training_file(tmp_path):
-  """Who reads one part only, as other processes do, leaves out the other."""
+  """Parts are the same if read separately, as other processes do."""
   rows = ["%d\tb\t%d" % (i, i % 2) for i in range(20)]
   write(tmp_path, "train.tsv", "text_a\ttext_b\tlabel", *rows)
   write(tmp_path, "test.tsv", "text_a\ttext_b\tlabel", *rows[:3])

@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("head", ["spans", full("beam")])
 
 
 def check_files(out, content):
-  """Asserts that what was written goes together; all files are the same."""
+  """Asserts that output files agree; dev and test are the same."""
   answers = {row["id"]: [x["text"] for x in row["answers"]] or [""]
              for paragraph in content["data"][0]["paragraphs"]
              for row in paragraph["qas"]}
@@ -49,7 +49,7 @@ def test_files_of_answers(head, trained):
 
 @BOTH
 def test_the_threshold_comes_from_the_checkpoint(head, trained, tmp_path):
-  """Even with windows of one token, or of none, and one window a batch."""
+  """Even with windows of one token or none, and batches of one window."""
   model = trained(head)
   content = read_json(model.folder / "test.json")
   content["data"][0]["paragraphs"] += [dict(context=text, qas=[dict(
@@ -68,7 +68,7 @@ def test_the_threshold_comes_from_the_checkpoint(head, trained, tmp_path):
 
   _, found, odds = predict()
   assert found.pop("x") == "" and found.pop("x甲") in ("甲", "")
-  # The threshold is the odds of a question, which rounding may change.
+  # The threshold is the odds of a question: rounding may flip its answer.
   threshold = results(model.best)["null_threshold"]
   assert {key: text for key, text in found.items() if abs(
       odds[key] - threshold) > 1e-4}.items() <= read_json(

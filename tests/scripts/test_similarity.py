@@ -1,4 +1,4 @@
-"""Similarity: by a fine-tuned model, and by vectors, from the reference."""
+"""Similarity by a fine-tuned model and by vectors, against NumPy."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_score_is_the_cosine_less_the_mean(model, layer, texts):
     np.testing.assert_allclose(sim.predict_sentences(PAIRS[:1]), expected[:1],
                                atol=1e-5)
     assert sim.predict_sentences([]).shape == (0,)
-  else:  # a pair by itself has no mean
+  else:  # a single pair has no mean
     refused("--reference_file", sim.predict_sentences, PAIRS[:1])
     refused("whitening .*--reference_file", VectorSim, str(folder), whiten=True)
 
@@ -74,7 +74,7 @@ def test_covariance_of_whitened_vectors_is_the_identity():
   rng = np.random.RandomState(0)
   vectors = rng.normal(size=[50, 6]) @ rng.normal(size=[6, 6]) + 3
   flat = np.concatenate([vectors, vectors[:, :1] - vectors[:, 1:2]], 1)
-  for x in (vectors, flat):  # flat has seven columns and varies in six
+  for x in (vectors, flat):  # flat: seven columns of rank six
     white = (x - x.mean(0)) @ similarity.whitening(x)
     assert white.shape == (50, 6)
     np.testing.assert_allclose(np.cov(white.T, bias=True), np.eye(6), atol=1e-8)
@@ -93,7 +93,7 @@ def test_whitened_scores_of_the_script(model, tmp_path):
                    "--whitening_dim=4", "--layer=1", input=pairs)
   scores, *sides = zip(*(line.split("\t") for line in out.splitlines()))
   assert list(zip(*sides)) == PAIRS
-  # The paper's own way: singular values of the covariance.
+  # As in the paper: SVD of the covariance.
   a, b, x = [vectors(weights, texts, 1) for texts in (*sides, REFERENCE)]
   u, s, _ = np.linalg.svd(np.cov(x.T))
   w = (u @ np.diag(1 / np.sqrt(s)))[:, :4]
@@ -114,7 +114,7 @@ def test_probabilities_are_those_of_the_classifier(trained, tmp_path):
   model = trained("pairs")
   header, *rows = table(model.out / "test_results.tsv")
   expected = [float(row[header.index("1")]) for row in rows]
-  assert np.ptp(expected) > 1e-4  # or any order would do
+  assert np.ptp(expected) > 1e-4  # or the order would not matter
   sim = BertSim(str(model.best), batch_size=5)
   np.testing.assert_allclose(
       sim.predict_sentences(model.inputs), expected, atol=1e-6)

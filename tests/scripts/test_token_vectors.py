@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 TOKENS = SPECIAL + [*"中国的首都是", "play", "##ing"]
 TEXTS = ["中国 playing", "", "首都是中国的首都是", "PLAY，国", "中[MASK]国"]
-# With room for 7 tokens.
+# Truncated to 7 tokens.
 SEEN = [[("中", 0, 1), ("国", 1, 2), ("play", 3, 7), ("##ing", 7, 10)], [],
         [(char, i, i + 1) for i, char in enumerate(TEXTS[2][:7])],
         [("play", 0, 4), ("[UNK]", 4, 5), ("国", 5, 6)],
@@ -22,8 +22,8 @@ SEEN = [[("中", 0, 1), ("国", 1, 2), ("play", 3, 7), ("##ing", 7, 10)], [],
 
 
 def make(folder, config, *engine):
-  """Returns a command, and what the reference says of each text: the pooled
-  output, and that of each layer."""
+  """Returns (command, (pooled output, outputs of layers) of each text by the
+  NumPy reference)."""
   model, wanted = folder / "model", []
   config = config(vocab_size=len(TOKENS), max_position_embeddings=9)
   weights = write_folder(model, config, TOKENS)

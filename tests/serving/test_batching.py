@@ -1,4 +1,4 @@
-"""Batches of requests, against a model that waits until it may go on."""
+"""Batching of requests, with a model that waits for permission."""
 
 import concurrent.futures
 import contextlib
@@ -14,7 +14,7 @@ from albert.serving.batching import Batcher, Full
 
 @pytest.fixture
 def model():
-  """Doubles its inputs, when `let`; `batcher` makes a Batcher of it."""
+  """Doubles its inputs, one batch per `let`; `batcher` makes its Batcher."""
   go, batches = threading.Semaphore(0), []
 
   def let(count):
@@ -40,7 +40,7 @@ def model():
 
 
 def hold(batcher):
-  """Makes the model busy with one request; returns its Future."""
+  """Keeps the model busy with one request; returns its Future."""
   first = batcher.submit([0], 5)
   while batcher.waiting:
     time.sleep(0.001)
@@ -68,7 +68,7 @@ def test_clients_take_turns(model):
   many = batcher.submit(list(range(10)), 5, "a")
   few = [batcher.submit([x], 5, x) for x in "bcd"]
   with pytest.raises(Full):
-    batcher.submit([7], 5, "a")  # 6 each
+    batcher.submit([7], 5, "a")  # 6 per client
   assert batcher.submit([7], 5, "b") and batcher.submit([8] * 30, 5, "e")
   gone = batcher.submit([9], 5, "f")
   assert gone.cancel()
@@ -106,7 +106,7 @@ def test_requests_that_ask_for_other_things_are_apart(model):
   batcher = model.batcher()
   hold(batcher)
   others = [batcher.submit(["a"], top_k) for top_k in (1, 1, 2, 1, 1)]
-  assert others.pop().cancel()  # its client is gone
+  assert others.pop().cancel()  # its client disconnected
   model.let(4)
   assert [x.result() for x in others] == [["aa"]] * 4
   assert model.batches[1:] == [(["a", "a"], 1), (["a"], 2), (["a"], 1)]
@@ -115,13 +115,13 @@ def test_requests_that_ask_for_other_things_are_apart(model):
 def test_the_first_one_waits_for_others(model):
   model.let(100)
   batcher = model.batcher(most=2, max_wait=60)
-  together = [batcher.submit([x], 5) for x in range(2)]  # full: at once
+  together = [batcher.submit([x], 5) for x in range(2)]  # full: no wait
   assert [x.result(30) for x in together] == [[0], [2]]
   assert model.batches == [([0, 1], 5)]
   alone = batcher.submit([3], 5)
   time.sleep(0.1)
   assert not alone.done()
-  batcher.close()  # answers what is waiting
+  batcher.close()  # flushes the queue
   assert alone.result(0) == [6]
   with pytest.raises(Full):
     batcher.submit([1], 5)
@@ -135,7 +135,7 @@ def test_an_error_is_of_its_request_alone(model):
   assert model.batches[1] == (["a", "bad", "b"], 5)
   with pytest.raises(ValueError, match="bad"):
     found[2].result()
-  # It names the input of the request, not the one of the batch.
+  # Input numbers refer to the request, not to the batch.
   with pytest.raises(BadInput, match="input 5: empty"):
     batcher.submit(["a", "a", "a", "a", "number"], 5).result()
   assert batcher.submit(["c"], 5).result() == ["cc"]

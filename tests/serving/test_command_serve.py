@@ -1,4 +1,4 @@
-"""serve.py: what it answers, how it ends, what it refuses."""
+"""serve.py: responses, shutdown, errors."""
 
 import concurrent.futures
 import re
@@ -25,7 +25,7 @@ TEXTS = ["今天天气很好", "我们去公园散步", "他昨天没有来上�
 
 
 def served(*args):
-  """Runs what serve.py would serve in a thread; see live_service.live."""
+  """Runs the application of serve.py in a thread; see live_service.live."""
   with parsed(serve, *args):
     return live(serve.create_app(from_flags(serve.ServerSettings)))
 
@@ -37,7 +37,7 @@ def folder(trained):
 
 @pytest.fixture(scope="module")
 def onnx(folder, tmp_path_factory):
-  """Flags of the same model as ONNX Runtime has it."""
+  """Flags to serve the same model with ONNX Runtime."""
   pytest.importorskip("onnxruntime")
   target = tmp_path_factory.mktemp("exported") / "onnx"
   export(folder, target, "--onnx", "--signature=classify")

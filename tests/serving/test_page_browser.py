@@ -1,4 +1,4 @@
-"""The page in a real browser: each view shows what the API answers."""
+"""The page in a real browser: each view shows the API's response."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ CHOICES = [results.ChoiceResult(number, word.text, WORDS)
 
 
 def model(kind, make, *fields):
-  """A stand-in: what it says of each input is made by a function."""
+  """A fake model; `make`: function, input -> result."""
   return SimpleNamespace(
       kind=kind, fields=fields or ("text",), labels=["0", "1"], reading={},
       is_cut=lambda row: len(row[0]) > 100,
@@ -60,7 +60,7 @@ MODELS = {
 
 
 class Page:
-  """What a user sees and does."""
+  """The page as a user sees and drives it."""
 
   def __init__(self, driver, ask):
     self.driver, self.ask = driver, ask
@@ -100,7 +100,7 @@ class Page:
     self.all("#form .go")[0].click()
 
   def submit(self, model=None, **values):
-    """Fills in; returns the request that the page made, and its answer."""
+    """Submits the form; returns the page's request and the response."""
     if model:
       self.open(model)
     self.driver.execute_script("document.getElementById('raw').hidden = true")
@@ -112,13 +112,13 @@ class Page:
     first, body, _, *answer = self.driver.execute_script(
         "return document.querySelector('#raw pre').textContent").split("\n")
     body, answer = json.loads(body), json.loads("\n".join(answer))
-    # What is shown is what anybody is answered.
+    # Any client gets the same response.
     assert self.ask(first[len("POST "):], body).json == answer
-    assert not self.all("#answer img, #answer b")  # HTML is text
+    assert not self.all("#answer img, #answer b")  # HTML is escaped
     return body, answer
 
   def bars(self):
-    """Returns (text, width in percent, whether chosen) of all bars."""
+    """Returns (text, width in percent, is chosen) of all bars."""
     return [(bar.find_element("tag name", "span").text,
              bar.find_element("class name", "fill").get_attribute("style"),
              "chosen" in bar.get_attribute("class"))
@@ -155,7 +155,7 @@ def page():
           [Found("像" + query, 7, 0.25)] for query in queries])
   with opened(models) as page:
     yield page
-    # Over all tests: no error, and nothing asked of another host.
+    # In all tests: no errors, no requests to other hosts.
     assert not [x for x in page.driver.get_log("browser")
                 if x["level"] == "SEVERE" and "422" not in x["message"]]
     urls = [event["params"]["request"]["url"] for event in (
@@ -176,7 +176,7 @@ def test_labels(page):
 
 
 def test_entities(page):
-  """Behind a character of two halves, which the driver cannot type."""
+  """After a surrogate pair, which the driver cannot type."""
   page.open("names")
   page.driver.execute_script(
       "document.querySelector('textarea').value = arguments[0]",
@@ -230,7 +230,7 @@ def test_masks_by_keyboard_alone(page):
   page.active.send_keys(Keys.TAB)
   page.active.send_keys(Keys.ENTER)
   assert box.get_attribute("value") == "天气很坏，我[MASK]"
-  # What is left is asked at once; the second one is now the first.
+  # The remaining mask, now the first, is predicted at once.
   page.wait(lambda: len(page.all("#answer .candidate")) == 2)
   page.all("#answer .candidate")[0].click()
   assert box.get_attribute("value") == "天气很坏，我好"

@@ -1,4 +1,4 @@
-"""The service over HTTP, of stand-ins and a real model; malformed requests."""
+"""The service over HTTP, with fake and real models; malformed requests."""
 
 import concurrent.futures
 import contextlib
@@ -24,8 +24,8 @@ from albert.serving.service import Loaded, ServiceSettings, create_app
 
 
 class Echo:
-  """A model that finds each text itself, once it may go on; of a pair, the
-  first one; of any text the label, if it has one."""
+  """A fake model that waits for `go` and labels each text with itself, a pair
+  with its first text, or everything with `label`."""
   labels, reading = None, {"text_b": "other"}
 
   def __init__(self, *fields, kind="label", label=None):
@@ -50,8 +50,8 @@ class Echo:
 
 @pytest.fixture
 def serve():
-  """A function of what `create_app` takes, `own` a dict, that starts a service
-  until the end of the test; returns a live_service.client."""
+  """A function that serves until the end of the test; takes the arguments of
+  `create_app`, `own` as a dict, and returns a live_service.client."""
   with contextlib.ExitStack() as stack:
     yield lambda models, own=None, **kwargs: stack.enter_context(live(
         create_app({name: model if isinstance(model, Loaded) else Loaded(model)
@@ -227,7 +227,7 @@ def test_answers_are_counted_and_logged(serve, models, caplog):
     assert line in ask("/metrics").text
 
 
-def test_models_are_loaded_anew(serve):  # and no request is lost
+def test_models_are_loaded_anew(serve):  # without losing requests
   versions, keys = iter("0123456789"), Keys(["key"])
 
   def load(name):
@@ -282,7 +282,7 @@ def test_a_full_queue(serve):
   ask = serve({"a": model}, {"max_batch_size": 1, "max_queue_size": 1})
   with concurrent.futures.ThreadPoolExecutor(8) as pool:
     found = [pool.submit(ask, A, {"instances": ["甲"]}) for _ in range(8)]
-    # One is predicted, one waits; the others come back at once.
+    # One is predicted, one queued, six rejected at once.
     while sum(x.done() for x in found) < 6:
       pass
     assert 'waiting_inputs{model="a"} 1.0' in ask("/metrics").text
@@ -333,7 +333,7 @@ def test_the_pages_need_nothing_from_elsewhere(serve):
 
 
 def broken(rng):
-  """Returns a body that is no request."""
+  """Returns a malformed request body."""
   good = json.dumps({"instances": ["今天天气很好"]}).encode()
   text = rng.choice(["\\ud800", "\\udfff好", "a\\u0000b"]).encode()
   deep = 10 ** rng.randint(1, 4)
@@ -357,7 +357,7 @@ def broken(rng):
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [200, full(2000)])
 def test_malformed_requests(trained, serve, count):
-  """Of a real model, whose good answers in between stay the same."""
+  """To a real model; valid requests in between get the same response."""
   rng, good = random.Random(count), {"instances": ["今天天气很好", "去公园"]}
   ask = serve({"a": load(str(trained("labels").best))})
   wanted = ask(A, good)

@@ -1,4 +1,4 @@
-"""The best sequence of labels, against all sequences."""
+"""The best label sequence, against brute force."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from albert.tasks import bio
 
 @pytest.mark.parametrize("length", range(6))
 def test_the_best_of_all_sequences(length):
-  """Of equal ones, that of the lesser numbers at the end."""
+  """Ties: the smallest label numbers, compared from the end."""
   rng = np.random.RandomState(length)
   every = np.array(list(itertools.product(range(4), repeat=length)), int)[
       :, ::-1]

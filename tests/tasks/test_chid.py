@@ -36,7 +36,7 @@ def test_both_formats(tmp_path):
   assert [e[:6] for e in read(tmp_path, "dev")] == [
       (name, None, "甲#idiom#乙", "#idiom#", IDIOMS, answer)
       for name, answer in ((1500, 1), (7, 0))]
-  write(tmp_path, "dev.json", ROW)  # comes first
+  write(tmp_path, "dev.json", ROW)  # takes precedence
   refused("#idiom000001# has no answer", read, tmp_path, "dev")
 
 
@@ -62,7 +62,7 @@ def test_bad_rows_are_named_by_line(tmp_path, row, message):
     (1, 32, ["<abcdwxyzef____|", "<abcdwxef____|"]),
     (2, 32, ["<abcd____efwxyz|", "<abcd____efwx|"]),
     (1, 11, ["<cdwxyzef_|", "<cdwxef_|"]),
-    # What one side does not need, the other one gets.
+    # Room that one side does not need goes to the other.
     (2, 11, ["<___efwxyz|", "<___efwx|"])])
 def test_sequences(blank, length, expected):
   example = race.Example("i", None, "abcd#idiom1#ef#idiom2#",

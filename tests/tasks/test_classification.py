@@ -1,4 +1,4 @@
-"""Readers of task files: what they read, and how they refuse."""
+"""Readers of task files: formats, errors."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from albert.tasks.classification import InputExample, get_task
 
 
 def read(folder, task, content, split="train", **kwargs):
-  """Reads a file of a text, or of rows of JSON; examples without `where`."""
+  """Reads a file of a text or JSON rows; returns examples without `where`."""
   rows = [content] if isinstance(content, str) else content
   url = write(folder, split + (
       ".json" if rows is content or content[0] in "{[" else ".tsv"), *rows)
@@ -91,13 +91,13 @@ def test_fields_of_ones_own(tmp_path):
   task = get_task("jsonl", "title", "body", "class", ["1", "3"])
   row = {"title": "a", "body": "b", "class": 3}
   assert read(tmp_path, task, [row]) == [InputExample(0, "a", "b", "3")]
-  # As docs/fine_tuning.md has it.
+  # As in docs/fine_tuning.md.
   task = classification._task(
       "title", "body", ["bad", "good"], label="stars", rename={
           "1": "bad", "2": "bad", "3": None, "4": "good", "5": "good"})
   assert [x.label for x in read(tmp_path, task, [
       dict(row, stars=n) for n in (5, 3, 1)])] == ["good", "bad"]
-  # A negative is read where a task has one.
+  # Negatives are read if the task has them.
   assert read(tmp_path, "tnews", [{
       "sentence": "甲", "label": 100, "negative": 0.3}])[0].negative is None
   task = get_task("tsv")._replace(negative="negative")
@@ -111,7 +111,7 @@ def test_fields_of_ones_own(tmp_path):
 
 
 def test_labels_of_a_file_to_predict(tmp_path):
-  """None where all are the same, or where there is no agreement."""
+  """None if all labels are the same, or if annotators disagree."""
   def labels(name, *rows, split="test"):
     return [x.label for x in read(tmp_path, name, [
         dict(PAIR, sentence="甲", text_a="甲", **row) for row in rows], split)]

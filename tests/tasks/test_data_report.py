@@ -1,4 +1,4 @@
-"""What is said of files before training, worked by hand."""
+"""The data report before training, worked by hand."""
 
 from absl import logging
 
@@ -24,9 +24,9 @@ def test_what_a_file_holds(tokenizer):
        "1 of these differ in labels, such as '甲乙': 1 and 0"),
       (logging.WARNING, "3 are in the training file, such as '甲乙': results "
        "will be too good")]
-  # Windows cut nothing; these are the training examples.
+  # Windows cut nothing; no overlap is reported for training files.
   assert len(list(describe(rows, [], first, tokenizer, None, []))) == 5
-  # A text without a label contradicts nothing.
+  # A text without a label is no contradiction.
   assert all(level == logging.INFO for level, _ in describe(
       train[:1] + [Item(("甲乙",), None)], ["d"], first, tokenizer, 8, []))
   many = [Item((str(i),), (str(i % 30),)) for i in range(2000)]

@@ -1,4 +1,4 @@
-"""Files of named entities: both layouts, read and written; bad rows."""
+"""Files of named entities: reading and writing both layouts; bad rows."""
 
 import json
 import random
@@ -30,12 +30,12 @@ def test_cluener_layout(tmp_path):
   assert read_examples(path, True) == [Example(3, "a", None)]
 
 
-# Letters of an entity of one row; of the first, inner and last row of others:
+# Tags of single-row entities; of the first, inner and last row of longer ones:
 # BIO, BIOES, BILOU, BMES, BMEO.
 @pytest.mark.parametrize("only, first, inner, last, mark", [
     tuple(letters) for letters in "BBII- SBIE- UBIL_ SBME- BBME-".split()])
 def test_columns(only, first, inner, last, mark, tmp_path):
-  """The scheme follows from the file; characters are put together as is."""
+  """The scheme is detected; characters are joined without changes."""
   def tags_of(length, entities):
     tags = ["O"] * length
     for start, end, kind in entities:
@@ -97,7 +97,7 @@ def test_bad_rows_can_be_left_out_but_not_of_a_test_file(tmp_path, caplog):
   refused("a.json:1: ", read_examples, path, True, settings)
   refused("1 of 2 .*no labels", read_examples,
           write(tmp_path, "test.json", good + '{"text": "乙"}\n'), True)
-  # Where no text has an entity, these are no labels.
+  # A test file without any entity is unlabelled.
   path = write(tmp_path, "test.txt", "甲 O\n\n乙 O\n")
   for is_test, entities in ((False, []), (True, None)):
     assert [x.entities for x in read_examples(path, is_test)] == [entities] * 2

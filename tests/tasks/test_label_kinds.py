@@ -1,4 +1,4 @@
-"""What labels are: what is learnt, said and scored of each kind, by hand."""
+"""Kinds of labels: targets, answers and scores, worked by hand."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_errors_and_confidence():
   np.testing.assert_allclose(
       kind.errors(probabilities, [1, 2, 0]), [0.75, 0.3, 0.2])
   results, report = kind.score(logits, np.array([1, 2, 0]))
-  # One of 0.5 is wrong; of 0.7 and 0.8 right.
+  # The prediction at 0.5 is wrong, those at 0.7 and 0.8 are right.
   assert results["calibration_error"] == pytest.approx((0.5 + 0.3 + 0.2) / 3)
   assert "0.70    0.6667    1.0000" in report and "0.90  " not in report
   numbers = label_kinds.Numbers()
@@ -39,7 +39,7 @@ def test_which_label_is_positive(labels, counts, chosen, positive):
 
 
 def test_f1_is_of_the_positive_label():
-  logits = np.array([[0.0, 1.0]] * 10)  # none of the two 垃圾 is found
+  logits = np.array([[0.0, 1.0]] * 10)  # both 垃圾 are missed
   for positive, f1 in (("垃圾", 0.0), ("正常", 2 * 8 / 18)):
     results, report = label_kinds.OneLabel(["垃圾", "正常"], positive).score(
         logits, (np.arange(10) > 1).astype(int))
@@ -52,7 +52,7 @@ def test_great_logits_do_not_overflow():
   found = label_kinds.log_softmax(logits)
   np.testing.assert_array_equal(np.exp(found), [[1, 0]] * 2)
   np.testing.assert_array_equal(found[0], [0, -2e4])
-  assert logits[0, 0] == 1e4  # the caller's are left alone
+  assert logits[0, 0] == 1e4  # the input is not modified
   kind = label_kinds.SeveralLabels(["a", "b"])
   np.testing.assert_array_equal(kind.values(logits), [[1, 0], [1, 0.5]])
   assert kind.score(logits[:1], [(1,)])[0]["loss"] == 1e4
@@ -70,7 +70,7 @@ def test_several_labels():
   np.testing.assert_allclose(kind.values(logits), probabilities, rtol=1e-6)
   np.testing.assert_allclose(
       kind.errors(probabilities, [(0,), (0, 1)]), [1.0, 1.6])
-  # What is just the threshold does not exceed it.
+  # A probability equal to its threshold does not exceed it.
   assert kind.answers(probabilities) == ["a", "b|c"]
   truth = [(0, 1), (1, 2)]
   results, report = kind.score(logits, truth)
@@ -99,9 +99,9 @@ def test_a_label_that_is_not_known(find, labels, message):
 
 @pytest.mark.parametrize("text, counts, expected", [
     ("balanced", [6, 3, 1], [10 / 18, 10 / 9, 10 / 3]),
-    # What never occurs weighs as what does once, the others as without it.
+    # An absent class weighs like a single example; others are unaffected.
     ("balanced", [4, 0], [1, 4]),
-    # As given, the mean weight is (6 + 1.5 + 4) / 10, and (12 + 3 + 1) / 10.
+    # Before scaling, the mean weight is (6 + 1.5 + 4) / 10; (12 + 3 + 1) / 10.
     ("d:4,b:c:.5", [6, 3, 1], [1 / 1.15, 0.5 / 1.15, 4 / 1.15]),
     ("a:2", [6, 3, 1], [2 / 1.6, 1 / 1.6, 1 / 1.6])])
 def test_class_weights(text, counts, expected):

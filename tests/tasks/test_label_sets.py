@@ -1,4 +1,4 @@
-"""Several labels to a text: in files, thresholds, flags."""
+"""Multi-label classification: files, thresholds, flags."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_no_threshold_is_better():
     return 2.0 * (claimed & truth).sum() / max(claimed.sum() + truth.sum(), 1)
 
   rng = np.random.RandomState(3)
-  probabilities = rng.randint(1, 20, [40, 5]) / 20.0  # some are equal
+  probabilities = rng.randint(1, 20, [40, 5]) / 20.0  # with ties
   truth = rng.randint(0, 2, probabilities.shape)
   one = label_sets.choose_thresholds(probabilities, truth, "one")
   assert len(one) == 5 and len(set(one)) == 1
@@ -36,7 +36,7 @@ def test_no_threshold_is_better():
       probabilities.T, truth.T == 1, each)):
     assert f1(p > threshold, y) == pytest.approx(
         max(f1(p > t, y) for t in np.arange(0, 41) / 40.0))
-    # Rounding cannot change what is above.
+    # Rounding cannot move a probability across it.
     assert np.abs(p - threshold).min() > 0.01
   assert label_sets.choose_thresholds(
       probabilities, np.zeros_like(truth), "each") == [0.5] * 5

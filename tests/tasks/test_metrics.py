@@ -1,4 +1,4 @@
-"""Metrics, worked by hand or by scikit-learn."""
+"""Metrics, worked by hand or against scikit-learn."""
 
 import numpy as np
 import pytest
@@ -30,10 +30,10 @@ def test_classification_is_scored_as_by_scikit_learn(num_labels):
     # Ties: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3.
     ([5, 6, 6, 9], [5, 6, 7, 8], (6 / (9 * 5) ** 0.5,
                                   4.5 / (4.5 * 5) ** 0.5, 2 / 4)),
-    ([1, 2], [3, 3], (0, 0, 2.5)), ([2], [4], (0, 0, 4)),  # never varies
+    ([1, 2], [3, 3], (0, 0, 2.5)), ([2], [4], (0, 0, 4)),  # constant
     ([0.1] * 3, [0.3] * 3, (0, 0, 0.04)), ([1, 2, 3], [1, 3, np.nan], (
         np.nan, np.nan, np.nan)),
-    # Small differences of large numbers, in single precision.
+    # Small differences of large numbers, in float32.
     ([1e6, 1e6 + 2], np.float32([1e6 + 1, 1e6 + 3]), (1, 1, 1))])
 def test_regression(labels, predicted, expected):
   assert metrics.regression(labels, predicted) == pytest.approx(
@@ -41,14 +41,14 @@ def test_regression(labels, predicted, expected):
 
 
 def test_report():
-  # The truth is down: recall counts rows, precision columns.
+  # Rows are the truth: recall is by row, precision by column.
   lines = metrics.report(np.array([[3, 1], [0, 0]]), ["a", "b"]).split("\n")
   assert [line.split() for line in lines[:3] + lines[-3:-1]] == [
       ["label", "precision", "recall", "f1", "examples"],
       ["a", "1.0000", "0.7500", "0.8571", "4"],
       ["b", "0.0000", "0.0000", "0.0000", "0"], ["a", "3", "1"],
       ["b", "0", "0"]]
-  # Of many classes, the most frequent mistakes.
+  # With many classes, only the most frequent errors.
   confusion = 9 * np.eye(5000, dtype=np.int64)
   confusion[7, 8], confusion[8, 7] = 3, 4
   confusion[100:200, 0] = 1
@@ -75,7 +75,7 @@ def test_entities():
 
 @pytest.mark.parametrize("labels, scores, threshold", [
     ([0, 1], [0.1, 0.9], 0.9), ([1, 0], [0.1, 0.9], 0.1),
-    ([1, 0, 0], [0.5] * 3, 1e9),  # nothing is class 1
+    ([1, 0, 0], [0.5] * 3, 1e9),  # no positives
     ([0, 1, 0, 1, 1, 0, 0, 0], [0.2, 0.6, 0.6, 1, 0.6, 0.4, 0.6, 0.6], 1)])
 def test_separation(labels, scores, threshold):
   found = metrics.separation(labels, scores)
@@ -88,7 +88,7 @@ def test_separation(labels, scores, threshold):
 def test_the_temperature_is_that_of_the_labels():
   rng = np.random.RandomState(0)
   logits = rng.normal(size=[5000, 3])
-  labels = (logits + rng.gumbel(size=logits.shape)).argmax(1)  # by softmax
+  labels = (logits + rng.gumbel(size=logits.shape)).argmax(1)  # Gumbel-max
   found = metrics.best_temperature(4 * logits, labels)
   assert found == pytest.approx(4, rel=0.1)
 

@@ -21,7 +21,7 @@ def texts_of(examples, tokenizer=None, length=16, by_character=True, **kwargs):
 
 
 def join_labels(texts):
-  """Returns the labels of the tokens of each text, put together of windows."""
+  """Returns the token labels of each text, merged from its windows."""
   one_hot = np.eye(len(texts.labels), dtype=np.int32)
   return [rows.argmax(-1) for rows in texts.join([
       one_hot[texts.make_features(window)["label_ids"]]
@@ -39,19 +39,19 @@ def test_all_entities_of_cluener_come_back(real_data, tokenizer, caplog):
   labels = ner.labels_of(entity.kind for example in examples
                          for entity in example.entities)
   assert len(labels) == 21
-  # Few texts fit one window.
+  # Few texts fit into one window.
   texts = ner.Texts(examples, tokenizer, labels, 24, True)
   assert len(texts.windows) > 2 * len(examples)
   assert texts.entities(join_labels(texts)) == [
       example.entities for example in examples]
   assert texts.count_inexact() == 0
-  # Of dev.json, four begin or end inside a piece of a word.
+  # In dev.json, four entities begin or end inside a word piece.
   texts = ner.Texts(examples[-1343:], tokenizer, labels, 24, False)
   assert texts.count_inexact() == 4
 
 
 def entities_in(marked):
-  """Returns the Example of a text where <...>x is an entity of the kind x."""
+  """Returns the Example of a text that marks entities of kind x as <...>x."""
   text, entities = "", []
   for before, words, kind in re.findall("([^<]*)(?:<(.*?)>(.))?", marked):
     text += before + words
@@ -73,7 +73,7 @@ MADE = list(map(entities_in, [
 def test_entities_of_made_texts_come_back(by_character, length, lower):
   tokenizer = tokenization.create_tokenizer(VOCAB_FILE, None, lower)
   examples = [example for example in MADE if by_character or "😀" not in
-              example.text]  # which the pieces take for part of a word
+              example.text]  # part of a word in WordPiece
   texts = texts_of(examples, tokenizer, length, by_character)
   assert texts.entities(texts.label_ids) == [
       example.entities for example in examples]
@@ -101,12 +101,12 @@ def test_each_token_is_decided_where_it_has_most_context():
   rows = [texts.make_features(window) for window in texts.windows]
   assert [written(row["input_ids"]) for row in rows] == [
       "<abcd|", "<cdef|", "<efgh|"]
-  # d is third of four in the first window and second in the second.
+  # d is the third of four in the first window, the second in the second.
   assert [row["label_mask"] for row in rows] == [
       [0, 1, 1, 1, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 1, 0]]
   assert [row["label_ids"] for row in rows] == [
       [0, 0, 0, 0, 1, 0], [0, 0, 1, 2, 0, 0], [0, 2, 0, 0, 0, 0]]
-  # A long text takes no longer than its windows.
+  # A long text of many windows.
   texts = texts_of([entities_in("a" * 50000)], Letters(), 34)
   assert sum(sum(w.decides) for w in texts.windows) == 50000
   for bad in (dict(length=2), dict(length=6, doc_stride=0)):

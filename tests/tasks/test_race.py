@@ -33,7 +33,7 @@ def test_sequences():
   def rows(length, query_length, num_choices=2):
     packed = race.sequence_maker(Letters(), length, query_length)(example)
     features, again = [race.pack_choices(packed, example, num_choices)
-                       for _ in range(2)]  # `packed` is left alone
+                       for _ in range(2)]  # `packed` is not modified
     assert features == again
     assert (features["num_choices"], features["label"]) == (2, 1)
     return [[written(x) if name == "input_ids" else "".join(map(str, x))
@@ -73,7 +73,7 @@ def test_files(tmp_path):
                            "middle", "high", "high")) for i in range(2)]
   first = race.Example("m-x-0", "m", "甲\n乙", "b", ["a", "b"], 0)
   assert read(tmp_path, "c3", "dev") == [first, first._replace(id=7)]
-  # CLUE's one file counts before those of the two parts.
+  # CLUE's single file takes precedence over the files of the two parts.
   assert race.find_c3(str(tmp_path), "test") == [
       (str(tmp_path / "test1.1.json"), None)]
 

@@ -1,4 +1,4 @@
-"""Answers: from characters to tokens and back, by hand and on real files."""
+"""Answer spans: characters to tokens and back, by hand and on real files."""
 
 import itertools
 import json
@@ -12,8 +12,8 @@ from writing import write
 from albert.tasks import squad
 from albert.tasks.squad import Answer, Passages
 
-# Answers that do not come back: with a space at an edge, or where a token does
-# not end.
+# Answers that are not recovered: with a space at an edge, or that begin or end
+# inside a token.
 NOT_EXACT = {
     "cmrc2018/cmrc2018_trial.json": {
         "TRIAL_21_QUERY_1", "TRIAL_161_QUERY_2", "TRIAL_163_QUERY_2"},
@@ -23,7 +23,7 @@ NOT_EXACT = {
 
 @pytest.mark.parametrize("name", sorted(NOT_EXACT))
 def test_gold_answers_come_back(real_data, tokenizer, name):
-  """Between the targets of a window; of several, of that with most context."""
+  """From the targets of the window with the most context."""
   questions = squad.read_questions(str(real_data / name))
   passages = Passages(questions, tokenizer, 512, 128, 64)
   differ = {}
@@ -55,12 +55,12 @@ def test_windows():
               ("<QR|%s|" % part, 0, 4, first, 4)
               for first, part in ((0, "abcd"), (2, "cdef"), (4, "efgh"))]
   assert passages.segment_ids(passages.windows[1]) == [0] * 4 + [1] * 5
-  # "de" is cut off in the first window and in the last.
+  # "de" is incomplete in the first and the last window.
   assert [passages.targets(window) for window in passages.windows] == [
       (0, 0), (5, 6), (0, 0)]
   assert passages.answer(passages.windows[1], 5, 6, 2) == ("de", 2, 3, 5)
-  # d has 3 tokens left and 0 right of it in the first window, 1 and 2 in the
-  # second, and is not in the third.
+  # d has 3 tokens before and 0 after it in the first window, 1 and 2 in the
+  # second; the third window lacks it.
   assert [passages.has_most_context(window, place, passages.windows)
           for window, place in zip(passages.windows, (7, 5, 3))] == [
               False, True, False]
@@ -73,9 +73,9 @@ def test_the_best_answers():
   passages = passages_of("abcdbcgh", [], None)
   predictions = []
   for starts, ends in (
-      ({5: 3, 1: 8}, {6: 2}),  # bc; what begins in the question is none
+      ({5: 3, 1: 8}, {6: 2}),  # bc; nothing begins in the question
       ({6: 4, 4: 7}, {7: 2}),  # bc; c has more context in the window before
-      ({6: 1, 5: 2}, {7: 0})):  # gh; cgh has more tokens than two
+      ({6: 1, 5: 2}, {7: 0})):  # gh; cgh is longer than two tokens
     scores = np.tile(-9.0 - np.arange(9) / 10, [2, 1])
     for row, values in zip(scores, (starts, ends)):
       row[list(values)] = list(values.values())
@@ -161,7 +161,7 @@ def test_answers_that_are_numbers(tmp_path, caplog):
 
 
 def test_a_long_line_is_utf_8(tmp_path):
-  for count in range(3):  # whatever byte a buffer ends at
+  for count in range(3):  # at any buffer boundary
     question, = squad.read_questions(write(tmp_path, "a.json", json.dumps(
         [dict(WHAT, context="a" * count + "小店" * 9999, answers=[])],
         ensure_ascii=False)))

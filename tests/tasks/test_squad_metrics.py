@@ -1,4 +1,4 @@
-"""Metrics of extracted answers, worked by hand and by brute force."""
+"""SQuAD and CMRC metrics, worked by hand and by brute force."""
 
 import random
 
@@ -13,9 +13,9 @@ def test_normalization():
   assert squad_tokens("The  Cat, an a-b's A!") == ["cat", "abs"]
   assert cmrc_tokens("在2018年，ALBERT base（谷歌）") == [
       "在", "2018", "年", "albert", "base", "谷", "歌"]
-  # Punctuation falls out without parting what stands around it.
+  # Punctuation is removed without splitting the text around it.
   assert cmrc_tokens("1997～1998年，T-92") == ["19971998", "年", "t92"]
-  # The published list has these six dots as one entry: no character is that.
+  # The published list has "……" as one entry, which no character equals.
   assert cmrc_tokens("中文……") == ["中", "文", "……"]
 
 
@@ -29,7 +29,7 @@ def test_normalization():
     ("$5 (50%)", "$ 5 ( 50 % )"), ("[1] {2}; #tag", "[ 1 ] { 2 } ; # tag"),
     ('"a" & b', '" a " & b'), ("2–3", "2–3")])
 def test_what_is_not_chinese_is_cut_as_english(text, tokens):
-  """As NLTK 3.9.1 does."""
+  """As in NLTK 3.9.1."""
   assert cmrc_tokens(text) == tokens.split()
 
 
@@ -39,7 +39,7 @@ def test_what_is_not_chinese_is_cut_as_english(text, tokens):
     ("squad", ["b b c"], "b b b", 0, 2 * 2 / 6),
     ("squad2", [], "", 1, 1), ("squad2", [], "cat", 0, 0),
     ("squad2", ["the", "cat"], "", 0, 0),
-    # Nothing is left of the only answer.
+    # The only answer is empty after normalization.
     (run_squad.TASKS["squad2"].rule, ["the"], "", 1, 1),
     (run_squad.TASKS["squad"].rule, ["the"], "an", 1, 0),
     ("cmrc2018", ["《红楼梦》"], "红楼梦", 1, 1),
@@ -48,7 +48,7 @@ def test_what_is_not_chinese_is_cut_as_english(text, tokens):
     ("cmrc2018", ["中文……"], "中文", 0, 2 * 2 / 5),
     *(("cmrc2018", *case, 0, 0) for case in ((["3.14"], "3"), (["红"], "西"))),
     ("cmrc2018", ["段落里的答案"], "段落里的答案就在这里", 0, 2 * 6 / (6 + 10)),
-    # Published scores of DRCD pass over marks, as CMRC2018's do.
+    # Published DRCD scores ignore punctuation, like CMRC2018's.
     *((run_squad.TASKS["drcd"].rule, [answer], found, 1, 1)
       for answer, found in (("《書》", "書"), ("茶。", "茶")))])
 def test_scores(rule, answers, prediction, exact, f1):

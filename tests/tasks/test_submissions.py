@@ -1,4 +1,4 @@
-"""What is sent to boards; how labelled files are scored; nothing is trained."""
+"""Leaderboard submissions and scores of labelled files, without training."""
 
 import json
 
@@ -13,7 +13,7 @@ CHOICES = ["一", "二", "三"]
 
 
 def one_hot(size, *hot):
-  """Rows of logits, greatest where a label's number says."""
+  """Rows of logits; `hot`: the argmax of each."""
   return [{"logits": [float(i == k) for i in range(size)]} for k in hot]
 
 
@@ -22,7 +22,7 @@ def chosen(*rows):
 
 
 def spans(*places):
-  """Logits of [CLS] 子 [SEP] 甲 乙 丙 丁 [SEP], greatest at (start, end)."""
+  """Logits of [CLS] 子 [SEP] 甲 乙 丙 丁 [SEP] with argmax (start, end)."""
   return [{name: [float(i == place + 3) for i in range(8)]
            for name, place in zip(("start", "end"), pair)} for pair in places]
 
@@ -54,7 +54,7 @@ C3 = [[[["甲"], [{"question": "乙", "choice": CHOICES[:count], "id": name}
 OF_C3 = chosen([-2, -1, -1e9], [-3, -2, -1], [-1, -2, -1e9])
 CHID = [{"groupID": 3, "candidates": CHOICES, "content": [
     "甲#idiom000007#乙", "丙#idiom000002#丁#idiom000003#"]}]
-# On their own the first and the second blank would both get 1.
+# Independently, the first and second blank would both get 1.
 OF_CHID = chosen([-3, -1, -9], [-3.5, -1, -9], [-1, -2, -3])
 OF_FIVE = chosen([-1, -2, -3], [-3, -2, -1], [-1, -2, -3], [-1, -2, -3],
                  [-3, -2, -1])
@@ -65,10 +65,10 @@ SQUAD = ({"test.json": squad(["甲乙"], ["丙丁", "丙"], ["乙"], None)},
              ("TEST_%d_QUERY_0" % i, '"%s"' % text)
              for i, text in enumerate(("甲乙", "丁", "乙丙", "甲乙丙丁"))))},
          {"exact": 100 / 3, "f1": 100 * (1 + 2 / 3 + 2 / 3) / 3, "total": 3})
-# Of each script: (task, files, predictions of splits, what is written, scores).
+# Script -> (task, files, predictions by split, files written, scores).
 CASES = {"run_classifier": [
     ("ocnli", {"test.json": [dict(PAIR, id=i, label="-") for i in range(3)],
-               # One folder up, as GLUE and CLUE unpack them.
+               # One folder up, as in GLUE and CLUE archives.
                "../diagnostics/test.json": [
                    {"index": 7, "premise": "甲", "hypothesis": "乙"}]},
      {"test": one_hot(3, 2, 1, 0), "diagnostics": one_hot(3, 1)},
@@ -86,7 +86,7 @@ CASES = {"run_classifier": [
      {"test": [{"logits": [4.0626]}, {"logits": [0.5]}]},
      {"STS-B.tsv": glue((0, "4.063"), (1, "0.500"))}, None),
     ("ocnli", {"test.json": [dict(PAIR, label=label) for label in (
-        "-", "neutral", "entailment")]},  # not scored without agreement
+        "-", "neutral", "entailment")]},  # "-" is not scored
      {"test": one_hot(3, 0, 2, 0)}, {"ocnli_50k_predict.json": clue(
          (0, "contradiction"), (1, "neutral"), (2, "contradiction"))},
      {"accuracy": 1 / 2}),
@@ -121,7 +121,7 @@ CASES = {"run_classifier": [
               "test_answer.json": [
                   {"#idiom1#": 0, "#idiom2#": 1, "#idiom3#": 1}]},
      {"test": OF_FIVE[:3]}, {}, {"accuracy": 1 / 3})], "run_squad": [
-    # Neither placeholders are scored, nor a question without answers.
+    # Placeholders and questions without answers are not scored.
     ("cmrc2018", {"test.json": squad(FAKE, FAKE)},
      {"test": spans((0, 1), (3, 3))}, {"cmrc2018_predict.json": by_id(
          ("TEST_0_QUERY_0", '"甲乙"'), ("TEST_1_QUERY_0", '"丁"'))}, None),

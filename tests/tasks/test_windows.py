@@ -1,4 +1,4 @@
-"""Windows over what is longer than a sequence, worked by hand."""
+"""Windows over long texts, worked by hand."""
 
 import pytest
 from vocabularies import Letters, written
@@ -10,7 +10,7 @@ from albert.tasks import windows
     (0, 4, 2, [(0, 0)]), (1, 4, 2, [(0, 1)]), (4, 4, 2, [(0, 4)]),
     (5, 4, 2, [(0, 4), (2, 3)]), (8, 4, 2, [(0, 4), (2, 4), (4, 4)]),
     (7, 3, 3, [(0, 3), (3, 3), (6, 1)]),
-    (7, 3, 99, [(0, 3), (3, 3), (6, 1)]),  # none is left out
+    (7, 3, 99, [(0, 3), (3, 3), (6, 1)]),  # no gaps
     (3, 1, 1, [(0, 1), (1, 1), (2, 1)])])
 def test_cut(num_tokens, room, stride, expected):
   assert list(windows.cut(num_tokens, room, stride)) == expected
@@ -20,8 +20,8 @@ def test_cut(num_tokens, room, stride, expected):
     (2, 5, [-1, -1, 0, 1, 2, 1, 0, -1]), (0, 2, [0, 0, -1, -1, -1, -1, -1, -1]),
     (7, 1, [-1, -1, -1, -1, -1, -1, -1, 0])])
 def test_context(first, count, expected):
-  """Tokens on the side that has fewer, and a little for the length."""
-  assert windows.context(0, 99, 1) < windows.context(0, 5, 2)  # but not more
+  """Tokens on the shorter side, plus a little for the window's length."""
+  assert windows.context(0, 99, 1) < windows.context(0, 5, 2)  # a tie-breaker
   found = [windows.context(first, count, token) for token in range(8)]
   assert found == pytest.approx([
       least + 0.01 * count if least >= 0 else -1 for least in expected])

@@ -1,4 +1,4 @@
-"""What all fine-tuning scripts share, without a model."""
+"""Code shared by all fine-tuning scripts, without a model."""
 
 import collections
 import re
@@ -45,8 +45,8 @@ def of_number(number):
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
-  """A function that makes a Runner, and may train: returns (it, the shapes it
-  predicts, which are ids and their sums; the first ids that training reads)."""
+  """A function that makes a Runner and may train; returns (runner, shapes of
+  predicted batches, first ids of training examples). Predicts ids and sums."""
   def start(examples, make, rank=0, size=1, begin=0, **changes):
     folder, shapes = tmp_path / ("rank-%d" % rank), set()
     folder.mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ def start(tmp_path, monkeypatch):
             AlbertConfig(**albert_zh_config()), None), task)
     if settings.run.do_train:
       runner.run()
-      assert not task.splits  # nothing of the training set is kept
+      assert not task.splits  # the training set is released
     return runner, shapes, read
   return start
 
@@ -92,14 +92,14 @@ def test_training_examples_are_shuffled_as_a_whole(start):
   order = start(range(1, 1001), of_number, do_train=True,
                 train_batch_size=1000)[2]
   assert sorted(order) == list(range(1, 1001))
-  # Of 10 stretches of 100, each has as many of the first half as chance gives:
-  # 50, with a standard deviation of 4.7.
+  # Examples of the first half in each stretch of 100: 50 expected, with a
+  # standard deviation of 4.7.
   halves = (np.array(order) <= 500).reshape([10, 100]).sum(1)
   assert halves.min() > 25 and halves.max() < 75
 
 
 def test_each_rank_reads_its_rows_of_each_batch(start, caplog):
-  """From wherever an interrupted training goes on."""
+  """Wherever training resumes."""
   changes = {"do_train": True, "num_train_epochs": 2}
   with caplog.at_level("INFO", "absl"):
     _, _, whole = start(range(1, 41), of_number, train_batch_size=6, **changes)
@@ -131,7 +131,7 @@ def test_features_are_let_go_once_they_are_written(start):
 
   def make(length):
     assert sum(ref() is not None for ref in references) <= 2
-    # A plain dict cannot be referred to weakly.
+    # Plain dicts do not support weak references.
     features = collections.OrderedDict(of_length(length))
     references.append(weakref.ref(features))
     return features
@@ -190,7 +190,7 @@ def test_the_report_has_what_reading_it_said(tmp_path):
   path = tmp_path / "train.tsv"
   with open(str(path), "a", encoding="utf-8") as writer:
     writer.write("a\tb\tc\td\n")
-  for _ in range(2):  # of this run alone
+  for _ in range(2):  # of this run only
     succeed(*args)
     lines = (tmp_path / "out" / "data_report.txt").read_text(
         encoding="utf-8").splitlines()

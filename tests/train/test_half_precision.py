@@ -1,4 +1,4 @@
-"""--precision=fp16: the graph as TensorFlow rewrites it for a GPU, run here."""
+"""--precision=fp16: the graph rewritten by TensorFlow for a GPU, run on CPU."""
 
 import os
 
@@ -12,14 +12,14 @@ from tensorflow.python.grappler import cluster, tf_optimizer
 
 from albert.model import kernels
 
-# A TensorFlow that was built without GPUs sees none that are described to it.
+# Otherwise CPU builds of TensorFlow ignore the described GPU.
 os.environ["TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_SIMULATE_GPU"] = "1"
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
 
 
 def rewrite(graph, names):
-  """Returns the GraphDef of which the GPU of a V100 computes the names."""
+  """Returns the GraphDef rewritten for a V100; `names`: ops to fetch."""
   meta = tf.train.export_meta_graph(
       graph=graph, graph_def=graph.as_graph_def(add_shapes=True))
   for node in meta.graph_def.node:
@@ -42,7 +42,7 @@ def rewrite(graph, names):
 
 
 def run(precision, layout, **changes):
-  """Trains; returns (losses, types of operations in half precision)."""
+  """Trains; returns (losses, types of float16 operations)."""
   with tf.Graph().as_default() as graph:
     tf.set_random_seed(7)
     inputs = {name: tf.placeholder(x.dtype, x.shape, name)
@@ -77,7 +77,7 @@ def test_losses_are_those_of_single_precision(layout, changes):
   wanted, none = run("float32", layout, **changes)
   found, half = run("fp16", layout, **changes)
   assert not none and {"MatMul", "BatchMatMulV2"} <= half
-  # What sums many terms, or is the root of small ones, is not rounded.
+  # Long sums and roots of small numbers stay in float32.
   assert not {"Softmax", "Rsqrt", "Mean", "L2Loss"} & half
   np.testing.assert_allclose(found, wanted, rtol=2e-3)
   assert found != wanted and abs(wanted[-1] - wanted[0]) > 0.1

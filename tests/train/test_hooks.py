@@ -1,4 +1,4 @@
-"""Progress, checkpoints by time, evaluation: with given steps and a clock."""
+"""Progress, timed checkpoints, evaluation, with fake steps and a fake clock."""
 
 import logging
 import time
@@ -16,7 +16,7 @@ from albert.train import distribution, hooks, interrupts
 
 @pytest.fixture
 def clock(monkeypatch):
-  """A list of one float, what the time is."""
+  """A list of one float, the fake time."""
   clock = [1000.0]
   monkeypatch.setattr(time, "monotonic", lambda: clock[0])
   return clock
@@ -24,8 +24,8 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def start(clock, monkeypatch, caplog):
-  """A function of ProgressHook's arguments: returns (hook, a function of what a
-  step gives and of its seconds, a list of what is written and asked for)."""
+  """A function of ProgressHook's arguments; returns (hook, function that runs a
+  step with given results and duration, list of calls made)."""
   calls = []
   monkeypatch.setattr(hooks, "write_summary",
                       lambda folder, *args: calls.append(args))
@@ -92,7 +92,7 @@ def test_slow_steps_and_a_signal(start, caplog, monkeypatch):
 
 
 @pytest.mark.parametrize("losses, message", [
-    # The step stays where it is; one that advances starts the count anew.
+    # The step does not advance; advancing resets the count.
     ([(0, 1.0)] * 29 + [(1, 1.0)] * 31, "step 2 .* 30 .*--learning_rate"),
     ([(1, 1.0), (2, float("nan"))], "nan at step 2; .*--learning_rate"),
     ([(1, 1.0), (2, 1.0)], "gradient is inf at step 2; .*--learning_rate")])
@@ -100,12 +100,12 @@ def test_what_ends_training(start, losses, message):
   _, make_step, _ = start(100, 10)
   for loss in losses[:-1]:
     make_step(*loss, gradient_norm=1.0)
-  # Before the hook that saves is called.
+  # Raised before the saver hook runs.
   refused(message, make_step, *losses[-1], gradient_norm=float("inf"))
 
 
 def test_where_a_training_waits_is_told(clock, caplog, monkeypatch):
-  """Once, after ten times the usual; not while something else is done."""
+  """Once, after ten times the usual; only while training."""
   monkeypatch.setitem(interrupts._state, "training", True)
   watch = hooks._Watch()
 
@@ -131,7 +131,7 @@ def test_what_a_tpu_sends_its_host_may_be_late(clock, monkeypatch):
   hook = hooks.ProgressHook(9, 4, 10, "/nowhere")
   hook._of_host = None
   monkeypatch.setattr(time, "sleep", lambda seconds: None)
-  # It is not waited for longer than ten seconds.
+  # The hook waits for at most ten seconds.
   for seconds, loss in ((0, 0.75), (6, 0.625)):
     sent = [{"host_step": step, "loss": step / 8} for step in (4, 5, 6, 7)]
 
@@ -159,7 +159,7 @@ def test_order(given, rank, names, monkeypatch):
 
 
 def test_checkpoints_by_time(tmp_path, clock):
-  """Neither the first step nor the last one; a step takes 25 seconds."""
+  """Not at the first or last step; a step takes 25 seconds."""
   advance = tf.train.get_or_create_global_step().assign_add(1)
   with tf.train.SingularMonitoredSession(
       hooks=[hooks._TimedSaver(str(tmp_path), 60)]) as session:

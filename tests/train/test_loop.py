@@ -1,4 +1,4 @@
-"""What is said before training starts."""
+"""Messages before training starts."""
 
 import os
 

@@ -23,11 +23,11 @@ START = {WORDS: RNG.normal(size=[6, 4]),
          "dense/kernel": 0.5 * RNG.normal(size=[4, 3]),
          "dense/bias": RNG.normal(size=[3]), "zero/kernel": np.zeros([4, 3]),
          "head/output_weights": RNG.normal(size=[2, 4])}
-UNUSED = {"unused/kernel": np.array([7.0])}  # which has no gradient
+UNUSED = {"unused/kernel": np.array([7.0])}  # without a gradient
 
 
 def make_gradients(scales):
-  """For each scale, gradients by variable; those of the words by lookup."""
+  """Gradients by variable for each scale; for words, one per lookup."""
   rng = np.random.RandomState(1)
   return [{name: scale * rng.normal(size=[2, 3, 4] if name == WORDS else
                                     value.shape)
@@ -67,7 +67,7 @@ def numpy_steps(steps, use_trust_ratio, rates, clip_norm=np.inf, decay=0.01,
 
 
 def linear_loss(steps):
-  """Makes the variables, and a loss whose gradient at each step is given."""
+  """Creates the variables and a loss with given gradients at each step."""
   global_step, terms = tf.train.get_or_create_global_step(), []
   for name, value in {**START, **UNUSED}.items():
     x = tf.get_variable(name, initializer=value.astype(np.float32))
@@ -81,8 +81,8 @@ def linear_loss(steps):
 
 def training_step(loss_fn, schedule, input_ids=IDS, reduce_mean=list, total=1.0,
                   **changes):
-  """Returns the step, (train_op, loss), of a head whose loss is a function of a
-  slice of the features."""
+  """Returns (train_op, loss) of a head whose loss is `loss_fn` of a slice of
+  the features."""
   head, ids = base.Head(), tf.constant(input_ids)
   head.apply = lambda _, features: base.HeadOutput(
       {}, {"loss": loss_fn(features)})
@@ -146,7 +146,7 @@ def test_what_decays_is_a_choice(name):
   assert_follows(train_op, numpy_steps(
       steps, name == "lamb", [0.05] * 3, decay=0.3, epsilon=1e-3,
       excluded=excluded))
-  # Slots have the names of released checkpoints, and are not trained.
+  # Slots are named as in released checkpoints and are not trainable.
   assert {v.op.name for v in tf.global_variables()} == {
       "global_step", *UNUSED, *(
           name + slot for name in START for slot in ("", "/adam_m", "/adam_v"))}
@@ -155,12 +155,12 @@ def test_what_decays_is_a_choice(name):
 
 @pytest.mark.parametrize("num_slices", [1, 2])
 def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
-  """The loss is finite here and its gradient is not."""
+  """The loss is finite, its gradient is not."""
   poison = tf.placeholder(tf.float32, [])
 
   def loss_fn(features):
     x = tf.get_variable("x", initializer=[1.0, 2.0])
-    # The root's slope at 0 is infinite.
+    # The slope of sqrt at 0 is infinite.
     return tf.reduce_sum(x) + tf.sqrt(poison * tf.reduce_sum(x * x))
 
   train_op, _ = training_step(loss_fn, Schedule(10), precision="fp16",
@@ -184,8 +184,8 @@ def test_a_step_that_overflows_half_precision_advances_nothing(num_slices):
 
 @pytest.mark.parametrize("epsilon, num_slices", [(0.0, 1), (0.3, 2)])
 def test_adversarial_gradients(epsilon, num_slices):
-  """The loss is w times the sum of e^3 / 3 over words that are looked up. The
-  other replicas add 1 to all that is reduced, as to what it is divided by."""
+  """The loss is w times the sum of e^3 / 3 over the words looked up. The other
+  replicas add 1 to everything that is reduced, including the divisor."""
   table, ids = np.random.RandomState(0).normal(size=[4, 2]), [0, 2, 2, 1]
 
   def loss_fn(features):
@@ -202,7 +202,7 @@ def test_adversarial_gradients(epsilon, num_slices):
   sums = {name: one + (other if epsilon else 0) for name, one, other in zip(
       ("a/word_embeddings", "w"), clean, numpy_gradients(
           table + epsilon * clean[0] / np.linalg.norm(clean[0])))}
-  assert norm_of(sums) > 1  # it is clipped
+  assert norm_of(sums) > 1  # clipping applies
   train_op, loss = training_step(
       loss_fn, Schedule(10, adversarial_epsilon=epsilon),
       np.array(ids)[:, None], lambda tensors: [x + 1.0 for x in tensors],
@@ -216,7 +216,7 @@ def test_adversarial_gradients(epsilon, num_slices):
                          if v.op.name.endswith("/adam_m")})
   assert set(found) == {name + "/adam_m" for name in sums}
   for name, gradient in sums.items():
-    # A slot has a tenth of the first gradient.
+    # The first moment is a tenth of the gradient.
     np.testing.assert_allclose(10 * norm_of(sums) * found[name + "/adam_m"],
                                gradient, rtol=1e-5)
 

@@ -1,4 +1,4 @@
-"""--precision=bf16: what is rounded and what is not."""
+"""--precision=bf16: which operations are rounded."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_losses_are_those_of_single_precision(layout, changes):
                   **small.LAYOUTS[layout]) for precision in ("float32", "bf16")]
   np.testing.assert_allclose(rounded_losses, losses, rtol=1e-2)
   assert np.any(np.array(rounded_losses) != losses)
-  # One checkpoint serves both.
+  # Checkpoints are interchangeable.
   assert {name: (x.shape, x.dtype) for name, x in rounded.items()} == {
       name: (x.shape, x.dtype) for name, x in variables.items()}
 

@@ -1,4 +1,4 @@
-"""What a run was begun with, and what it may go on with."""
+"""run.flags: settings of a run, and what may change when it resumes."""
 
 import json
 import types
@@ -16,7 +16,7 @@ from albert.train.settings import Schedule
 
 @pytest.fixture
 def begin(tmp_path):
-  """Returns a function that begins or resumes a run of a file of texts."""
+  """Returns a function that begins or resumes a run."""
   (tmp_path / "train.tsv").write_text("1\ta\n0\tb\n")
 
   def begin(step=None, num_train_steps=100, several=False, **changes):
@@ -46,11 +46,11 @@ def test_what_is_kept(begin, tmp_path):
 
 
 def test_what_may_differ(begin, caplog):
-  first = begin(20)  # an earlier version left no such file
+  first = begin(20)  # earlier versions wrote no run.flags
   assert begin(30, eval_batch_size=7, do_eval=True)[0] == first[0]
   assert not caplog.messages
-  begin()  # a new training, in a folder without a checkpoint
-  # More steps: said, and what the rate does.
+  begin()  # a new run, in a folder without a checkpoint
+  # More steps: logged, with the change of the rate.
   lines = begin(50, num_train_epochs=4.0, num_train_steps=200)
   assert "rate of step 50 was 0.0005 and becomes 0.00075" in caplog.messages[0]
   assert lines[1].startswith("# from step 50 on: the learning rate")
@@ -105,7 +105,7 @@ def test_other_data_for_the_same_folder(name, trained, tmp_path):
                  "--bert_config_file=%s" % (model.folder / "small.json"),
                  "--output_dir=%s" % model.out)
   fail("started with [^;]*, not ", *args)
-  if name == "labels":  # a flag of the script's own
+  if name == "labels":  # a script-specific flag
     fail("started with .*--class_weights=None, not balanced", *args,
          "--class_weights=balanced")
   path = tmp_path / {"idioms": "train_answer.json"}.get(name, train)

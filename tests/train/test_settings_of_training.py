@@ -1,4 +1,4 @@
-"""What flags make of the settings of a training, and what contradicts."""
+"""Training settings from flags; contradictions."""
 
 import pytest
 from given_settings import make_settings

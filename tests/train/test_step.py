@@ -17,8 +17,8 @@ SLICES = {"gradient_accumulation_steps": 3, "recompute_grads": True}
 
 
 @pytest.mark.parametrize("layout, optimizer, changes", [
-    # On processors that stand for GPUs. Where no unit computes in half
-    # precision, its scaling of the loss is all there is of it.
+    # On CPU devices standing in for GPUs. On a CPU, fp16 only scales the
+    # loss.
     ("albert_zh", "lamb", SLICES), full("albert_zh", "lamb", {"num_gpus": 3}),
     full("albert_zh", "lamb", {"precision": "fp16"}),
     full("albert_zh", "adamw", {"gradient_accumulation_steps": 6}),
@@ -38,8 +38,8 @@ WORDS = "bert/embeddings/word_embeddings"
 
 
 def gradients(move=0.0, recompute=False, **config):
-  """Returns the gradients of a step with word embeddings that were moved, and
-  the number of matrix products."""
+  """Returns (gradients of a step with word embeddings shifted by `move`, number
+  of matrix multiplications)."""
   with tf.Graph().as_default(), tf.Session() as session:
     tf.set_random_seed(7)
     features = {name: tf.constant(x) for name, x in make_features().items()}
@@ -66,7 +66,7 @@ def gradients(move=0.0, recompute=False, **config):
     ("albert_zh", {}), ("albert_zh", SLICES),
     ("google_preln", {"precision": "fp16"})])
 def test_an_adversarial_step_is_made_of_two_passes(layout, changes):
-  """The same by hand: the table is changed in between."""
+  """Against two passes by hand, with the table changed in between."""
   config = LAYOUTS[layout]
   _, found = small.train(1, make_options(
       optimizer="adamw", adversarial="fgm", adversarial_epsilon=0.5, **changes),
@@ -76,10 +76,10 @@ def test_an_adversarial_step_is_made_of_two_passes(layout, changes):
       0.5 * clean[WORDS] / np.linalg.norm(clean[WORDS]), **config)
   both = {name: clean[name] + moved[name] for name in clean}
   norm = np.sqrt(sum((x**2).sum() for x in both.values()))
-  assert norm > 1  # it is clipped
+  assert norm > 1  # clipping applies
   for name, gradient in both.items():
     assert np.abs(clean[name] - moved[name]).max() > 1e-5 or "key/bias" in name
-    # Its first moment has a tenth of the gradient.
+    # The first moment is a tenth of the gradient.
     np.testing.assert_allclose(10 * norm * found[name + "/adam_m"], gradient,
                                rtol=1e-4, atol=1e-5, err_msg=name)
 
@@ -112,7 +112,7 @@ def test_recomputing_changes_no_gradient(layout, blocks):
     np.testing.assert_allclose(
         recomputed[name], value, rtol=1e-6,
         atol=1e-6 * max(1.0, np.abs(value).max()), err_msg=name)
-  # Each block has eight products.
+  # Each block has eight matrix multiplications.
   assert recomputed_matmuls - matmuls == 8 * blocks
 
 
@@ -127,12 +127,12 @@ def test_every_op_of_a_tpu_step_has_an_xla_kernel(changes):
       make_options(**ONE_CORE, **changes), **small.DROPOUT), SHAPES)
   assert {"MatMul", "CrossReplicaSum"} <= made.types
   assert not dry_run.without_xla_kernel(made.types)
-  assert not {"GatherNd", "Where"} & made.types  # sizes not static
+  assert not {"GatherNd", "Where"} & made.types  # dynamic sizes
   assert made.has_static_shapes
 
 
 def test_what_a_tpu_exports_for_a_cpu_looks_words_up():
-  """On a TPU, a product with one-hot rows takes the place of that."""
+  """On a TPU, lookups are multiplications with one-hot rows."""
   model_fn = small.make_model_fn(make_options(**ONE_CORE))
   for params, has_product in (({}, True), ({"use_tpu": True}, True),
                               ({"use_tpu": False}, False)):

@@ -1,4 +1,4 @@
-"""Several runs of one fine-tuning: which there are, what becomes of them."""
+"""Sweeps over learning rates and seeds: plan, runs, results."""
 
 import re
 
@@ -13,7 +13,7 @@ from trained_models import command
 from albert.files import checkpoints, filesystem, outputs
 from albert.train import sweep
 
-# (learning rate, seed) -> what is found: 0.2 is better on average.
+# (learning rate, seed) -> accuracy: 0.2 is better on average.
 FOUND = {(0.1, 7): 0.5, (0.1, 3): 0.7, (0.2, 7): 0.65, (0.2, 3): 0.6}
 ROWS = [["learning_rate", "seed", "eval_accuracy", "global_step"],
         ["0.1", "7", "0.5", "8"], ["0.1", "3", "0.7", "8"],
@@ -24,7 +24,7 @@ ROWS = [["learning_rate", "seed", "eval_accuracy", "global_step"],
 
 @pytest.fixture
 def run(tmp_path):
-  """Returns a function that sweeps; it returns the runs that were made."""
+  """Returns a function that sweeps and returns its runs."""
   def run(ends_before=None, leads=True, invalid=(), **changes):
     calls = []
 
@@ -52,7 +52,7 @@ def run(tmp_path):
 
 
 def runs_of(folder):
-  """The rows of `runs.tsv`, numbers as short as in ROWS."""
+  """The rows of `runs.tsv`, numbers rounded as in ROWS."""
   return [[re.sub(r"^\d+\.\d+$", lambda x: "%.4g" % float(x[0]), cell)
            for cell in row] for row in table(folder / "runs.tsv")]
 
@@ -63,7 +63,7 @@ def test_every_rate_with_every_seed_though_interrupted(run, tmp_path):
   assert runs_of(tmp_path) == ROWS[:5]
   assert not (tmp_path / "best").exists()
   assert run() == [(rate, seed, True, False) for rate, seed in FOUND] + [
-      (5e-5, 12345, False, True)]  # predicts with what is in `best`
+      (5e-5, 12345, False, True)]  # predicts with `best`
   assert runs_of(tmp_path) == ROWS
   # The best seed of the best rate, not the best run.
   path = checkpoints.latest_checkpoint(str(tmp_path / "best"))
@@ -101,7 +101,7 @@ def test_plan(tmp_path):
   assert plan(tmp_path, num_seeds=2, random_seed=3) == [(5e-5, 3), (5e-5, 4)]
   assert plan(tmp_path, seeds=["9", "2", "9"], learning_rates=[
       "1e-4", ".5", ".0001"]) == [(1e-4, 9), (1e-4, 2), (0.5, 9), (0.5, 2)]
-  # A folder is that of a single run, or of several.
+  # A folder holds either a single run or a sweep.
   checkpoints.write_checkpoint(str(tmp_path), "model.ckpt-1", {"x": np.ones(1)})
   assert plan(tmp_path, learning_rate=0.5) == [(0.5, 12345)]
   refused("a single run: .* --output_dir", plan, tmp_path, num_seeds=1)

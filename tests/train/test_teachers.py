@@ -1,4 +1,4 @@
-"""Teachers: what they say of a text, and how a training gets it."""
+"""Teachers: their logits, and how training reads them."""
 
 import collections
 import random
@@ -48,7 +48,7 @@ def engines(tmp_path, monkeypatch):
 
 
 def taught(paths, kind, labels, texts):
-  """Returns the features of texts, the first of which is labelled."""
+  """Returns the features of texts; the first text is labelled."""
   split = teachers.teach_texts(
       finetuning.Split(texts, lambda text: {"text": text}),
       teachers.DistillationSettings(teacher=paths), kind, labels,
@@ -60,7 +60,7 @@ def taught(paths, kind, labels, texts):
 
 
 @pytest.mark.parametrize("paths, kind, texts, expected", [
-    # By their names: b, c, a.
+    # Matched by name: b, c, a.
     (["one"], "label", TEXTS, [[1, 0, 2], [0, 1, 0]]),
     (["one", "turned"], "label", TEXTS, [[0.5, 10, 11], [15, 0.5, 0]]),
     (["several"], "labels", TEXTS, [[1, 0, 2], [0, 1, 0]]),
@@ -86,7 +86,7 @@ def test_tokens_that_are_cut_alike():
 def test_entities(engines):
   examples = [entity_files.Example(0, "甲乙ab丙丁戊己", []),
               entity_files.Example(1, "癸", None)]
-  # By character, where the teacher has words; in windows of 4.
+  # By character, while the teacher has words; in windows of 4.
   texts = ner.Texts(examples, engines["one"].tokenizer, BIO, 6, True)
   split = teachers.teach_tokens(
       finetuning.Split(texts.windows, texts.make_features),
@@ -98,8 +98,9 @@ def test_entities(engines):
   assert [len(x) for x in each] == [len(row["input_ids"]) for row in rows]
   found = texts.join(each)
   known = [[5, 1], [6, 1], [0, 0], [0, 0], [8 - 1, 1], [8, 1], [9, 1], [10, 1]]
-  for rows, ids in zip(found, (known, [[14, 1]])):
-    assert rows.tolist() == [[3 * i, 2 * i, i, mask] for i, mask in ids]
+  assert [rows.tolist() for rows in found] == [
+      [[3 * i, 2 * i, i, mask] for i, mask in ids]
+      for ids in (known, [[14, 1]])]
 
 
 @pytest.mark.parametrize("name, value", [
@@ -140,7 +141,7 @@ def test_texts_without_labels(tmp_path):
 
 
 def train(teacher, kind, folder, *args):
-  """Trains on six texts, and on two more; returns the records."""
+  """Trains on six texts and two unlabelled ones; returns the records."""
   call_main(*command(
       folder, kind, "--do_train", "--teacher=%s" % teacher.best,
       "--max_train_examples=6", "--max_seq_length=32", "--num_train_epochs=1",
@@ -155,7 +156,7 @@ def test_records_of_a_teacher(trained, tmp_path, monkeypatch):
   monkeypatch.setattr(loop, "train_and_evaluate",
                       lambda *args: args[3](0))  # input_fn_at
   rows = train(teacher, "labels", tmp_path)
-  # By --random_seed, and in their order.
+  # Sampled by --random_seed, in their order.
   texts = [teacher.inputs[i]
            for i in sorted(random.Random(7).sample(range(9), 6))]
   model = load(str(teacher.best))

@@ -1,4 +1,4 @@
-"""What `build` makes is read as released vocabularies are."""
+"""Vocabularies from `build` work like released ones."""
 
 import gzip
 import subprocess
@@ -13,7 +13,7 @@ TEXT = ROOT / "data" / "text_train.txt"
 
 
 def build(folder, files, *args):
-  """Returns the tokenizer of a vocabulary that is built."""
+  """Builds a vocabulary; returns its tokenizer."""
   path = str(folder / "vocab.txt")
   succeed("albert/vocab/build.py", "--input_file=%s" % files,
           "--output_file=" + path, *args)
@@ -44,7 +44,7 @@ def test_wordpiece_of_the_sample_text(tmp_path):
   tokenizer = build(tmp_path, TEXT)
   lines = TEXT.read_text(encoding="utf-8").split("\n")
   unknown = sum(tokenizer.tokenize(line).count("[UNK]") for line in lines)
-  # Characters that occur once.
+  # Only characters that occur once.
   assert unknown < 0.01 * sum(map(len, lines))
 
 
@@ -56,14 +56,14 @@ def test_sentencepiece(tmp_path):
   for words, status, said in (
       ([*args, "--vocab_size=90000"], 1, ""), (["make"], 1, "build or extend"),
       (args, 0, "spm.model: 2500 entries\n")):
-    # In a process of its own: beside TensorFlow, SentencePiece crashes.
+    # In a subprocess: SentencePiece crashes if TensorFlow is loaded.
     done = subprocess.run([sys.executable, "-m", "albert.vocab", *words],
                           cwd=str(ROOT), stderr=subprocess.PIPE, text=True)
     assert done.returncode == status and said in done.stderr
   tokenizer = tokenization.SentencePieceTokenizer(str(path))
   assert tokenizer.convert_ids_to_tokens(range(5)) == [
       "<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-  # A text's own "[MASK]" is no special piece.
+  # "[MASK]" in a text is not a special piece.
   assert tokenizer.mask_id not in tokenizer.convert_tokens_to_ids(
       tokenizer.tokenize_plain("今天[MASK]"))
   assert tokenizer.unk_id not in tokenizer.convert_tokens_to_ids(

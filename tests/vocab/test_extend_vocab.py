@@ -1,4 +1,4 @@
-"""What words change, and what they leave as it was."""
+"""Adding words to a vocabulary: what changes and what stays."""
 
 import pathlib
 
@@ -35,7 +35,7 @@ def test_rows_of_new_words(config, use_unused, tmp_path):
   folder, target = tmp_path / "model", tmp_path / "out"
   write_folder(folder, config(vocab_size=len(PIECES)), PIECES)
   old = checkpoints.read_weights(str(folder / "model.ckpt-7"))
-  # As training leaves it.
+  # As after training.
   checkpoints.write_checkpoint(str(folder), "model.ckpt-7", dict(
       old, **{TABLE + "/adam_m": old[TABLE], "global_step": np.int64(7)}))
   (folder / "task.json").write_text('{"max_seq_length": 9}')
@@ -47,7 +47,7 @@ def test_rows_of_new_words(config, use_unused, tmp_path):
   assert tokenizer.convert_ids_to_tokens(ids) == [
       "中国", "首都是", "plays", "很大q"]
   assert tokenizer.vocab_size == max(ids) + 1
-  # Without the words, text keeps its ids.
+  # Text without the words keeps its ids.
   assert [PIECES[i] for i in tokenizer.convert_tokens_to_ids(
       tokenizer.tokenize("我[MASK]playing很c"))] == [
           "我", "[MASK]", "play", "##ing", "很", "c"]
@@ -55,15 +55,15 @@ def test_rows_of_new_words(config, use_unused, tmp_path):
   assert read_json(target / "task.json") == {
       "max_seq_length": 9, "do_lower_case": True}
   new = checkpoints.read_all(str(target / "model.ckpt-7"))
-  assert set(new) == set(old)  # no optimizer's
-  # There is no q.
+  assert set(new) == set(old)  # no optimizer slots
+  # The vocabulary has no q.
   for number, word in zip(ids, ("中国", "首都是", ["play", "##s"], "很大")):
     row = list(map(PIECES.index, word))
     np.testing.assert_allclose(new[TABLE][number], old[TABLE][row].mean(0),
                                rtol=0, atol=1e-6)
     assert new[BIAS][number] == pytest.approx(
         old[BIAS][row].min() - np.log(4e4))
-  # Whatever the vector, all four together have next to no probability.
+  # For any vector, the four words together have almost no probability.
   logits = np.random.RandomState(0).normal(0, 9, [99, len(old[TABLE][0])]).dot(
       new[TABLE].T) + new[BIAS]
   assert softmax(logits)[:, ids].sum(1).max() < 1e-4
@@ -75,7 +75,7 @@ def test_rows_of_new_words(config, use_unused, tmp_path):
 
 @pytest.mark.full
 def test_training_raises_the_probability_of_words(tmp_path):
-  """In 200 steps on text that has them, from next to nothing."""
+  """In 200 steps on text with the words, from almost zero."""
   folder, target, out = [tmp_path / name for name in ("model", "new", "out")]
   write_folder(folder, albert_zh_config(
       vocab_size=len(PIECES), max_position_embeddings=24), PIECES)
@@ -91,7 +91,7 @@ def test_training_raises_the_probability_of_words(tmp_path):
           "--train_batch_size=16", "--optimizer=adamw", "--learning_rate=3e-3")
 
   def probability(folder):
-    """Returns that of the word among all that could fill the mask."""
+    """Returns the probability of the word at the mask."""
     found, = load(str(folder)).predict(["中国的[MASK]北京"], len(PIECES))
     return dict(found.masks[0])["首都是"]
 
