@@ -42,6 +42,7 @@ def test_a_command_is_understood(_, script, words):
 
 
 @pytest.mark.full
+@pytest.mark.platform_independent("flags")
 def test_they_run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   model = tmp_path / "albert_tiny_zh"
