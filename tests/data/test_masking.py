@@ -173,8 +173,8 @@ def test_a_single_sentence_makes_no_pair(tokenizer):
   assert not pairs and counts["dropped_tokens"] == 10
 
 
-@pytest.mark.parametrize("sentence_pair", ["sop", "nsp"])
-@pytest.mark.parametrize("length, share", [(64, 0.88), (128, 0.92)])
+@pytest.mark.parametrize("length, share, sentence_pair", [
+    (64, 0.88, "nsp"), (128, 0.92, "sop")])
 def test_ends_do_not_tell_the_order(segmenter, tokenizer, real_data, length,
                                     share, sentence_pair):
   """Hard case: two long texts with long sentences."""

@@ -48,9 +48,8 @@ def make_features(**labels):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-@pytest.mark.parametrize("make", [
-    albert_zh_config, small_steps.full(google_config)])
+@pytest.mark.parametrize("make, optimizer", [
+    (albert_zh_config, "lamb"), small_steps.full(google_config, "adamw")])
 def test_a_classifier_with_placeholders(make, optimizer, tmp_path, monkeypatch):
   """Its losses equal those of this project's training step."""
   sizes, weights = write_model(tmp_path, make)
@@ -87,10 +86,9 @@ def test_a_classifier_with_placeholders(make, optimizer, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [
-    google_config, small_steps.full(albert_zh_config)])
-@pytest.mark.parametrize("optimizer", [
-    optimization.AdamWeightDecayOptimizer, LAMBOptimizer])
+@pytest.mark.parametrize("make, optimizer", [
+    (google_config, optimization.AdamWeightDecayOptimizer),
+    small_steps.full(albert_zh_config, LAMBOptimizer)])
 def test_a_tagger_with_an_estimator(make, optimizer, tmp_path):
   write_model(tmp_path, make)
   config = modeling.AlbertConfig.from_json_file(str(tmp_path / "config.json"))

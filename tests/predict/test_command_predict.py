@@ -84,9 +84,10 @@ def test_load_gives_what_do_predict_gives(name, engine, trained, tmp_path):
   same(found, read(said.out)[:len(found)])
 
 
-@pytest.mark.parametrize("name", [pytest.param(
-    name, marks=pytest.mark.slow if name == "pairs" else pytest.mark.full)
-                                  for name in KINDS])
+@pytest.mark.parametrize("name", [
+    pytest.param("pairs", marks=pytest.mark.slow), *(
+        pytest.param(name, marks=pytest.mark.full)
+        for name in ("several", "crf", "beam", "idioms"))])
 def test_script(name, trained, tmp_path):
   said = trained(name)
   model = load(str(said.best), settings=PredictSettings(**LIMITS))

@@ -135,7 +135,7 @@ def test_a_killed_command_is_run_again(name, run, request):
   first = os.environ.get("ALBERT_TESTS_KILLS")  # all, from this one on
   points = range(int(first or 1), len(changes) + 1)
   if not first:
-    count = 1 if request.config.getoption("--tier") == "default" else 3
+    count = 1 if request.config.getoption("--tier") == "default" else 2
     points = sorted(random.sample(points, min(count, len(points))))
   for at in points:
     begin(run.out)

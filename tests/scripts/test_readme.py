@@ -39,8 +39,8 @@ SMALL = {script: words.split() for script, words in {
     "run_pretraining.py": "--num_train_steps=2 --num_warmup_steps=1 "
     "--train_batch_size=32 --gradient_accumulation_steps=1 "
     "--eval_batch_size=32 --max_eval_steps=1",
-    "bench_pretrain.py": "--allocators=own --steps=1 --batch_size=2 "
-    "--max_seq_length=32 --max_predictions_per_seq=4",
+    "bench_pretrain.py": "--arms=ours --allocators=own --steps=1 "
+    "--batch_size=2 --max_seq_length=32 --max_predictions_per_seq=4",
     "bench_inference.py":
     "--ways=session --lengths=32 --batches=1 --seconds=0.1"}.items()}
 # What a script is given, and what it then says at the end.

@@ -126,7 +126,7 @@ def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [
-    "--do_train --check_records", full("--do_train"), full("--do_eval")])
+    "--do_train --check_records", full("--do_train")])
 def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
   path = tmp_path / "damaged.tfrecord"
   data = bytearray((work / "heldout.tfrecord").read_bytes())
@@ -139,8 +139,8 @@ def test_a_damaged_file_is_named_when_it_is_met(args, work, whole, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flag", ["input_file", full("eval_input_file")])
-@pytest.mark.parametrize("state", ["gone", full("bad")])
+@pytest.mark.parametrize("flag, state", [
+    ("input_file", "gone"), full("eval_input_file", "bad")])
 def test_a_file_that_changes_while_it_is_used(flag, state, work, tmp_path,
                                               monkeypatch):
   """After the check; training must not hang, and must name the file."""

@@ -45,8 +45,6 @@ def test_pretraining_on_a_pod(hosts, share, tmp_path, report, caplog):
 @pytest.mark.slow
 @pytest.mark.parametrize("hardware, flag, names", [
     ("gpu:2", "--do_eval", "prediction memory"),
-    full("gpu:2", "--do_train", "training evaluation prediction memory"),
-    full("tpu:1x8", "--do_eval", "prediction memory"),
     full("tpu:1x8", "--do_train", "training evaluation prediction memory")])
 def test_fine_tuning(hardware, flag, names, tmp_path, report, trained):
   lines = report(*command(
