@@ -126,17 +126,17 @@ def fetch(item: Item, target: str) -> None:
   failures = []
   for url in urls:
     try:
-      if "{}" in url:
-        for name in missing:
-          part = download(url.format(name), target)
-          os.replace(part, os.path.join(target, name))
-      else:
-        archive = download(url, target)
+      for name in missing if "{}" in url else [None]:
+        address = url.format(name) if name else url
+        path = download(address, target)
         try:
-          _check_sha256(archive, item.sha256)
-          unpack(archive, target, item.files)
+          with _checked(path, address, target, item.sha256):
+            if name:
+              os.replace(path, os.path.join(target, name))
+            else:
+              unpack(path, target, item.files)
         finally:
-          os.remove(archive)  # complete, so there is nothing to resume
+          _remove(path)  # complete, so there is nothing to resume
       return
     except (OSError, http.client.HTTPException, zipfile.BadZipFile,
             tarfile.TarError, zlib.error, EOFError, ValueError) as error:
@@ -242,10 +242,26 @@ def _digest(path, algorithm):
   return digest.digest()
 
 
-def _check_sha256(path, expected):
-  found = _digest(path, "sha256").hex()
-  if expected and found != expected:
-    raise ValueError("sha256 is %s, not %s" % (found, expected))
+_SUMS = ".sha256"  # lines of checksum and address
+
+
+@contextlib.contextmanager
+def _checked(path, url, folder, expected):
+  """Checks a complete download by `expected` or the address's first download.
+
+  The checksum is recorded in the folder if the block succeeds.
+  """
+  sums, found = os.path.join(folder, _SUMS), _digest(path, "sha256").hex()
+  lines = filesystem.read_text(sums).split() if os.path.exists(sums) else []
+  first = dict(zip(lines[1::2], lines[::2])).get(url)
+  if found != (expected or first or found):
+    raise ValueError("sha256 is %s, not %s%s" % (
+        found, expected or first, "" if expected else " as in the first "
+        "download; to accept the new file, remove %s" % sums))
+  yield
+  if not first:
+    with open(sums, "a", encoding="utf-8") as writer:
+      writer.write("%s  %s\n" % (found, url))
 
 
 _MOST_UNPACKED = 100  # bytes per byte of an archive

@@ -81,7 +81,7 @@ def fetch(server, tmp_path):
     urls = [server.url + path for path in paths]
     download.fetch(download.Item("tiny", list(files), urls, "SOME_URL", sha256),
                    str(tmp_path))
-    return sorted(os.listdir(str(tmp_path)))
+    return sorted(set(os.listdir(str(tmp_path))) - {".sha256"})
 
   return fetch
 
@@ -114,7 +114,11 @@ def test_two_versions_are_not_mixed(server, fetch, tmp_path):
   (tmp_path / "vocab.txt").unlink()
   server.checksum = "md5=" + base64.b64encode(b"0" * 16).decode()
   refused("checksum", fetch, "/model.zip")
-  assert os.listdir(str(tmp_path)) == ["a.ckpt.index"]
+  server.files["/model.zip"], server.checksum = MODEL, ""
+  refused("sha256 is .* first download; .*/.sha256", fetch, "/model.zip")
+  assert sorted(os.listdir(str(tmp_path))) == [".sha256", "a.ckpt.index"]
+  (tmp_path / ".sha256").unlink()
+  assert "vocab.txt" in fetch("/model.zip")
 
 
 def test_other_addresses_are_tried(server, fetch, monkeypatch, tmp_path):

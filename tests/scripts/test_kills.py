@@ -95,8 +95,9 @@ def contents(out):
   found = {}
   for path in sorted(out.rglob("*")):
     name = str(path.relative_to(out))
-    if path.is_dir() or re.search(r"events\.|command.txt|run\.flags|\.meta$|"
-                                  r"graph.pbtxt|\.data-\d", name):
+    if path.is_dir() or re.search(
+        r"events\.|command.txt|run\.flags|\.meta$|graph.pbtxt|\.data-\d|sha256",
+        name):
       continue
     found[name] = path.read_bytes()
     if name.endswith((".npz", "checkpoint", ".pb")) or "variables" in name:
