@@ -56,7 +56,8 @@ raise OpError(OpError.message)"""
     (["a", TWO, "b"], 0, "2 ['a', 'b']\n", None),
     ([], 1, "", "ERROR: --number .*; see --help"),
     ([TWO, "--help", "b"], 0, "Does what --code says.\n\nneeded:\n"
-     "  --number  A number. (required)\n\nadvanced:\n  --code  Another help.\n",
+     "  --number  A number. (required)\n\n"
+     "advanced:\n  --code  Another help.\n",
      None)])
 def test_how_it_ends(args, status, out, last, tmp_path):
   """`last` is None if positional arguments are allowed."""

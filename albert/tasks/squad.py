@@ -276,8 +276,7 @@ class Passages:
     return [0] * window.offset + [1] * (window.count + 1)
 
   def answer_tokens(self, number: int) -> Optional[Tuple[int, int]]:
-    """Returns the first and last token of a question's first answer, or None.
-    """
+    """Returns the first and last token of a question's answer, or None."""
     question = self.questions[number]
     if question.start is None or not question.answers:
       return None

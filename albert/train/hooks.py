@@ -176,8 +176,7 @@ class ProgressHook(tf.train.SessionRunHook):
       self._log()
 
   def _host_values(self, session, step):
-    """Returns the values a TPU sent in a step; after a timeout, the last ones.
-    """
+    """Returns what a TPU sent in a step; after a timeout, the last values."""
     late = time.monotonic() + _HOST_SECONDS
     while True:
       values = session.run(self._of_host)

@@ -293,8 +293,7 @@ def _start_step(settings, workers, last_step, evaluator):
 
 @contextlib.contextmanager
 def _naming_errors(output_dir):
-  """Converts errors about NaN on a TPU, or missing variables, to InputErrors.
-  """
+  """Converts errors of NaN on a TPU, or missing variables, to InputErrors."""
   try:
     yield
   except tf.errors.InvalidArgumentError as error:

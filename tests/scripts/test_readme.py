@@ -42,7 +42,8 @@ SMALL = {script: words.split() for script, words in {
     "bench_pretrain.py": "--arms=ours --allocators=own --steps=1 "
     "--batch_size=2 --max_seq_length=32 --max_predictions_per_seq=4",
     "bench_inference.py":
-    "--ways=session --lengths=32 --batches=1 --seconds=0.1"}.items()}
+    "--ways=session --lengths=32 "
+    "--batches=1 --seconds=0.1"}.items()}
 # What a script is given, and what it then says at the end.
 ENDS = {
     "convert_to_pytorch": " --output_dir", "export_model": " --init_checkpoint",
