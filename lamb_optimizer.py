@@ -1,6 +1,6 @@
 """LAMB: AdamW that scales each variable's update to the variable's norm."""
 
-from typing import Any, Union
+from typing import Any, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -12,7 +12,11 @@ class LAMB(AdamW):
 
   As there, no bias correction, and no trust ratio for variables excluded from
   weight decay: with it, a bias that starts at zero would barely learn.
+
+  Attributes:
+    trust_ratios: float scalars of the last `apply_gradients`, one per variable.
   """
+  trust_ratios: Sequence[tf.Tensor] = ()
 
   def _scale_update(self, variable, update):
     """Multiplies by the trust ratio ||w|| / ||update||, 1 where one is 0."""
@@ -23,6 +27,7 @@ class LAMB(AdamW):
         usable,
         weight_norm / tf.where(usable, update_norm, tf.ones_like(update_norm)),
         tf.ones_like(weight_norm))
+    self.trust_ratios = [*self.trust_ratios, ratio]
     return ratio * update
 
 

@@ -199,12 +199,15 @@ class ProgressHook(tf.train.SessionRunHook):
       del means["example_loss"]
     rate = self._examples_per_step / seconds
     left = seconds * (self._num_train_steps - self._step)
+    tokens = means.pop("tokens_per_example", 0.0)
     parts = ["%s %s" % (name, short(mean)) for name, mean in means.items()]
     # A TPU's host writes the other summaries.
     summary = {} if self._of_host else means
     if self._num_lines:
-      parts += ["%.1f examples/s" % rate, hours(left) + " left"]
-      summary = dict(summary, examples_per_second=rate)
+      parts += ["%.1f examples/s" % rate, "%.0f tokens/s" % (tokens * rate),
+                hours(left) + " left"]
+      summary = dict(summary, examples_per_second=rate,
+                     tokens_per_second=tokens * rate)
     else:  # including set-up
       parts.append("%.1f s per step" % seconds)
     if self._writes and summary:

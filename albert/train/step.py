@@ -167,7 +167,11 @@ def _train_spec(config, head, settings, schedule, workers, features):
   scalars = {"loss": sums["loss"]}
   for name, metric in sums["metrics"].items():
     scalars[name] = tf.div_no_nan(metric["value"], metric["weight"])
-  scalars.update(gradient_norm=norm, learning_rate=rate)
+  scalars.update(gradient_norm=norm, learning_rate=rate,
+                 **_batch_scalars(features["input_mask"]))
+  ratios = getattr(optimizer, "trust_ratios", None)  # not in half precision
+  if ratios:
+    scalars["trust_ratio"] = tf.add_n(ratios) / len(ratios)
   scaffold_fn = None if workers.rank else _initialize(
       settings, checkpoints.latest_checkpoint, True)
   with tf.control_dependencies([train_op]):
@@ -180,6 +184,18 @@ def _train_spec(config, head, settings, schedule, workers, features):
   return tf.estimator.tpu.TPUEstimatorSpec(
       tf.estimator.ModeKeys.TRAIN, loss=sums["loss"], train_op=train_op,
       scaffold_fn=scaffold_fn, host_call=host_call)
+
+
+def _batch_scalars(mask):
+  """Returns the share of padding and the tokens of an example, by name.
+
+  Args:
+    mask: `input_mask`, int [B, ...].
+  """
+  mask = tf.cast(mask, tf.float32)
+  return {"padding": 1.0 - tf.reduce_mean(mask),
+          "tokens_per_example": tf.reduce_sum(mask) / tf.cast(
+              tf.shape(mask)[0], tf.float32)}
 
 
 def _sum_slices(slice_sums, num_slices, num_gpus, variables):

@@ -50,23 +50,25 @@ def test_lines_of_progress(start, clock, caplog):
   hook, make_step, calls = start(5, 2)
   for step, loss, accuracy in ((1, 4.0, 0.5), (2, 3.0, 0.7), (3, 2.0, 0.8),
                                (4, 1.0, 0.9)):
-    make_step(step, loss, accuracy=accuracy, example_loss=loss)
+    make_step(step, loss, accuracy=accuracy, example_loss=loss,
+              tokens_per_example=step)
     if step == 2:  # an evaluation follows
       clock[0] += 3
       hook.exclude(3)
-  make_step(5, 1.0, accuracy=1.0, example_loss=0.5)
+  make_step(5, 1.0, accuracy=1.0, example_loss=0.5, tokens_per_example=4)
   assert [line.split(" | ") for line in caplog.messages] == [
       line.split("|") for line in (
           "step 1/5|last 1: loss 4.0000|accuracy 0.5000|2.0 s per step",
           "step 2/5|last 1: loss 3.0000|accuracy 0.7000|5.0 examples/s|"
-          "0:00:06 left",
+          "10 tokens/s|0:00:06 left",
           "step 4/5|last 2: loss 1.5000|accuracy 0.8500|5.0 examples/s|"
-          "0:00:02 left",
+          "18 tokens/s|0:00:02 left",
           "step 5/5|last 1: loss 1.0000|accuracy 1.0000|example_loss 0.5000|"
-          "5.0 examples/s|0:00:00 left")]
+          "5.0 examples/s|20 tokens/s|0:00:00 left")]
   assert [step for step, _ in calls] == [1, 2, 4, 5]
   assert calls[2][1] == pytest.approx(
-      {"loss": 1.5, "accuracy": 0.85, "examples_per_second": 5.0})
+      {"loss": 1.5, "accuracy": 0.85, "examples_per_second": 5.0,
+       "tokens_per_second": 17.5})
 
 
 def test_a_loss_that_rises_is_told_once(start, caplog):
