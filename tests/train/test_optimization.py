@@ -228,3 +228,14 @@ def test_lamb_without_update_and_decay():
     session.run(tf.global_variables_initializer())
     session.run(train_op)
     assert session.run(x).tolist() == [3, 4]
+
+
+def test_trust_ratios():
+  """||w|| = 5; the first update of a gradient of ones is 0.1 / sqrt(0.001)."""
+  x = tf.get_variable("dense/kernel", initializer=[3.0, 4.0])
+  optimizer = lamb_optimizer.LAMB(0.5, 0)
+  optimizer.apply_gradients([(tf.ones([2]), x)])
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    assert session.run(optimizer.trust_ratios) == [
+        pytest.approx(5**0.5 / 2, rel=1e-4)]
