@@ -7,8 +7,7 @@ import pytest
 from given_settings import make_settings
 from reading import table
 from refusals import refused
-from scripting import results, succeed
-from trained_models import command
+from scripting import results
 
 from albert.files import checkpoints, filesystem, outputs
 from albert.train import sweep
@@ -118,20 +117,3 @@ def test_plan(tmp_path):
     (dict(seeds=["1", "x"]), "--seeds: .* 'x'")])
 def test_what_cannot_be_planned(given, message):
   refused(message, plan, "out", **given)
-
-
-@pytest.mark.full
-def test_runs_are_those_of_single_commands(tmp_path):
-  args = command(tmp_path, "labels", "--do_train", "--do_eval",
-                 "--num_train_epochs=2")
-  swept = [*args, "--output_dir=file://%s" % (tmp_path / "swept"),
-           "--do_predict", "--seeds=7,3", "--learning_rates=0.01"]
-  succeed(*swept)
-  succeed(*args, "--random_seed=3", "--learning_rate=0.01")
-  assert results(tmp_path / "out" / "best") == results(
-      tmp_path / "swept" / "rate_0.01_seed_3" / "best")
-  predicted = tmp_path / "swept" / "test_results.tsv"
-  before = predicted.read_text()
-  predicted.unlink()
-  assert succeed(*swept)[1].count("nothing to train") == 2
-  assert predicted.read_text() == before
