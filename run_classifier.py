@@ -377,6 +377,32 @@ def write_errors(output_dir: str, examples: List[InputExample],
   filesystem.write_table(os.path.join(output_dir, _ERRORS), rows())
 
 
+def mistakes(examples: List[InputExample], targets: Sequence[int],
+             predicted: Sequence[int], labels: List[str]) -> str:
+  """Lists the most frequent pairs of true and predicted label, 50 at most.
+
+  Args:
+    examples: N labelled examples.
+    targets, predicted: N indices of labels.
+    labels: all labels.
+
+  Returns:
+    lines of true label, predicted label, count and the first such text.
+  """
+  counts: Dict[Tuple[int, int], int] = collections.Counter()
+  first: Dict[Tuple[int, int], InputExample] = {}
+  for example, pair in zip(examples, zip(targets, predicted)):
+    if pair[0] != pair[1]:
+      counts[pair] += 1
+      first.setdefault(pair, example)
+  order = sorted(counts, key=lambda pair: -counts[pair])[:50]
+  return "\nmost frequent mistakes: label, prediction, count, example\n" + (
+      "".join("%s\t%s\t%d\t%s\n" % (
+          labels[true], labels[found], counts[true, found], " ".join(
+              (first[true, found].text_a or "").split()))
+              for true, found in order))
+
+
 def check_pairs(folder: ModelFolder, examples: Examples, trains: bool) -> bool:
   """Returns whether the examples are pairs.
 
@@ -563,8 +589,12 @@ class TextTask(finetuning.Task):
   def score(self, name: str, predictions: np.ndarray, rows: Sequence[int]
             ) -> Tuple[Dict[str, float], Optional[str]]:
     """See finetuning.Task."""
-    results, report = self._kind.score(
-        predictions[rows], [self._targets[name][i] for i in rows])
+    targets = [self._targets[name][i] for i in rows]
+    results, report = self._kind.score(predictions[rows], targets)
+    if isinstance(self._kind, label_kinds.OneLabel):
+      report = (report or "") + mistakes(
+          [self._examples[name][i] for i in rows], targets,
+          predictions[rows].argmax(-1), self._kind.labels)
     results = {"eval_" + key: value for key, value in results.items()}
     return dict(results, loss=results["eval_loss"]), report
 

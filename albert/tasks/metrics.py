@@ -10,7 +10,7 @@ METRICS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman",
            "micro_f1", "exact")
 Floats = Union[Sequence[float], np.ndarray]  # [N]
 
-_MOST_NAMES, _MOST_PAIRS = 100, 50  # see report
+_MOST_NAMES = 100  # see report
 
 
 def classification(labels: Floats, predicted: Floats, num_labels: int,
@@ -189,7 +189,7 @@ def _ranks(x):
 def report(confusion: np.ndarray, names: List[str]) -> str:
   """Formats scores per class and a confusion matrix as text.
 
-  With more than 100 classes, the 50 most frequent mistakes replace the matrix.
+  With more than 100 classes, there is no matrix.
 
   Args:
     confusion: int [C, C], see `classification`.
@@ -198,11 +198,6 @@ def report(confusion: np.ndarray, names: List[str]) -> str:
   lines, width = _score_lines("label", "examples", names, np.diag(confusion),
                               confusion.sum(0), confusion.sum(1))
   if len(names) > _MOST_NAMES:
-    pairs = confusion * (1 - np.eye(len(names), dtype=np.int64))
-    order = np.argsort(-pairs, axis=None, kind="stable")[:_MOST_PAIRS]
-    lines += ["", "true label, predicted one, most frequent mistakes:"] + [
-        "%s\t%s\t%d" % (names[i], names[j], pairs[i, j])
-        for i, j in zip(*np.unravel_index(order, pairs.shape)) if pairs[i, j]]
     return "\n".join(lines) + "\n"
   cells = max(map(len, names + [str(confusion.max())])) + 2
   lines += ["", "true labels down, predicted ones across:",

@@ -165,6 +165,13 @@ def test_what_is_said_of_labels(caplog):
   assert max(map(len, caplog.messages)) < 500
 
 
+def test_the_most_frequent_mistakes():
+  examples = [InputExample(i, "text %d" % i, None, None) for i in range(6)]
+  assert run_classifier.mistakes(
+      examples, [0, 1, 1, 0, 1, 1], [0, 0, 1, 1, 0, 1], ["a", "b"]).split(
+          "\n")[2:] == ["b\ta\t2\ttext 1", "a\tb\t1\ttext 3", ""]
+
+
 @pytest.mark.slow
 def test_bad_input(classify, trained, tmp_path):
   write(tmp_path, "train.txt", *["a\tb\t1"] * 9)

@@ -48,13 +48,10 @@ def test_report():
       ["a", "1.0000", "0.7500", "0.8571", "4"],
       ["b", "0.0000", "0.0000", "0.0000", "0"], ["a", "3", "1"],
       ["b", "0", "0"]]
-  # With many classes, only the most frequent errors.
-  confusion = 9 * np.eye(5000, dtype=np.int64)
-  confusion[7, 8], confusion[8, 7] = 3, 4
-  confusion[100:200, 0] = 1
-  lines = metrics.report(confusion, list(map(str, range(5000)))).splitlines()
-  assert len(lines) == 1 + 5000 + 2 + 50
-  assert lines[-50:-47] == ["8\t7\t4", "7\t8\t3", "100\t0\t1"]
+  # No matrix of many classes.
+  lines = metrics.report(9 * np.eye(5000, dtype=np.int64), list(
+      map(str, range(5000)))).splitlines()
+  assert len(lines) == 1 + 5000
 
 
 def test_entities():
