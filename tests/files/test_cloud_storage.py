@@ -175,15 +175,15 @@ def test_all_files_are_on_gs(tmp_path, request):
            "--save_checkpoints_steps=")
   pretraining = (
       "run_pretraining.py --input_file=gs:records --output_dir=gs:model "
-      "--num_train_steps=60 --num_warmup_steps=1 --log_steps=1" + model + "20")
+      "--num_train_steps=30 --num_warmup_steps=1 --log_steps=1" + model + "10")
   killed = storage.start(pretraining)
-  assert any("step 25/60" in line for line in killed.stdout)
+  assert any("step 15/30" in line for line in killed.stdout)
   killed.kill()
   killed.communicate()
   log = storage.run(pretraining)
-  assert "resuming from step 20 of gs://bucket/model" in log
+  assert "resuming from step 10 of gs://bucket/model" in log
   assert storage.objects["model/command.txt"].count(b"run_pretraining.py") == 2
-  assert "model/model.ckpt-60.index" in storage.objects
+  assert "model/model.ckpt-30.index" in storage.objects
   storage.run(
       "run_classifier.py --task_name=tsv --do_eval --do_predict "
       "--data_dir=gs: --init_checkpoint=gs:model --output_dir=gs:tuned "
