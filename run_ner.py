@@ -100,15 +100,20 @@ def read_texts(args: EntitySettings, settings: TrainSettings,
       args.doc_stride)
            for name, rows in examples.items()}
   for name, split in texts.items():
-    logging.info("%s: %d texts, %d windows, %d entities", name,
-                 len(split.examples), len(split.windows),
-                 sum(len(x.entities or []) for x in split.examples))
-    inexact = split.count_inexact()
-    if inexact:
-      logging.warning("%s: %d entities begin or end inside a token and cannot "
-                      "be found exactly%s", name, inexact, "" if by_character
-                      else "; with --by_character they may")
+    describe(name, split, by_character)
   return texts, labels, by_character
+
+
+def describe(name: str, texts: ner.Texts, by_character: bool) -> None:
+  """Logs the size of a split, and entities that no tokens match."""
+  logging.info("%s: %d texts, %d windows, %d entities", name,
+               len(texts.examples), len(texts.windows),
+               sum(len(x.entities or []) for x in texts.examples))
+  inexact = texts.count_inexact()
+  if inexact:
+    logging.warning("%s: %d entities begin or end inside a token and cannot "
+                    "be found exactly%s", name, inexact, "" if by_character
+                    else "; with --by_character they may")
 
 
 def score(texts: ner.Texts, label_ids: List[np.ndarray],
