@@ -108,7 +108,7 @@ def test_what_a_model_was_trained_for_comes_back(head, kind, problem, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("name", [
     "several", "windows", "cosines", "numbers", "entities", "crf", "spans",
-    "choices", "idioms"])
+    "idioms"])
 def test_a_model_of_each_kind_comes_back(name, trained, tmp_path):
   model, theirs = trained(name), tmp_path / "theirs"
   convert(model.best, "init_checkpoint", theirs)

@@ -92,25 +92,21 @@ def test_what_training_leaves(whole):
               for value in event.summary.value}
 
 
-def check_resumed(folder, args, wanted, losses):
-  """Kills training at step 4; checks the losses of the resumed run."""
-  kill_at(4, *command(folder, *args))
-  log, found = pretrain(folder, *args)
+@pytest.mark.slow
+def test_training_goes_on_after_a_kill(work, whole):
+  folder, (wanted, losses) = work / "killed", whole
+  kill_at(4, *command(folder, *TRAINING))
+  log, found = pretrain(folder, *TRAINING)
   assert "resuming from step 3 " in log
   assert found == pytest.approx(
       {step: losses[step] for step in range(4, 7)}, abs=2e-4)
   assert history_of(folder) == pytest.approx(history_of(wanted), abs=2e-4)
 
 
-@pytest.mark.slow
-def test_training_goes_on_after_a_kill(work, whole):
-  check_resumed(work / "killed", TRAINING, *whole)
-
-
 @pytest.mark.full
 def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work):
-  folder, args = work / "grown", [*TRAINING, "--grow_layers=1:3"]
-  _, losses = pretrain(folder, *args)
+  folder = work / "grown"
+  _, losses = pretrain(folder, *TRAINING, "--grow_layers=1:3")
   history = history_of(folder)
   assert sorted(history) == [3, 6]
   assert abs(losses[4] - history[3]) > 0.001
@@ -121,7 +117,6 @@ def test_a_deeper_model_begins_with_the_weights_of_the_shallower(work):
   found = results(work / "deeper")
   assert losses[4] == pytest.approx(found["loss"], abs=2e-4)
   assert found["global_step"] == 0
-  check_resumed(work / "grown_killed", args, folder, losses)
 
 
 @pytest.mark.slow

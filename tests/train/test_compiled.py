@@ -27,7 +27,6 @@ ANSWERS = dict(TEXTS, answer_mask=MASK, start=NUMBERS % 4, end=NUMBERS % 4 + 1)
 TWO = {name: np.stack([x, x[::-1]], 1) for name, x in TEXTS.items()}
 JOBS = {
     "pretraining": (Pretraining(), MASKED),
-    "classifier": (heads.Classifier(3), dict(TEXTS, label_ids=NUMBERS % 3)),
     "windows": (heads.Classifier(3, num_windows=2), dict(
         TWO, num_windows=np.array([2, 1, 2, 1, 1, 2]), label_ids=NUMBERS % 3)),
     "multi_label": (heads.MultiLabel(2), dict(

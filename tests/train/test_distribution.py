@@ -74,17 +74,13 @@ def test_all_ranks_stop_where_the_first_says(rank, last, horovod):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout, optimizer, slices", [
-    ("albert_zh", "lamb", 1), small.full("google_preln", "adamw", 3)])
-def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
-    layout, optimizer, slices):
+def test_two_ranks_make_the_steps_of_one_with_twice_the_batch():
   """Two threads stand for processes."""
-  config, given = LAYOUTS[layout], [None] * 2
+  config, given = LAYOUTS["albert_zh"], [None] * 2
   barrier = threading.Barrier(2, timeout=100)
   batches = list(map(small.make_features, range(3)))
   # Flags are of the process: two threads cannot parse them at once.
-  settings = make_options(optimizer=optimizer, train_batch_size=3,
-                          gradient_accumulation_steps=slices)
+  settings = make_options(train_batch_size=3, gradient_accumulation_steps=3)
 
   def train(rank):
     def exchange(*arrays):
@@ -107,8 +103,7 @@ def test_two_ranks_make_the_steps_of_one_with_twice_the_batch(
 
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
     trained = list(pool.map(train, range(2)))
-  expected, whole = small.train(
-      3, make_options(optimizer=optimizer), batches, **config)
+  expected, whole = small.train(3, make_options(), batches, **config)
   for losses, found in trained:
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     small.assert_equal_variables(found, whole, 1e-5)
@@ -176,14 +171,13 @@ def test_two_processes(start, tmp_path):
 
 @pytest.mark.full
 def test_rank_0_evaluates_and_stops_all(start, tmp_path):
-  for args in (["--num_train_steps=7"],
-               ["--num_train_steps=400", "--early_stop_evals=2"]):
-    log = finish(start(*pretraining(
-        tmp_path, "out", 2, *args, "--learning_rate=1e-30",
-        "--eval_input_file=heldout.tfrecord", "--save_checkpoints_steps=5")))
+  log = finish(start(*pretraining(
+      tmp_path, "out", 2, "--num_train_steps=400", "--early_stop_evals=2",
+      "--learning_rate=1e-30", "--eval_input_file=heldout.tfrecord",
+      "--save_checkpoints_steps=5")))
   assert "stopping early" in log
-  assert steps_evaluated(tmp_path / "out") == [5, 7, 12]
-  assert weights(tmp_path / "out")["global_step"] == 12
+  assert steps_evaluated(tmp_path / "out") == [5, 10, 15]
+  assert weights(tmp_path / "out")["global_step"] == 15
 
 
 @pytest.mark.full
