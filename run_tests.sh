@@ -84,7 +84,7 @@ for platform in ${ready[@]+"${ready[@]}"}; do
   status=0
   python_on "$platform" -m pytest -q -rs --tier=$tier \
     -o testpaths="tests test_changes.py" \
-    -o tmp_path_retention_policy=failed -n 3 --dist=loadgroup --durations=25 \
+    -o tmp_path_retention_policy=failed -n 4 --dist=loadgroup --durations=25 \
     ${second[@]+"${second[@]}"} ${arguments[@]+"${arguments[@]}"} ||
     status=$?
   case $status in
