@@ -67,7 +67,8 @@ fi
 ALBERT_TESTS_SUMMARY=$(mktemp)
 export ALBERT_TESTS_SUMMARY
 trap 'rm "$ALBERT_TESTS_SUMMARY"' EXIT
-second=()
+second=() processes=3
+[[ $tier != all ]] || processes=4 # its tests wait more
 for platform in ${ready[@]+"${ready[@]}"}; do
   # Built from source, which takes minutes; if that fails, its tests are
   # skipped.
@@ -84,7 +85,7 @@ for platform in ${ready[@]+"${ready[@]}"}; do
   status=0
   python_on "$platform" -m pytest -q -rs --tier=$tier \
     -o testpaths="tests test_changes.py" \
-    -o tmp_path_retention_policy=failed -n 4 --dist=loadgroup --durations=25 \
+    -o tmp_path_retention_policy=failed -n $processes --dist=loadgroup --durations=25 \
     ${second[@]+"${second[@]}"} ${arguments[@]+"${arguments[@]}"} ||
     status=$?
   case $status in
