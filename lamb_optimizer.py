@@ -14,7 +14,7 @@ class LAMB(AdamW):
   weight decay: with it, a bias that starts at zero would barely learn.
 
   Attributes:
-    trust_ratios: float scalars of the last `apply_gradients`, one per variable.
+    trust_ratios: float scalars, one per variable that decays, in order of use.
   """
   trust_ratios: Sequence[tf.Tensor] = ()
 

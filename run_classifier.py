@@ -387,7 +387,7 @@ def mistakes(examples: List[InputExample], targets: Sequence[int],
     labels: all labels.
 
   Returns:
-    lines of true label, predicted label, count and the first such text.
+    lines of true label, predicted label, count and the first such texts.
   """
   counts: Dict[Tuple[int, int], int] = collections.Counter()
   first: Dict[Tuple[int, int], InputExample] = {}
@@ -396,11 +396,13 @@ def mistakes(examples: List[InputExample], targets: Sequence[int],
       counts[pair] += 1
       first.setdefault(pair, example)
   order = sorted(counts, key=lambda pair: -counts[pair])[:50]
-  return "\nmost frequent mistakes: label, prediction, count, example\n" + (
-      "".join("%s\t%s\t%d\t%s\n" % (
-          labels[true], labels[found], counts[true, found], " ".join(
-              (first[true, found].text_a or "").split()))
-              for true, found in order))
+  lines = ["", "most frequent mistakes: label, prediction, count, example"]
+  for true, found in order:
+    example = first[true, found]
+    lines.append(filesystem.table_line([
+        labels[true], labels[found], counts[true, found], example.text_a,
+        example.text_b or ""]).rstrip())
+  return "\n".join(lines) + "\n"
 
 
 def check_pairs(folder: ModelFolder, examples: Examples, trains: bool) -> bool:

@@ -400,9 +400,13 @@ def write_lines(path: Optional[str], lines: Iterable[str]) -> None:
 
 
 def write_table(path: str, rows: Iterable[Sequence[Any]]) -> None:
-  """Writes tab-separated cells; white space in a cell becomes one space."""
-  write_lines(path, ("\t".join(" ".join(str(cell).split()) for cell in row)
-                     for row in rows))
+  """Writes rows of cells; see table_line."""
+  write_lines(path, map(table_line, rows))
+
+
+def table_line(row: Iterable[Any]) -> str:
+  """Joins cells by tabs; white space in a cell becomes one space."""
+  return "\t".join(" ".join(str(cell).split()) for cell in row)
 
 
 def write_json(path: str, values: Any) -> None:

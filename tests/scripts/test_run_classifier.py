@@ -166,10 +166,11 @@ def test_what_is_said_of_labels(caplog):
 
 
 def test_the_most_frequent_mistakes():
-  examples = [InputExample(i, "text %d" % i, None, None) for i in range(6)]
+  examples = [InputExample(i, "text %d" % i, "b" * (i == 3) or None, None)
+              for i in range(6)]
   assert run_classifier.mistakes(
       examples, [0, 1, 1, 0, 1, 1], [0, 0, 1, 1, 0, 1], ["a", "b"]).split(
-          "\n")[2:] == ["b\ta\t2\ttext 1", "a\tb\t1\ttext 3", ""]
+          "\n")[2:] == ["b\ta\t2\ttext 1", "a\tb\t1\ttext 3\tb", ""]
 
 
 @pytest.mark.slow
