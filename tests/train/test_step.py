@@ -140,6 +140,15 @@ def test_what_a_tpu_exports_for_a_cpu_looks_words_up():
         shape.as_list() for shape in made.shapes if shape.ndims == 2])
 
 
+def test_padding_and_tokens():
+  """Of an example of two sequences, and of two examples of one."""
+  for mask, padding, tokens in (([[[1, 1, 1, 0], [1, 1, 0, 1]]], 0.25, 6),
+                                ([[1, 1, 1, 0], [1, 1, 0, 1]], 0.25, 3)):
+    with tf.Session() as session:
+      assert session.run(step._batch_scalars(tf.constant(mask))) == {
+          "padding": padding, "tokens_per_example": tokens}
+
+
 def test_the_evaluated_loss_has_all_that_a_head_adds():
   batches = [make_features(), {
       name: x[:2] for name, x in make_features(1).items()}]
