@@ -262,11 +262,12 @@ def for_records(folder: ModelFolder, given: FolderSettings,
   """Returns the folder of a model to pretrain on records.
 
   Its vocabulary is the given one, or the one next to the checkpoint or to the
-  records; the records must have been made with it.
+  records; the records must have been made with it. Lower case and length are
+  those of the records.
 
   Args:
     folder: folder of the checkpoint to start from.
-    given: settings.
+    given: flags; None where not set.
     made_with: contents of the records' descriptions.
     paths: the record files.
     max_seq_length: of the records.
@@ -288,9 +289,9 @@ def for_records(folder: ModelFolder, given: FolderSettings,
     logging.warning("the vocabulary of %s is unknown, so it will not be copied "
                     "next to the model: set --%s", paths[0], name)
   do_lower_case = made_with.get("do_lower_case", folder.do_lower_case)
-  known = given.do_lower_case is not None or (
+  is_stated = given.do_lower_case is not None or (
       "do_lower_case" in read_task(folder.path))
-  if known and do_lower_case != folder.do_lower_case:
+  if is_stated and do_lower_case != folder.do_lower_case:
     raise InputError("%s was made with do_lower_case %s, but the model has %s" %
                      (paths[0], do_lower_case, folder.do_lower_case))
   return ModelFolder(

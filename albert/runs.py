@@ -58,9 +58,11 @@ def describe(folder: str) -> Dict[str, Any]:
 def table(folders: List[str], metrics: List[str]) -> List[List[str]]:
   """Returns the header and a row per folder.
 
+  The columns are metrics, minutes, and whatever differs between the runs.
+
   Args:
     folders: folders of runs.
-    metrics: names of results; empty for all but the loss.
+    metrics: metrics to show; if empty, all but the loss.
   """
   rows = [describe(folder) for folder in folders]
   names = list(dict.fromkeys(name for row in rows for name in row))
@@ -71,12 +73,17 @@ def table(folders: List[str], metrics: List[str]) -> List[List[str]]:
       return metric in metrics if metrics else metric != "loss"
     return name == "minutes" or len({str(row.get(name)) for row in rows}) > 1
 
+  def cell(row, name):
+    value = row.get(name, "")
+    if isinstance(value, float) and not name.startswith("--"):
+      return outputs.short(value)
+    return str(value)
+
   names = list(filter(is_shown, names))
   return [["run"] + names] + [
-      [os.path.basename(os.path.normpath(folder))] + [
-          outputs.short(row[name]) if isinstance(row.get(name), float)
-          and not name.startswith("--") else str(row.get(name, ""))
-          for name in names] for folder, row in zip(folders, rows)]
+      [os.path.basename(os.path.normpath(folder)),
+       *[cell(row, name) for name in names]]
+      for folder, row in zip(folders, rows)]
 
 
 def page(rows: List[List[str]]) -> str:

@@ -137,11 +137,16 @@ def find_cuts(document: Document, length: int) -> np.ndarray:
 
 
 def prepare_text(document: Document, length: int) -> Text:
-  """Returns the Text of a document; `length` as for `find_cuts`."""
+  """Returns a document with its possible cuts and the weights of its pieces.
+
+  Args:
+    document: the document.
+    length: most tokens of a pair; every piece is shorter, see find_cuts.
+  """
   cuts = find_cuts(document, length)
   sizes = np.diff(cuts)
-  return Text(document, cuts,
-              np.append(0, (sizes / (1 - sizes / length)).cumsum()))
+  weights = sizes / (1 - sizes / length)  # why: see create_pairs
+  return Text(document, cuts, weights=np.append(0, weights.cumsum()))
 
 
 def create_pairs(text: Text, settings: Settings, rng: np.random.RandomState,

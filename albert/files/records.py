@@ -245,7 +245,7 @@ def _problems(path, scan):
     more = len(scan.bad) - 1
     found.append("%s: record %d %s%s" % (
         path, number + 1, what, ", and %d more" % more if more else ""))
-  if scan.error and scan.size and scan.records:
+  if scan.error and scan.records:
     found.append("%s: damaged after %d records, %d of %d bytes (%s)" % (
         path, scan.records, scan.size - scan.good, scan.size, scan.error))
   elif scan.error:

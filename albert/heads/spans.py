@@ -143,9 +143,9 @@ class BeamScores:
         self._x, 3, "sequence output")
     self.start = _masked(self._mask, self._score(
         self._x, "start_logits/dense", [self._batch, self._sequence]))
-    likely = tf.reduce_sum(  # TFLite has no einsum
+    mean_start = tf.reduce_sum(  # TFLite has no einsum
         tf.expand_dims(tf.nn.softmax(self.start), -1) * self._x, 1)
-    y = modeling.dense(tf.concat([likely, self._x[:, 0]], -1), self._hidden,
+    y = modeling.dense(tf.concat([mean_start, self._x[:, 0]], -1), self._hidden,
                        config, "answer_class/dense_0", "tanh")
     y = model.dropout(y, 0.1, salt=-3)
     with tf.variable_scope("answer_class/dense_1", reuse=tf.AUTO_REUSE):
