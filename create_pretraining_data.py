@@ -39,11 +39,18 @@ _LONG_DOCUMENT = 200000  # bytes on average, above which to warn
 class TextSettings:
   """The text, and where to write the records."""
   input_file: str = setting(
-      None, "Text files, also .gz: globs, separated by commas.", NEEDED,
-      required=True)
+      None, "Text files, also .gz: globs, separated by commas; GLOB:3 reads a "
+      "source three times per pass.", NEEDED, required=True)
   heldout_file: str = setting(
       None, "Text files held out for evaluation; lines that --input_file "
       "shares with them are reported.", needs="not beam_runner")
+  heldout_share: float = setting(
+      0.0, "Fraction of the documents to leave out for evaluation, chosen by a "
+      "hash of their text.", USUAL, least=0, most=1,
+      instead_of="heldout_file")
+  only_heldout: bool = setting(
+      False, "Whether to make records of the documents that --heldout_share "
+      "leaves out.", demands="heldout_share")
   text_field: str = setting(
       None, "Key of the text, if files have a JSON object per document.", USUAL)
   paragraphs_per_document: int = setting(
@@ -181,8 +188,9 @@ def describe(settings: Settings, texts: TextSettings,
   for name in ("do_lower_case", "non_chinese", "shard_characters",
                "paragraphs_per_document", "document_characters"):
     description[name] = getattr(texts, name)
-  if texts.text_field:
-    description["text_field"] = texts.text_field
+  for name in ("text_field", "heldout_share", "only_heldout"):
+    if getattr(texts, name):
+      description[name] = getattr(texts, name)
   for name in ("vocab_file", "spm_model_file", "user_dict"):
     if getattr(texts, name):
       description[name + "_sha256"] = hashlib.sha256(
@@ -195,8 +203,9 @@ def report(counts: Dict[str, int], settings: Settings) -> None:
   made = counts["records"]
   usable = counts["tokens"] - 3 * made
   rows = [
-      ("documents", "%d, %d of them duplicates" % (
-          counts["documents"], counts["repeated_documents"])),
+      ("documents", "%d, %d of them duplicates; %d left out" % (
+          counts["documents"], counts["repeated_documents"],
+          counts["other_documents"])),
       ("records", "%d, %.1f%% with label 1" % (
           made, 100.0 * counts["label_1"] / made)),
       ("tokens per record", "%.1f of %d, %.1f%% padding" % (
@@ -368,6 +377,16 @@ def make_records(texts: TextSettings, reader: corpus.TextReader,
   return counts + reader.counts
 
 
+def weighted_paths(patterns: str) -> List[str]:
+  """Expands globs such as "a*.txt,b.txt:3", whose files occur three times."""
+  weights: Dict[str, int] = {}
+  for pattern in list(filter(None, patterns.split(","))) or [""]:
+    glob, weight = re.fullmatch(r"(.*?)(?::(\d+))?", pattern.strip()).groups()
+    for path in records.expand_patterns(glob, "input_file"):
+      weights[path] = max(weights.get(path, 0), int(weight or 1))
+  return [path for path in sorted(weights) for _ in range(weights[path])]
+
+
 def check_inputs(texts: TextSettings, paths: List[str]) -> None:
   """Raises an InputError for files that are not plain text."""
   for path in paths:
@@ -384,7 +403,7 @@ def main() -> None:
   if texts.beam_runner and texts.output_file:
     raise InputError("--beam_runner needs --output_dir, not --output_file")
   outputs, described = name_outputs(texts)
-  paths = records.expand_patterns(texts.input_file, "input_file")
+  paths = weighted_paths(texts.input_file)
   check_outputs(texts, outputs, paths)
   check_inputs(texts, paths)
   tokenizer = tokenization.create_tokenizer(
@@ -406,7 +425,8 @@ def main() -> None:
       texts.heldout_file) else []
   reader = corpus.TextReader(
       paths, texts.shard_characters, texts.text_field, heldout,
-      texts.paragraphs_per_document, texts.document_characters)
+      texts.paragraphs_per_document, texts.document_characters,
+      texts.heldout_share, texts.only_heldout)
   maker = shards.ShardMaker(
       create_segmenter(texts, tokenizer), settings, shards.count_buckets(
           num_bytes, settings, len(outputs)), folder)

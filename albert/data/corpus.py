@@ -312,19 +312,23 @@ class TextReader:
     heldout: files of text held out for evaluation.
     paragraphs: paragraphs per document; a blank line ends a paragraph.
     document_characters: a document also ends after this many characters.
+    heldout_share: share of the documents to leave out, by a hash of their text.
+    only_heldout: read those instead of the others.
 
   Attributes:
-    counts: numbers of "documents", "repeated_documents" (among the first
-      million different ones), "text_bytes", "invalid_bytes" (replaced with
-      U+FFFD, which tokenizers drop), and "heldout_lines", those with 10
-      characters or more that are also in `heldout`.
+    counts: numbers of "documents", "other_documents" (of the other part),
+      "repeated_documents" (among the first million different ones),
+      "text_bytes", "invalid_bytes" (replaced with U+FFFD, which tokenizers
+      drop), and "heldout_lines", those with 10 characters or more that are also
+      in `heldout`.
     share_read: share of the files' bytes read so far.
   """
 
   def __init__(self, paths: Sequence[str], shard_characters: int = 500000,
                text_field: Optional[str] = None,
                heldout: Sequence[str] = (), paragraphs: int = 1,
-               document_characters: Optional[int] = None):
+               document_characters: Optional[int] = None,
+               heldout_share: float = 0.0, only_heldout: bool = False):
     self.counts: Counter[str] = collections.Counter()
     self.share_read = 0.0
     self._paths = paths
@@ -332,6 +336,8 @@ class TextReader:
     self._text_field = text_field
     self._paragraphs = paragraphs
     self._document_characters = document_characters or float("inf")
+    self._heldout_share = heldout_share
+    self._only_heldout = only_heldout
     self._known: Set[int] = set()  # hashes of documents
     self._heldout = {  # hashes of lines
         hash(line) for path in heldout for document in TextReader(
@@ -370,13 +376,12 @@ class TextReader:
       with filesystem.open_binary(path) as raw:
         data = gzip.open(raw) if path.endswith(".gz") else raw
         lines: List[str] = []
-        size, paragraphs, is_new, last = 0, 0, True, None
+        size, paragraphs, last = 0, 0, None
+        is_wanted = None  # known from the first part of a document on
         for line in itertools.chain(
             self._json_lines(path, data) if self._text_field else
             self._lines(path, data), [None]):
           if line:
-            self.counts["documents"] += is_new
-            is_new = False
             self.counts["heldout_lines"] += (
                 len(line) >= _LONG_LINE and hash(line) in self._heldout)
             lines.append(line)
@@ -384,15 +389,27 @@ class TextReader:
           elif last:
             paragraphs += 1
           last = line
-          if line is None or not line and paragraphs >= self._paragraphs or (
-              size >= self._document_characters):
-            is_new, paragraphs = True, 0
-          if lines and (is_new or size >= self._shard_characters):
-            self._count_repeated(lines)
-            self.share_read = (
-                sum(sizes[:number]) + raw.tell()) / max(1, sum(sizes))
-            yield lines
+          ends = line is None or not line and (
+              paragraphs >= self._paragraphs) or (
+                  size >= self._document_characters)
+          if lines and (ends or size >= self._shard_characters):
+            if is_wanted is None:
+              is_wanted = self._is_wanted(lines)
+              self.counts[
+                  "documents" if is_wanted else "other_documents"] += 1
+            if is_wanted:
+              self._count_repeated(lines)
+              self.share_read = (
+                  sum(sizes[:number]) + raw.tell()) / max(1, sum(sizes))
+              yield lines
             lines, size = [], 0
+          if ends:
+            is_wanted, paragraphs = None, 0
+
+  def _is_wanted(self, lines):
+    """Returns whether a document is in the part to read."""
+    number = zlib.crc32("\n".join(lines).encode("utf-8", "surrogatepass"))
+    return (number < self._heldout_share * 2**32) == self._only_heldout
 
   def _count_repeated(self, lines):
     key = hash("\n".join(lines))

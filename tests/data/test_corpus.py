@@ -166,6 +166,26 @@ def test_lines_of_the_heldout_text(tmp_path):
   assert reader.counts["heldout_lines"] == 2
 
 
+def test_a_share_of_the_documents_is_held_out(tmp_path):
+  """Also of documents longer than a shard, and of equal ones."""
+  texts = ["第%d篇。\n%s" % (number, "很长。\n" * number * (number % 9 == 0))
+           for number in (*range(500), *range(100))]
+  path = write(tmp_path, "text", "\n\n".join(texts))
+  def read(share, **more):
+    reader = corpus.TextReader([path], 300, heldout_share=share, **more)
+    pieces = ["".join(lines) for lines in reader.documents()]
+    return pieces, (reader.counts["documents"],
+                    reader.counts["other_documents"])
+  (train, counts), (heldout, others), (whole, _) = (
+      read(0.2), read(0.2, only_heldout=True), read(0.0))
+  assert sorted(train + heldout) == sorted(whole) and counts == others[::-1]
+  assert 80 < others[0] < 160 and sum(counts) == 600
+  titles = [{piece.split("。")[0] for piece in part} - {"很长"}
+            for part in (train, heldout)]
+  assert not titles[0] & titles[1] and len(titles[0] | titles[1]) == 500
+  assert set(heldout) < set(read(0.5, only_heldout=True)[0])
+
+
 def test_documents_of_wikiextractor(tmp_path):
   texts = ["标题\n\n第一段。\n第二段。\n", "又一篇。"]
   expected = [["标题", "第一段。", "第二段。"], ["又一篇。"]]

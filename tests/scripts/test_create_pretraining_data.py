@@ -7,6 +7,7 @@ import re
 import pytest
 from scripting import ROOT, VOCAB, fail, succeed
 
+import create_pretraining_data
 from albert.data.shards import ShardMaker
 
 
@@ -68,6 +69,15 @@ def test_a_folder_has_the_records_of_one_run(tmp_path):
   assert after.keys() == before.keys() and after != before
 
 
+def test_files_that_are_read_more_often(tmp_path):
+  for name in ("a1", "a2", "b"):
+    (tmp_path / name).write_text(name)
+  assert [path[len(str(tmp_path)) + 1:] for path in (
+      create_pretraining_data.weighted_paths(
+          "{0}/a*:2,{0}/b,{0}/a2:3".format(tmp_path)))] == [
+              "a1", "a1", "a2", "a2", "a2", "b"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("args, message", [
     (["--input_file=blank.txt"], "^--input_file .*blank.txt"),
@@ -77,6 +87,7 @@ def test_a_folder_has_the_records_of_one_run(tmp_path):
     (["--do_whole_word_mask", "--masking=ngram"],
      "--do_whole_word_mask=True .*--masking=ngram"),
     (["--user_dict=latin.txt"], "user_dict .*latin.txt: .*utf"),
+    (["--only_heldout"], "--only_heldout .*--heldout_share"),
     (["--output_dir=none"], "--output_file or --output_dir"),
     (["--beam_runner=DirectRunner"], "--beam_runner .*--output_dir"),
     (["--output_file=../{}/blank.txt", "--input_file=blank.txt"],
