@@ -6,6 +6,7 @@ r"""Pretrains ALBERT: masked LM and sentence order.
 """
 
 import dataclasses
+import os
 import re
 from typing import (
   Any,
@@ -27,9 +28,11 @@ from albert.files import (
   filesystem,
   outputs,
   records,
+  tables,
 )
 from albert.heads.pretraining import Pretraining
 from albert.model.config import AlbertConfig
+from albert.predict import load
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from albert.train import evaluation, loop, run_file, step
 from albert.train import settings as train_settings
@@ -64,6 +67,9 @@ class PretrainingSettings:
   max_predictions_per_seq: int = setting(
       None, "Masked tokens per record; default: from the JSON file next to the "
       "records, otherwise 51.")
+  sample_file: str = setting(
+      None, "Texts with [MASK], one per line; every evaluation adds what it "
+      "fills in to samples.txt.", demands="eval_input_file")
   early_stop_evals: int = setting(
       None, "Stop after this many evaluations without improvement.", USUAL,
       least=1, demands="do_train and eval_input_file")
@@ -226,6 +232,7 @@ def evaluator_of(
   """
   steps = made.heldout and count_eval_steps(
       args, settings, made.heldout.files())
+  samples = read_samples(args)
 
   def evaluate(checkpoint):
     # With the number of layers it was trained with.
@@ -240,12 +247,43 @@ def evaluator_of(
       try:
         with checkpoints.restoring(
             checkpoint or settings.model.init_checkpoint):
-          return step.whole_loss(estimator.evaluate(
+          results = step.whole_loss(estimator.evaluate(
               input_fn, steps=steps, checkpoint_path=checkpoint))
+        break
       except tf.errors.OpError as failed:
         error = failed
+    if samples and checkpoint:
+      write_samples(settings.run.output_dir, samples, checkpoint)
+    return results
 
   return evaluate
+
+
+def read_samples(args: PretrainingSettings) -> List[str]:
+  """Returns the texts of --sample_file.
+
+  Raises:
+    InputError: a text has no mask.
+  """
+  texts = list(filter(None, map(str.strip, tables.read_lines(
+      args.sample_file)))) if args.sample_file else []
+  for text in texts:
+    if "[MASK]" not in text:
+      raise InputError("--sample_file: %r has no [MASK]" % text)
+  return texts
+
+
+def write_samples(output_dir: str, texts: List[str], checkpoint: str) -> None:
+  """Adds rows of step, text, and most likely tokens to `samples.txt`."""
+  path = os.path.join(output_dir, "samples.txt")
+  step_now = checkpoints.step_of(checkpoint)
+  before = [line.split("\t") for line in tables.read_lines(path)] if (
+      filesystem.exists(path)) else []
+  rows = [row for row in before if int(row[0]) < step_now]
+  for text, found in zip(texts, load(checkpoint, "tensorflow").predict(
+      texts, top_k=3)):
+    rows.append([str(step_now), text, *found.cells()])
+  filesystem.write_table(path, rows)
 
 
 def report_passes(args: PretrainingSettings, settings: TrainSettings,

@@ -6,14 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from reading import table
 from refusals import refused
 from scripting import fail, kill_at, results, succeed
 from small_steps import SIZES, full, write_pretraining
+from vocabularies import SPECIAL, write_vocab
 from writing import write
 
 import run_pretraining
 from albert.files import checkpoints, records
 from albert.model.config import AlbertConfig
+from albert.predict import load
 from albert.train import hooks
 from benchmarks import plot_curves
 
@@ -33,6 +36,9 @@ def work(tmp_path_factory):
     records.write_records(str(folder / (name + ".tfrecord")), rows)
     write(folder, name + ".tfrecord.json", dict(
         more, max_seq_length=16, vocab_size=50))
+  write_vocab(folder / "vocab.txt", [
+      *SPECIAL, *"甲乙", *("w%d" % number for number in range(43))])
+  write(folder, "masked.txt", "甲[MASK]", "", "[MASK]乙[MASK]")
   write(folder, "deep.json", dict(SIZES, num_hidden_layers=2))
   write(folder, "other_vocab.json", dict(SIZES, vocab_size=51))
   with pytest.MonkeyPatch.context() as patch:
@@ -63,13 +69,15 @@ def pretrain(output_dir, *args):
 TRAINING = ["--do_train", "--bert_config_file=deep.json",
             "--input_file=same.tfrecord", "--optimizer=adamw",
             "--eval_input_file=same_heldout.tfrecord", "--learning_rate=0.01",
-            "--num_train_steps=6", "--save_checkpoints_steps=3"]
+            "--num_train_steps=6", "--save_checkpoints_steps=3",
+            "--vocab_file=vocab.txt"]
 
 
 @pytest.fixture(scope="module")
 def whole(work):
   """(folder, losses) of an uninterrupted run."""
-  return work / "whole", pretrain(work / "whole", *TRAINING)[1]
+  return work / "whole", pretrain(
+      work / "whole", *TRAINING, "--sample_file=masked.txt")[1]
 
 
 @pytest.mark.slow
@@ -90,6 +98,14 @@ def test_what_training_leaves(whole):
               value.tag for path in folder.glob("events*")
               for event in tf.train.summary_iterator(str(path))
               for value in event.summary.value}
+
+
+  rows = table(folder / "samples.txt")
+  assert [row[:2] for row in rows] == [
+      [step, text] for step in "36" for text in ("甲[MASK]", "[MASK]乙[MASK]")]
+  assert [len(row) for row in rows] == [3, 4] * 2
+  best = load(str(folder / "best")).predict(["甲[MASK]"], top_k=3)
+  assert rows[-2][2:] == best[0].cells()
 
 
 @pytest.mark.slow
