@@ -10,17 +10,17 @@ training labels; once its loss is lower, pretraining has left its first plateau.
 import dataclasses
 import os
 import sys
+from typing import List, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from absl import flags
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from albert import cli
 from albert.errors import InputError
 from albert.files import records
-from albert.settings import NEEDED, setting
+from albert.settings import NEEDED, from_flags, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +35,8 @@ class EntropySettings:
 SETTINGS = (EntropySettings,)
 
 
-def count_labels(flag: str) -> np.ndarray:
-  """Returns the count of each label id in the files of a flag, [V]."""
-  paths = records.expand_patterns(flags.FLAGS[flag].value, flag)
+def count_labels(paths: List[str]) -> np.ndarray:
+  """Returns the count of each label id in record files, [V]."""
   description = records.read_description(paths[0])
   if not description:
     raise InputError("%s has no JSON file next to it with the size of the "
@@ -52,12 +51,28 @@ def count_labels(flag: str) -> np.ndarray:
   return counts
 
 
-def main() -> None:
-  known, asked = count_labels("input_file"), count_labels("eval_input_file")
+def frequency_loss(train: List[str],
+                   heldout: List[str]) -> Tuple[float, float, int]:
+  """Predicts the labels of record files by their frequency in others.
+
+  Args:
+    train: record files for the frequencies.
+    heldout: record files to predict.
+
+  Returns:
+    loss in nats, accuracy, and the number of labels.
+  """
+  known, asked = count_labels(train), count_labels(heldout)
   frequencies = (known + 0.1) / (known + 0.1).sum()  # smoothed
-  share = asked[known.argmax()] / asked.sum()
-  print("loss %.4f, accuracy %.4f, over %d labels" % (
-      -(asked * np.log(frequencies)).sum() / asked.sum(), share, asked.sum()))
+  return (-(asked * np.log(frequencies)).sum() / asked.sum(),
+          asked[known.argmax()] / asked.sum(), int(asked.sum()))
+
+
+def main() -> None:
+  args = from_flags(EntropySettings)
+  print("loss %.4f, accuracy %.4f, over %d labels" % frequency_loss(
+      *(records.expand_patterns(getattr(args, flag), flag)
+        for flag in ("input_file", "eval_input_file"))))
 
 
 if __name__ == "__main__":
