@@ -33,7 +33,8 @@ from albert.tasks import (
     windows,
 )
 from albert.tasks.classification import InputExample
-from albert.train import finetuning, teachers
+from albert.train import finetuning, sweep, teachers
+from albert.train.distribution import Workers
 from albert.train.settings import FINE_TUNING, TrainSettings
 
 Examples = Dict[str, List[InputExample]]  # by split
@@ -78,6 +79,13 @@ class TextSettings(teachers.DistillationSettings, tables.TableSettings):
   test_share: float = setting(
       None, "Share of the training file to predict instead of a test file.",
       least=0.0, most=1.0)
+  folds: int = setting(
+      None, "Cross-validation: train once for each of this many parts of the "
+      "training file, evaluating on it; see folds.tsv.", least=2,
+      demands="do_train and do_eval", instead_of="dev_share or test_share")
+  fold: int = setting(
+      None, "Train only this one of --folds, from 0.", least=0,
+      demands="folds")
   regression: bool = setting(
       False, "Whether the labels are numbers (regression).")
   multi_label: bool = setting(
@@ -177,7 +185,8 @@ def read_examples(task: classification.Task, names: List[str],
   if shares:
     examples.update(classification.divide(
         examples["train"], shares, seed,
-        label_of=lambda x: None if task.is_regression else x.label))
+        label_of=lambda x: None if task.is_regression else x.label,
+        start=(texts.fold or 0) / (texts.folds or 1)))
   if labels is None:
     labels = sorted({label for example in examples["train"]
                      for label in labels_of(example)})
@@ -187,6 +196,8 @@ def read_examples(task: classification.Task, names: List[str],
 
 def shares_of(texts: TextSettings) -> Dict[str, float]:
   """Returns the share of the training file that each other split takes."""
+  if texts.folds:
+    return {"dev": 1 / texts.folds}
   return {name: share for name, share in (
       ("dev", texts.dev_share), ("test", texts.test_share)) if share}
 
@@ -628,9 +639,9 @@ class TextTask(finetuning.Task):
         self._kind.values(predictions), self._kind, self._flags.plain_results)
 
 
-def main() -> None:
-  texts = from_flags(TextSettings)
-  settings, workers, folder = finetuning.start(default_length=128)
+def train(texts: TextSettings, settings: TrainSettings, workers: Workers,
+          folder: ModelFolder) -> None:
+  """Trains, evaluates and predicts; see finetuning.start."""
   trains = settings.run.do_train
   task = classification.get_task(
       texts.task_name, texts.text_a_field, texts.text_b_field,
@@ -663,6 +674,32 @@ def main() -> None:
       warn_of_majority(settings.run.output_dir, examples["dev"])
     else:
       warn_of_mean(settings.run.output_dir, examples["train"], examples["dev"])
+
+
+def cross_validate(texts: TextSettings, settings: TrainSettings,
+                   workers: Workers, folder: ModelFolder) -> None:
+  """Trains with each of --folds as dev set; writes `folds.tsv`."""
+  output_dir, results = settings.run.output_dir, []
+  if texts.fold is not None and texts.fold >= texts.folds:
+    raise InputError("--fold=%d: must be less than --folds" % texts.fold)
+  for fold in range(texts.folds) if texts.fold is None else [texts.fold]:
+    run = dataclasses.replace(
+        settings.run, output_dir=os.path.join(output_dir, "fold_%d" % fold))
+    train(dataclasses.replace(texts, fold=fold),
+          dataclasses.replace(settings, run=run), workers, folder)
+    results.append((fold, read_best(run.output_dir)))
+  if texts.fold is None and not workers.rank:
+    names = sweep.metric_names([values for _, values in results])
+    table = [["fold", *names, "global_step"], *sweep.rows_of(results, names)]
+    path = os.path.join(output_dir, "folds.tsv")
+    filesystem.write_table(path, table)
+    logging.info("%s:\n%s", path, sweep.aligned(table))
+
+
+def main() -> None:
+  texts = from_flags(TextSettings)
+  (cross_validate if texts.folds else train)(
+      texts, *finetuning.start(default_length=128))
 
 
 if __name__ == "__main__":

@@ -355,8 +355,8 @@ def read_examples(task: Task, path: str, is_test: bool = False,
 
 def divide(examples: List[Any], shares: Dict[str, float], seed: int,
            text_of: Callable[[Any], Any] = lambda x: (x.text_a, x.text_b),
-           label_of: Callable[[Any], Any] = lambda x: x.label
-           ) -> Dict[str, List[Any]]:
+           label_of: Callable[[Any], Any] = lambda x: x.label,
+           start: float = 0.0) -> Dict[str, List[Any]]:
   """Splits examples at random, stratified by label.
 
   Examples with the same texts stay together; the order is kept.
@@ -366,6 +366,8 @@ def divide(examples: List[Any], shares: Dict[str, float], seed: int,
     shares: name of a part -> its share.
     seed: random seed.
     text_of, label_of: return the text and the label of an example, hashable.
+    start: share of the shuffled examples before the first part; with K parts
+      from 0, 1/K, ... on, one each, every example is in one of them.
 
   Returns:
     the parts, and the rest as "train".
@@ -382,10 +384,10 @@ def divide(examples: List[Any], shares: Dict[str, float], seed: int,
   rng, part_of = random.Random(seed), ["train"] * len(examples)
   for same in groups.values():
     rng.shuffle(same)
-    end = 0.0
+    end = start * len(same)
     for name, share in shares.items():
-      start, end = end, end + share * len(same)
-      for place in itertools.chain.from_iterable(same[round(start):round(end)]):
+      begin, end = end, end + share * len(same)
+      for place in itertools.chain.from_iterable(same[round(begin):round(end)]):
         part_of[place] = name
   parts = {name: [example for example, part in zip(examples, part_of)
                   if part == name] for name in ("train", *shares)}

@@ -28,7 +28,7 @@ _PACKAGES = ("tensorflow", "numpy", "jieba", "sentencepiece")
 # for the length of the run. Data files are compared by content.
 _FREE = {
     "output_dir", "do_train", "do_eval", "do_predict", "check_data",
-    "resume_anyway", "sample_file",
+    "resume_anyway", "sample_file", "fold",
     "save_checkpoints_steps", "save_checkpoints_secs", "keep_checkpoint_max",
     "log_steps", "early_stop_evals", "eval_batch_size", "max_eval_steps",
     "calibrate",

@@ -93,7 +93,7 @@ def run(settings: TrainSettings, leads: bool, metric: str,
       filesystem.write_table(os.path.join(output_dir, "runs.tsv"), table)
   if leads:
     logging.info("%s:\n%s", os.path.join(output_dir, "runs.tsv"),
-                 _aligned(table))
+                 aligned(table))
     _keep_best(settings, results, metric, [*contents, *reports])
   run_once(dataclasses.replace(settings, run=dataclasses.replace(
       settings.run, do_train=False, do_eval=False)))
@@ -107,29 +107,42 @@ def _by_rate(results):
   return grouped
 
 
+def rows_of(runs: Sequence[Tuple[Any, Dict[str, Any]]],
+            names: Sequence[str]) -> List[List[Any]]:
+  """Returns rows of results; of several runs, also mean and deviation.
+
+  Args:
+    runs: label and results of each; a run without a valid evaluation has none.
+    names: results that have a mean; `global_step` follows.
+  """
+  rows = [[label] + [values.get(name, float("nan"))
+                     for name in [*names, "global_step"]]
+          for label, values in runs]
+  if len(runs) == 1:
+    return rows
+  columns = np.reshape([row[1:-1] for row in rows], [len(runs), len(names)])
+  return rows + [["mean"] + np.mean(columns, axis=0).tolist() + [""],
+                 ["deviation"] + np.std(columns, axis=0, ddof=1).tolist() + [
+                     ""]]
+
+
+def metric_names(results: Sequence[Dict[str, Any]]) -> List[str]:
+  """Returns the sorted names of the metrics in any of the results."""
+  return sorted(name for name in set().union(*results)
+                if name.startswith("eval_"))
+
+
 def _table(results):
   """Returns a row per run, and mean and deviation of rates with more seeds."""
-  names = sorted(name for name in set().union(*results.values())
-                 if name.startswith("eval_"))
+  names = metric_names(list(results.values()))
   rows = [["learning_rate", "seed"] + names + ["global_step"]]
   for rate, runs in _by_rate(results).items():
-    # A run without a valid evaluation has no best checkpoint.
-    rows += [[rate, seed] + [values.get(name, float("nan"))
-                             for name in names + ["global_step"]]
-             for seed, values in runs]
-    if len(runs) == 1:
-      continue
-    columns = np.reshape(
-        [[values.get(name, float("nan")) for _, values in runs]
-         for name in names], [len(names), len(runs)])
-    deviations = np.std(columns, axis=1, ddof=1).tolist()
-    rows += [[rate, "mean"] + np.mean(columns, axis=1).tolist() + [""],
-             [rate, "deviation"] + deviations + [""]]
+    rows += [[rate, *row] for row in rows_of(runs, names)]
   return rows
 
 
-def _aligned(table):
-  """Formats a table for the log."""
+def aligned(table: List[List[Any]]) -> str:
+  """Formats a table for the log or the screen."""
   texts = [[outputs.short(cell) if isinstance(cell, float) else str(cell)
             for cell in row] for row in table]
   widths = [max(map(len, column)) for column in zip(*texts)]

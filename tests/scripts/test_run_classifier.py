@@ -1,5 +1,6 @@
 """Fine-tuning for classification and regression, on a small model."""
 
+import pathlib
 import random
 import re
 import types
@@ -10,6 +11,7 @@ import tensorflow.compat.v1 as tf
 from reading import table
 from refusals import refused
 from scripting import ROOT, SIZES, VOCAB, fail, results, succeed
+from trained_models import command
 from writing import write
 
 import run_classifier
@@ -171,6 +173,32 @@ def test_the_most_frequent_mistakes():
   assert run_classifier.mistakes(
       examples, [0, 1, 1, 0, 1, 1], [0, 0, 1, 1, 0, 1], ["a", "b"]).split(
           "\n")[2:] == ["b\ta\t2\ttext 1", "a\tb\t1\ttext 3\tb", ""]
+
+
+def test_each_text_is_evaluated_in_one_fold(tmp_path, monkeypatch):
+  evaluated = []
+
+  def run(task, settings, *_):
+    evaluated.append(task.splits["dev"].examples)
+    assert len(task.splits["train"].examples) == 6
+    folder = pathlib.Path(settings.run.output_dir) / "best"
+    folder.mkdir(parents=True)
+    write(folder, "eval_results.txt", "eval_accuracy = 0.%d" % len(evaluated),
+          "global_step = 6")
+
+  monkeypatch.setattr(run_classifier.finetuning, "run", run)
+  args = command(tmp_path, "labels", "--do_train", "--do_eval", "--folds=3",
+                 "--save_checkpoints_steps=1")
+  (tmp_path / "dev.tsv").unlink()
+  succeed(*args)
+  texts = [example.text_a for fold in evaluated for example, _ in fold]
+  assert [len(fold) for fold in evaluated] == [3] * 3 and len(set(texts)) == 9
+  rows = table(tmp_path / "out" / "folds.tsv")
+  assert rows[:4] == [["fold", "eval_accuracy", "global_step"], *(
+      [str(fold), "0.%d" % (fold + 1), "6"] for fold in range(3))]
+  assert [row[0] for row in rows[4:]] == ["mean", "deviation"]
+  assert [float(row[1]) for row in rows[4:]] == pytest.approx([0.2, 0.1])
+  fail("--fold=3", *args, "--fold=3")
 
 
 @pytest.mark.slow

@@ -230,6 +230,10 @@ def test_parts_have_the_labels_of_the_whole_and_share_no_text():
   assert all(part == sorted(part) for part in parts.values())
   assert parts == classification.divide(examples, shares, 1)
   assert parts != classification.divide(examples, shares, 2)
+  folds = [classification.divide(examples, {"dev": 0.2}, 1, start=k / 5)["dev"]
+           for k in range(5)]
+  assert sorted(sum(folds, [])) == examples
+  assert [len(fold) for fold in folds] == [36] * 5
   refused("180 examples are too few for a dev part", classification.divide,
           examples, {"dev": 0.001}, 1)
   numbers = [x._replace(label=str(x.id)) for x in examples]
