@@ -286,10 +286,15 @@ def write_samples(output_dir: str, texts: List[str], checkpoint: str) -> None:
   filesystem.write_table(path, rows)
 
 
-def report_passes(args: PretrainingSettings, settings: TrainSettings,
-                  num_records: int, num_processes: int) -> None:
-  """Logs the number of passes; warns of an unusual schedule."""
-  examples = settings.batch.train_batch_size * num_processes
+def report_passes(args: PretrainingSettings, num_records: int,
+                  examples: int) -> None:
+  """Logs the number of passes; warns of an unusual schedule.
+
+  Args:
+    args: settings of pretraining.
+    num_records: records to train on.
+    examples: per step.
+  """
   passes = args.num_train_steps * examples / num_records
   logging.info("%d records, %d examples per step: %d steps are %.1f passes",
                num_records, examples, args.num_train_steps, passes)
@@ -315,8 +320,10 @@ def main() -> None:
   depths = parse_growth(args.grow_layers, made.folder.config,
                         args.num_train_steps)
   contents = made.folder.contents()
+  examples = settings.batch.train_batch_size * workers.size
   schedule = train_settings.Schedule(
-      args.num_train_steps, args.num_warmup_steps)
+      args.num_train_steps, args.num_warmup_steps, passes_per_step=(
+          examples / made.train.count() if made.train else 0.0))
   if not workers.rank:
     outputs.prepare_output_dir(run.output_dir, contents, run.do_train)
     if run.do_train:
@@ -333,8 +340,7 @@ def main() -> None:
       for config, end in depths]
   evaluate = evaluator_of(args, settings, stages, made)
   if run.do_train:
-    report_passes(args, settings, sum(
-        file.count for file in made.train.files()), workers.size)
+    report_passes(args, made.train.count(), examples)
     loop.warn_of_slow_training(made.folder.config, settings.device)
 
     def train_input_fn_at(start, error=None):

@@ -268,6 +268,10 @@ class Reader:
     self._files = check_records(paths, specs, skip_corrupt, read_all)
     self._failures = 0
 
+  def count(self) -> int:
+    """Returns the number of records, estimated unless all were read."""
+    return sum(file.count for file in self._files)
+
   def files(self, error: Optional[tf.errors.OpError] = None
             ) -> List[RecordFile]:
     """Returns the files that can be read.

@@ -308,7 +308,7 @@ class Runner:
         folder.tokenizer_file) else None
     self._splits = splits = task.splits
     self._train_split = splits.pop("train", None)
-    self._num_train_steps = 0
+    self._num_train_steps, self._passes_per_step = 0, 0.0
     if self._train_split:
       self._num_train_steps = self._count_steps()
       self._settings = settings = with_evaluations(
@@ -340,6 +340,7 @@ class Runner:
       raise InputError(
           "%d training examples are less than one batch of %d" % (
               len(examples), batch_size))
+    self._passes_per_step = batch_size / len(examples)
     logging.info("%d steps of %d examples", steps, batch_size)
     if len(examples) < batch_size:
       logging.warning(
@@ -365,7 +366,8 @@ class Runner:
       num_warmup_steps = int(self._num_train_steps * data.warmup_proportion)
     return train_settings.Schedule(
         self._num_train_steps, num_warmup_steps,
-        data.adversarial_epsilon if data.adversarial else 0.0)
+        data.adversarial_epsilon if data.adversarial else 0.0,
+        self._passes_per_step)
 
   def run(self) -> None:
     """Trains, evaluates and predicts as requested by the flags.

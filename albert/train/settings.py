@@ -88,10 +88,12 @@ class Schedule:
     num_warmup_steps: at its beginning.
     adversarial_epsilon: norm of the perturbation; see
       `optimization.moved_word_embeddings`.
+    passes_per_step: passes over the data that a step makes; 0 if unknown.
   """
   num_train_steps: int = 0
   num_warmup_steps: int = 0
   adversarial_epsilon: float = 0.0
+  passes_per_step: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -176,6 +176,8 @@ def _train_spec(config, head, settings, schedule, workers, features):
       settings, checkpoints.latest_checkpoint, True)
   with tf.control_dependencies([train_op]):
     step = tf.train.get_global_step().read_value()
+  if schedule.passes_per_step:
+    scalars["passes"] = schedule.passes_per_step * tf.cast(step, tf.float32)
   host_call = None
   if settings.device.use_tpu:
     host_call = _host_call(step, scalars, settings.run)

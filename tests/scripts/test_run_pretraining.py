@@ -93,11 +93,14 @@ def test_what_training_leaves(whole):
   assert dict(tf.train.list_variables(str(folder / "best"))).items() >= {
       "bert/embeddings/word_embeddings/adam_v": [50, 8],
       "cls/seq_relationship/output_weights": [2, 24]}.items()
-  assert {"masked_lm_accuracy", "sentence_order_accuracy", "learning_rate",
-          "eval/masked_lm_loss"} <= {
-              value.tag for path in folder.glob("events*")
-              for event in tf.train.summary_iterator(str(path))
-              for value in event.summary.value}
+  scalars = {(value.tag, event.step): value.simple_value
+             for path in folder.glob("events*")
+             for event in tf.train.summary_iterator(str(path))
+             for value in event.summary.value}
+  assert {("masked_lm_accuracy", 6), ("sentence_order_accuracy", 6),
+          ("learning_rate", 6), ("eval/masked_lm_loss", 6)} <= set(scalars)
+  # Steps of four of the eight records.
+  assert [scalars["passes", step] for step in (1, 6)] == [0.5, 3]
 
 
   rows = table(folder / "samples.txt")
