@@ -73,7 +73,7 @@ def run(runner: str, options: str, reader: TextReader,
   """
   try:
     pipeline = beam.Pipeline(options=PipelineOptions(
-        shlex.split(options), runner=runner))
+        ["--runner=" + runner, *shlex.split(options)]))
   except ValueError as error:
     raise InputError("--beam_runner, --beam_options: %s" % error) from error
   with pipeline:

@@ -75,7 +75,7 @@ def test_flags_of_commands(path, monkeypatch):
           SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,))),
                   *[word for word in words if "$" not in word]):
         known = set(flags.FLAGS)
-    assert {word[2:].split("=")[0] for word in words} <= known
+    assert {word[2:].split("=")[0] for word in words} <= {*known, "flagfile"}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)

@@ -1,4 +1,4 @@
-"""Beam and the local tool make the same records. TF 1.15 only: slow install."""
+"""Beam and the local tool make the same records."""
 
 import pytest
 import tensorflow.compat.v1 as tf
