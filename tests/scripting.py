@@ -143,8 +143,9 @@ def run(script, *args, python=sys.executable, **kwargs):
   return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-def kill_at(step, script, *args, later=0):
-  """Kills training `later` seconds after it logs `step`; returns its log."""
+def kill_at(step, script, *args, later=0, number=signal.SIGKILL):
+  """Sends a signal `later` seconds after training logs `step`; returns its log
+  until then."""
   process = subprocess.Popen(
       command(script, *args), stderr=subprocess.PIPE, text=True)
   log = ""
@@ -155,8 +156,8 @@ def kill_at(step, script, *args, later=0):
       break
   time.sleep(later)
   assert process.poll() is None, log
-  process.kill()
-  process.wait()
+  process.send_signal(number)
+  process.communicate()
   return log
 
 

@@ -64,11 +64,8 @@ def broadcast_variables_hook() -> tf.train.SessionRunHook:
 class StopTogetherHook(tf.train.SessionRunHook):
   """Stops all ranks together when rank 0 decides to.
 
-  Steps count from the one where training resumes, as in the hook that saves and
-  evaluates.
-
   Args:
-    every: steps between decisions.
+    every: decides at multiples of this many steps, after their evaluation.
     should_stop: called on rank 0.
   """
 
@@ -81,15 +78,10 @@ class StopTogetherHook(tf.train.SessionRunHook):
     self._decision = _horovod().broadcast(self._mine, 0, name="stop")
     self._step = tf.train.get_global_step()
 
-  def after_create_session(self, session: tf.Session,
-                           coord: tf.train.Coordinator) -> None:
-    del coord
-    self._first_step = session.run(self._step)
-
   def after_run(self, run_context: tf.train.SessionRunContext,
                 run_values: tf.train.SessionRunValues) -> None:
     session = run_context.session
-    if (session.run(self._step) - self._first_step) % self._every:
+    if session.run(self._step) % self._every:
       return
     is_first = _horovod().rank() == 0
     if session.run(self._decision, {

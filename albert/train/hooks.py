@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 import tqdm
@@ -30,19 +30,19 @@ _HOST_SECONDS = 10  # maximum wait for values from a TPU
 
 
 def create(settings: TrainSettings, workers: distribution.Workers,
-           num_train_steps: int, evaluator: Optional[Evaluator],
+           ends: Sequence[int], evaluator: Optional[Evaluator],
            should_stop: Callable[[], bool]) -> List[tf.train.SessionRunHook]:
   """Returns the hooks of training, in the order in which they run.
 
   Args:
     settings: settings of the run.
     workers: the processes.
-    num_train_steps: of the whole training.
+    ends: last steps of the stages of training.
     evaluator: evaluates saved checkpoints.
     should_stop: called on rank 0.
   """
   run, device = settings.run, settings.device
-  progress = ProgressHook(num_train_steps, run.log_steps,
+  progress = ProgressHook(ends[-1], run.log_steps,
                           settings.batch.train_batch_size * workers.size,
                           run.output_dir, not workers.rank)
   hooks = [progress]
@@ -51,15 +51,32 @@ def create(settings: TrainSettings, workers: distribution.Workers,
   if device.use_tpu:  # its estimator saves by steps itself
     return hooks
   if not workers.rank:
-    hooks.append(tf.train.CheckpointSaverHook(
-        run.output_dir, save_steps=run.save_checkpoints_steps,
-        listeners=[_EvaluationListener(evaluator, progress)] if evaluator
-        else None))
+    every = run.save_checkpoints_steps
+
+    def is_due(step):
+      return run.save_checkpoints_secs or is_evaluated(step, every, ends)
+
+    hooks.append(_Saver(
+        run.output_dir, every, [_EvaluationListener(
+            evaluator, progress, is_due)] if evaluator else None))
   if device.use_horovod:
     hooks.insert(0, distribution.broadcast_variables_hook())
     hooks.append(distribution.StopTogetherHook(
         run.save_checkpoints_steps, should_stop))
   return hooks
+
+
+def is_evaluated(step: int, every: int, ends: Sequence[int]) -> bool:
+  """Returns whether a checkpoint is evaluated, unless they are saved by time.
+
+  Not one that an interruption left: its evaluations would be different.
+
+  Args:
+    step: its global step.
+    every: steps between checkpoints.
+    ends: last steps of the stages of training.
+  """
+  return step % every == 0 or step in ends
 
 
 def not_finite(what: str, output_dir: str) -> InputError:
@@ -268,6 +285,26 @@ class _Watch(threading.Thread):
                 frame.name for frame in frames[-2:-5:-1]))
 
 
+class _Multiples(tf.train.SecondOrStepTimer):
+  """Triggers at multiples of a number of steps, wherever training resumed."""
+
+  def __init__(self, every):
+    super().__init__(every_steps=every)
+    self._every = every
+
+  def should_trigger_for_step(self, step):
+    last = self.last_triggered_step()
+    return last is None or step // self._every > last // self._every
+
+
+class _Saver(tf.train.CheckpointSaverHook):
+  """Saves at multiples of a number of steps, and the first and last step."""
+
+  def __init__(self, output_dir, every, listeners):
+    super().__init__(output_dir, save_steps=every, listeners=listeners)
+    self._timer = _Multiples(every)
+
+
 class _Timer(tf.train.SecondOrStepTimer):
   """Uses the monotonic clock."""
 
@@ -298,14 +335,21 @@ class _TimedSaver(tf.train.CheckpointSaverHook):
 
 
 class _EvaluationListener(tf.train.CheckpointSaverListener):
-  """Calls the evaluator after a checkpoint is saved."""
+  """Calls the evaluator after a checkpoint is saved.
 
-  def __init__(self, evaluator, progress):
+  Args:
+    evaluator: the Evaluator.
+    progress: the ProgressHook.
+    is_due: maps a step to whether it is evaluated.
+  """
+
+  def __init__(self, evaluator, progress, is_due):
     self._evaluator = evaluator
     self._progress = progress
+    self._is_due = is_due
 
   def after_save(self, session, global_step_value):
-    if not global_step_value:
+    if not global_step_value or not self._is_due(int(global_step_value)):
       return False
     start = time.monotonic()
     with interrupts.pausing():

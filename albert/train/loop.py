@@ -213,7 +213,9 @@ def train_and_evaluate(
       damaged, or the flags require variables that the model to resume lacks.
   """
   run, device = settings.run, settings.device
-  last_step = stages[-1][1]
+  ends = [end for _, end in stages]
+  last_step = ends[-1]
+  every = run.save_checkpoints_steps
   if workers.rank:
     evaluator = None
   start = _start_step(settings, workers, last_step, evaluator)
@@ -230,15 +232,15 @@ def train_and_evaluate(
 
   # A TPU runs one program at a time, so training stops to evaluate.
   between_calls = evaluator if device.use_tpu else None
-  if between_calls and start:  # the last run may have failed before evaluating
-    between_calls.evaluate(start)
+  if between_calls and start and hooks.is_evaluated(start, every, ends):
+    between_calls.evaluate(start)  # the last run may have failed before it
   for estimator, stage_end in stages:
     while start < stage_end and not all_should_stop():
       end = stage_end
       if between_calls:
-        end = min(start + run.save_checkpoints_steps, stage_end)
+        end = min((start // every + 1) * every, stage_end)
       _train(settings, estimator, start, end, train_input_fn_at,
-             lambda: hooks.create(settings, workers, last_step, evaluator,
+             lambda: hooks.create(settings, workers, ends, evaluator,
                                   should_stop))
       if interrupts.requested():
         logging.info("ended at step %d with a checkpoint; the same command "

@@ -145,18 +145,17 @@ def test_what_a_tpu_sends_its_host_may_be_late(clock, monkeypatch):
 
 
 @pytest.mark.parametrize("given, rank, names", [
-    ({}, 0, "ProgressHook CheckpointSaverHook"),
-    ({"save_checkpoints_secs": 60}, 0,
-     "ProgressHook _TimedSaver CheckpointSaverHook"),
+    ({}, 0, "ProgressHook _Saver"),
+    ({"save_checkpoints_secs": 60}, 0, "ProgressHook _TimedSaver _Saver"),
     ({"use_tpu": True}, 0, "ProgressHook"),
     ({"use_horovod": True}, 0,
-     "str ProgressHook CheckpointSaverHook StopTogetherHook"),
+     "str ProgressHook _Saver StopTogetherHook"),
     ({"use_horovod": True, "save_checkpoints_secs": 60}, 1,
      "str ProgressHook StopTogetherHook")])
 def test_order(given, rank, names, monkeypatch):
   monkeypatch.setattr(distribution, "broadcast_variables_hook", lambda: "")
   made = hooks.create(make_settings(output_dir="/nowhere", **given),
-                      distribution.Workers(rank, 2, 0, list), 9, None, None)
+                      distribution.Workers(rank, 2, 0, list), [9], None, None)
   assert [type(hook).__name__ for hook in made] == names.split()
 
 
@@ -172,11 +171,27 @@ def test_checkpoints_by_time(tmp_path, clock):
       "model.ckpt-4", "model.ckpt-7"]
 
 
-def test_a_checkpoint_is_evaluated_but_for_that_of_no_step(clock):
+def test_checkpoints_at_multiples_wherever_training_resumes(tmp_path):
+  step = tf.train.get_or_create_global_step()
+  advance = step.assign_add(1)
+  with tf.train.SingularMonitoredSession(
+      hooks=[hooks._Saver(str(tmp_path), 5, None)],
+      scaffold=tf.train.Scaffold(init_op=step.assign(7))) as session:
+    for _ in range(9):
+      session.run(advance)
+  assert checkpoints.whole_checkpoints(str(tmp_path)) == [
+      "model.ckpt-%d" % step for step in (7, 10, 15, 16)]
+  assert [step for step in range(17) if hooks.is_evaluated(step, 5, [8, 16])
+          ] == [0, 5, 8, 10, 15, 16]
+
+
+def test_a_checkpoint_is_evaluated_if_it_is_due(clock):
   excluded = []
   listener = hooks._EvaluationListener(SimpleNamespace(
       evaluate=lambda step: clock.insert(0, clock[0] + step),
-      should_stop=lambda: True), SimpleNamespace(exclude=excluded.append))
+      should_stop=lambda: True), SimpleNamespace(exclude=excluded.append),
+                                      [5, 0].count)
   assert not listener.after_save(None, 0)
+  assert not listener.after_save(None, 4)
   assert listener.after_save(None, 5)
   assert excluded == [5]
