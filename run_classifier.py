@@ -17,20 +17,14 @@ from albert.heads import Classifier, MultiLabel, Regression
 from albert.heads.base import Head
 from albert.heads.classifier import UNITS
 from albert.model_folder import ModelFolder
-from albert.settings import (
-    NEEDED,
-    USUAL,
-    from_flags,
-    setting,
-    warn_if_given,
-)
+from albert.settings import NEEDED, USUAL, from_flags, setting, warn_if_given
 from albert.tasks import (
-    classification,
-    label_kinds,
-    label_sets,
-    metrics,
-    submissions,
-    windows,
+  classification,
+  label_kinds,
+  label_sets,
+  metrics,
+  submissions,
+  windows,
 )
 from albert.tasks.classification import InputExample
 from albert.train import finetuning, sweep, teachers

@@ -132,6 +132,7 @@ def score(texts: ner.Texts, label_ids: List[np.ndarray],
 class EntityTask(finetuning.Task):
   """Texts with entities.
 
+  Args:
     args: settings of the task.
     settings: settings of the run.
     folder: folder of the model.

@@ -8,28 +8,14 @@ r"""Pretrains ALBERT: masked LM and sentence order.
 import dataclasses
 import os
 import re
-from typing import (
-  Any,
-  Callable,
-  Dict,
-  List,
-  NamedTuple,
-  Optional,
-  Tuple,
-)
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 from absl import logging
 
 from albert import cli, model_folder
 from albert.errors import InputError
-from albert.files import (
-  checkpoints,
-  filesystem,
-  outputs,
-  records,
-  tables,
-)
+from albert.files import checkpoints, filesystem, outputs, records, tables
 from albert.heads.pretraining import Pretraining
 from albert.model.config import AlbertConfig
 from albert.predict import load

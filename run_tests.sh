@@ -59,6 +59,7 @@ done
 if ((${#ready[@]})); then
   echo "== ruff"
   python_on "${ready[0]}" -m ruff check . || failed=1
+  python_on "${ready[0]}" -m ruff format --check --quiet . || failed=1
 fi
 if [[ " ${ready[*]-} " == *" tf2 "* ]]; then # it needs a newer Python than 3.7
   echo "== mypy"

@@ -12,16 +12,7 @@ import dataclasses
 import json
 import os
 import re
-from typing import (
-  Any,
-  Dict,
-  List,
-  Optional,
-  Tuple,
-  Union,
-  cast,
-  get_type_hints,
-)
+from typing import Any, Dict, List, Optional, Tuple, Union, cast, get_type_hints
 
 from absl import logging
 

@@ -1,5 +1,7 @@
 """Predicts with a model; its folder determines the task.
 
+In a program:
+
     from albert.predict import load
 
     model = load("output/my_task/best")

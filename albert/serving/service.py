@@ -1,5 +1,7 @@
 """The HTTP API: routes, batching, limits and errors.
 
+Routes:
+
     GET   /                           demo page
     GET   /health, /ready, /metrics, /docs    for operators
     GET   /v1/models                  list of models

@@ -30,6 +30,7 @@ _GIB = 2.0 ** 30
 class Step(NamedTuple):
   """The graph of a step.
 
+  Attributes:
     nodes: NodeDefs, including those of loops and functions.
     shapes: TensorShapes of the nodes' outputs.
     memory: purpose -> bytes per device, as far as known.

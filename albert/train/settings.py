@@ -12,14 +12,7 @@ from absl import logging
 
 from albert.errors import InputError
 from albert.model_folder import ModelSettings
-from albert.settings import (
-    NEEDED,
-    TPU,
-    USUAL,
-    from_flags,
-    own_flags,
-    setting,
-)
+from albert.settings import NEEDED, TPU, USUAL, from_flags, own_flags, setting
 
 
 @dataclasses.dataclass(frozen=True)

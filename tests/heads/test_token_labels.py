@@ -27,7 +27,7 @@ WEIGHTS.append(dict(WEIGHTS[0], **{"crf/transitions": MOVES}))
     # B-a -> I-a is penalized, O -> B-a rewarded.
     (True, [[0, 0, 1, 0, 0], [0, 0, 1, 2, 0]])])
 def test_what_is_exported(use_crf, labels):
-  """"I-" only after "B-" or "I-"; no label at [CLS], [SEP] and padding."""
+  """An "I-" only after "B-" or "I-"; no label at [CLS], [SEP] and padding."""
   found = evaluate(TokenLabels(LABELS, use_crf).outputs(
       PooledModel(None, SCORES, mask=MASK), {}), WEIGHTS[use_crf])
   np.testing.assert_allclose(found["scores"], SCORES)

@@ -67,7 +67,7 @@ def test_flags_of_commands(path, monkeypatch):
       continue
     words = re.findall(r"(?<!\S)--\S+", re.sub("[\"']", "", words))
     file = re.sub("[.]py$", "", script).replace(".", "/") + ".py"
-    known = set(re.findall(r'DEFINE_\w+\("(\w+)"', read(file)))
+    known = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', read(file)))
     if not known:
       module = module_of(file)
       with parsed(types.SimpleNamespace(
