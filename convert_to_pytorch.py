@@ -24,10 +24,14 @@ from albert.settings import NEEDED, from_flags, setting
 @dataclasses.dataclass(frozen=True)
 class ConversionSettings:
   """Source and target."""
+
   output_dir: str = setting(None, "Output folder.", NEEDED, required=True)
   pytorch_dir: str = setting(
-      None, "transformers model folder to convert to a checkpoint, instead of "
-      "--init_checkpoint.", NEEDED)
+    None,
+    "transformers model folder to convert to a checkpoint, instead of "
+    "--init_checkpoint.",
+    NEEDED,
+  )
 
 
 SETTINGS = (ConversionSettings, ModelSettings)
@@ -43,7 +47,8 @@ def main() -> None:
       pytorch.read_folder(args.pytorch_dir, target, model.do_lower_case)
     else:
       pytorch.write_folder(
-          model_folder.load(model, model.init_checkpoint), target)
+        model_folder.load(model, model.init_checkpoint), target
+      )
   logging.info("wrote %s", args.output_dir)
 
 

@@ -16,6 +16,7 @@ class LAMB(AdamW):
   Attributes:
     trust_ratios: float scalars, one per variable that decays, in order of use.
   """
+
   trust_ratios: Sequence[tf.Tensor] = ()
 
   def _scale_update(self, variable, update):
@@ -24,9 +25,10 @@ class LAMB(AdamW):
     update_norm = tf.norm(update)
     usable = tf.logical_and(weight_norm > 0, update_norm > 0)
     ratio = tf.where(
-        usable,
-        weight_norm / tf.where(usable, update_norm, tf.ones_like(update_norm)),
-        tf.ones_like(weight_norm))
+      usable,
+      weight_norm / tf.where(usable, update_norm, tf.ones_like(update_norm)),
+      tf.ones_like(weight_norm),
+    )
     self.trust_ratios = [*self.trust_ratios, ratio]
     return ratio * update
 
@@ -34,6 +36,11 @@ class LAMB(AdamW):
 class LAMBOptimizer(LAMB, AdamWeightDecayOptimizer):
   """LAMB that does not increment the global step, as in albert_zh."""
 
-  def __init__(self, learning_rate: Union[float, tf.Tensor],
-               weight_decay_rate: float = 0.01, *args: Any, **kwargs: Any):
+  def __init__(
+    self,
+    learning_rate: Union[float, tf.Tensor],
+    weight_decay_rate: float = 0.01,
+    *args: Any,
+    **kwargs: Any,
+  ):
     super().__init__(learning_rate, weight_decay_rate, *args, **kwargs)

@@ -53,10 +53,14 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
   return x * (0.5 * (1.0 + tf.tanh(u)))
 
 
-def attention(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor,
-              mask_bias: tf.Tensor,
-              dropout: Callable[[tf.Tensor], tf.Tensor],
-              matmul: Callable = tf.matmul) -> tf.Tensor:
+def attention(
+  query: tf.Tensor,
+  key: tf.Tensor,
+  value: tf.Tensor,
+  mask_bias: tf.Tensor,
+  dropout: Callable[[tf.Tensor], tf.Tensor],
+  matmul: Callable = tf.matmul,
+) -> tf.Tensor:
   """Scaled dot-product attention (arXiv:1706.03762, section 3.2.1).
 
   Args:
@@ -84,6 +88,7 @@ class Kernels(NamedTuple):
     gelu: see `gelu`.
     run_block: runs a transformer block, given the block and its input.
   """
+
   matmul: Callable = tf.matmul
   attention: Callable = attention
   gelu: Callable = gelu
@@ -93,9 +98,11 @@ class Kernels(NamedTuple):
 PLAIN = Kernels()
 
 
-def get_shape_list(tensor: tf.Tensor,
-                   expected_rank: Union[int, Sequence[int], None] = None,
-                   name: Optional[str] = None) -> List[Any]:
+def get_shape_list(
+  tensor: tf.Tensor,
+  expected_rank: Union[int, Sequence[int], None] = None,
+  name: Optional[str] = None,
+) -> List[Any]:
   """Returns the shape as a list: ints if static, else scalar tensors.
 
   Args:
@@ -109,15 +116,17 @@ def get_shape_list(tensor: tf.Tensor,
   static = tensor.shape.as_list()
   ranks = [expected_rank] if isinstance(expected_rank, int) else expected_rank
   if ranks and len(static) not in ranks:
-    raise ValueError("%s must have rank %s, but its shape is %s" % (
-        name or tensor.name, " or ".join(map(str, ranks)), tensor.shape))
+    raise ValueError(
+      "%s must have rank %s, but its shape is %s"
+      % (name or tensor.name, " or ".join(map(str, ranks)), tensor.shape)
+    )
   dynamic = tf.shape(tensor)
-  return [dynamic[i] if size is None else size
-          for i, size in enumerate(static)]
+  return [dynamic[i] if size is None else size for i, size in enumerate(static)]
 
 
-def get_weights(name: str, shape: Sequence[int],
-                config: AlbertConfig) -> tf.Variable:
+def get_weights(
+  name: str, shape: Sequence[int], config: AlbertConfig
+) -> tf.Variable:
   """Returns a randomly initialised variable of the current scope.
 
   Initial values are normal, with standard deviation `initializer_range` and
@@ -126,20 +135,38 @@ def get_weights(name: str, shape: Sequence[int],
   """
   scope = tf.get_variable_scope().name
   seed = zlib.crc32(("%s/%s" % (scope, name)).encode()) % 2**31
-  return tf.get_variable(name, shape, initializer=(
-      tf.truncated_normal_initializer(stddev=config.initializer_range,
-                                      seed=seed)))
+  return tf.get_variable(
+    name,
+    shape,
+    initializer=(
+      tf.truncated_normal_initializer(
+        stddev=config.initializer_range, seed=seed
+      )
+    ),
+  )
 
 
-def activate(x: tf.Tensor, activation: str,
-             kernels: Kernels = PLAIN) -> tf.Tensor:
+def activate(
+  x: tf.Tensor, activation: str, kernels: Kernels = PLAIN
+) -> tf.Tensor:
   """Applies one of `model.config.ACTIVATIONS`."""
-  return {"gelu": kernels.gelu, "gelu_new": kernels.gelu, "relu": tf.nn.relu,
-          "tanh": tf.tanh, "linear": tf.identity}[activation](x)
+  return {
+    "gelu": kernels.gelu,
+    "gelu_new": kernels.gelu,
+    "relu": tf.nn.relu,
+    "tanh": tf.tanh,
+    "linear": tf.identity,
+  }[activation](x)
 
 
-def dense(x: tf.Tensor, units: int, config: AlbertConfig, scope: str,
-          activation: str = "linear", kernels: Kernels = PLAIN) -> tf.Tensor:
+def dense(
+  x: tf.Tensor,
+  units: int,
+  config: AlbertConfig,
+  scope: str,
+  activation: str = "linear",
+  kernels: Kernels = PLAIN,
+) -> tf.Tensor:
   """A fully connected layer with variables `scope/kernel` and `scope/bias`.
 
   Args:
@@ -155,14 +182,15 @@ def dense(x: tf.Tensor, units: int, config: AlbertConfig, scope: str,
   """
   with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
     kernel = get_weights("kernel", [x.shape.as_list()[-1], units], config)
-    bias = tf.get_variable("bias", [units],
-                           initializer=tf.zeros_initializer())
-    return activate(tf.nn.bias_add(kernels.matmul(x, kernel), bias),
-                    activation, kernels)
+    bias = tf.get_variable("bias", [units], initializer=tf.zeros_initializer())
+    return activate(
+      tf.nn.bias_add(kernels.matmul(x, kernel), bias), activation, kernels
+    )
 
 
-def row_logits(x: tf.Tensor, num_rows: int, config: AlbertConfig,
-               scope: str) -> tf.Tensor:
+def row_logits(
+  x: tf.Tensor, num_rows: int, config: AlbertConfig, scope: str
+) -> tf.Tensor:
   """Scores [M, H] by the rows of `scope/output_weights` and `output_bias`.
 
   BERT and ALBERT store the variables of their classifiers in this form.
@@ -171,10 +199,12 @@ def row_logits(x: tf.Tensor, num_rows: int, config: AlbertConfig,
     float [M, num_rows].
   """
   with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
-    weights = get_weights("output_weights", [num_rows, config.hidden_size],
-                          config)
-    bias = tf.get_variable("output_bias", [num_rows],
-                           initializer=tf.zeros_initializer())
+    weights = get_weights(
+      "output_weights", [num_rows, config.hidden_size], config
+    )
+    bias = tf.get_variable(
+      "output_bias", [num_rows], initializer=tf.zeros_initializer()
+    )
     return tf.nn.bias_add(tf.matmul(x, weights, transpose_b=True), bias)
 
 
@@ -190,8 +220,9 @@ def layer_norm(x: tf.Tensor, scope: Optional[str] = None) -> tf.Tensor:
     float tensor of the shape of `x`.
   """
   width = x.shape.as_list()[-1]
-  with tf.variable_scope(scope, "LayerNorm",
-                         reuse=tf.AUTO_REUSE if scope else None):
+  with tf.variable_scope(
+    scope, "LayerNorm", reuse=tf.AUTO_REUSE if scope else None
+  ):
     beta = tf.get_variable("beta", [width], initializer=tf.zeros_initializer())
     gamma = tf.get_variable("gamma", [width], initializer=tf.ones_initializer())
     mean, variance = tf.nn.moments(x, axes=[-1], keep_dims=True)
@@ -208,6 +239,7 @@ class BlockScopes(NamedTuple):
     intermediate, output, output_norm: the two dense layers of the feed-forward
       network and the LayerNorm after it.
   """
+
   attention: str
   attention_output: str
   attention_norm: str
@@ -226,20 +258,28 @@ class AlbertModel:
     config: configuration of the model.
     input_mask: int [B, S], 1 for tokens and 0 for padding.
   """
+
   config: AlbertConfig
   input_mask: tf.Tensor
 
   def __new__(cls, config: AlbertConfig, *args: Any, **kwargs: Any):
     from modeling_google import GoogleAlbertModel  # circular import
+
     is_google = cls is AlbertModel and config.layout == "google"
     return super().__new__(GoogleAlbertModel if is_google else cls)
 
-  def __init__(self, config: AlbertConfig, is_training: bool,
-               input_ids: tf.Tensor, input_mask: Optional[tf.Tensor] = None,
-               token_type_ids: Optional[tf.Tensor] = None,
-               use_one_hot_embeddings: bool = False,
-               scope: Optional[str] = None, kernels: Kernels = PLAIN,
-               output_positions: Optional[tf.Tensor] = None):
+  def __init__(
+    self,
+    config: AlbertConfig,
+    is_training: bool,
+    input_ids: tf.Tensor,
+    input_mask: Optional[tf.Tensor] = None,
+    token_type_ids: Optional[tf.Tensor] = None,
+    use_one_hot_embeddings: bool = False,
+    scope: Optional[str] = None,
+    kernels: Kernels = PLAIN,
+    output_positions: Optional[tf.Tensor] = None,
+  ):
     """Builds the encoder.
 
     Args:
@@ -269,12 +309,17 @@ class AlbertModel:
     self._output_length = self._sequence
     if output_positions is not None:
       _, self._output_length = get_shape_list(
-          output_positions, 2, "output_positions")
-    if (isinstance(self._sequence, int) and
-        self._sequence > config.max_position_embeddings):
-      raise ValueError("sequence length %d exceeds "
-                       "max_position_embeddings %d" % (
-                           self._sequence, config.max_position_embeddings))
+        output_positions, 2, "output_positions"
+      )
+    if (
+      isinstance(self._sequence, int)
+      and self._sequence > config.max_position_embeddings
+    ):
+      raise ValueError(
+        "sequence length %d exceeds "
+        "max_position_embeddings %d"
+        % (self._sequence, config.max_position_embeddings)
+      )
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
     self.input_mask = input_mask
@@ -283,29 +328,42 @@ class AlbertModel:
 
     with tf.variable_scope(scope or "bert", reuse=tf.AUTO_REUSE):
       self._embedding_output = self._embed(
-          input_ids, token_type_ids)  # [B*S, H]
+        input_ids, token_type_ids
+      )  # [B*S, H]
       self._layers = self._encode(output_positions)
       first_tokens = tf.squeeze(self.get_sequence_output()[:, 0:1, :], [1])
       self._pooled_output = self._dense(
-          first_tokens, config.hidden_size, scope="pooler/dense",
-          activation="tanh")
+        first_tokens,
+        config.hidden_size,
+        scope="pooler/dense",
+        activation="tanh",
+      )
 
   def _encode(self, output_positions):
     """Returns the output of each layer, a list of float [B*S, H]."""
     config, x, layers = self.config, self._embedding_output, []
     mask_bias = tf.reshape(
-        (1.0 - tf.cast(self.input_mask, tf.float32)) * MASK_BIAS,
-        [self._batch, 1, 1, self._sequence])
+      (1.0 - tf.cast(self.input_mask, tf.float32)) * MASK_BIAS,
+      [self._batch, 1, 1, self._sequence],
+    )
     with tf.variable_scope("encoder"):
       for layer in range(config.num_hidden_layers):
         blocks = self.layer_scopes(config, layer)
         for inner, scopes in enumerate(blocks):
-          is_last = (layer, inner) == (config.num_hidden_layers - 1,
-                                       len(blocks) - 1)
-          x = self._kernels.run_block(functools.partial(
-              self._block, mask_bias=mask_bias, scopes=scopes,
+          is_last = (layer, inner) == (
+            config.num_hidden_layers - 1,
+            len(blocks) - 1,
+          )
+          x = self._kernels.run_block(
+            functools.partial(
+              self._block,
+              mask_bias=mask_bias,
+              scopes=scopes,
               salt=4 * (layer * (config.inner_group_num or 1) + inner),
-              rows=self._rows(output_positions) if is_last else None), x)
+              rows=self._rows(output_positions) if is_last else None,
+            ),
+            x,
+          )
         layers.append(x)
     return layers
 
@@ -328,7 +386,8 @@ class AlbertModel:
     The last one is [B, T, H] if the model has `output_positions`.
     """
     return [self._to_3d(x, self._sequence) for x in self._layers[:-1]] + [
-        self.get_sequence_output()]
+      self.get_sequence_output()
+    ]
 
   def get_sequence_output(self) -> tf.Tensor:
     """Returns the output of the last layer, float [B, T, H]."""
@@ -338,8 +397,9 @@ class AlbertModel:
     """Returns tanh(dense(first token)), float [B, H]."""
     return self._pooled_output
 
-  def masked_lm_logits(self,
-                       positions: Optional[tf.Tensor] = None) -> tf.Tensor:
+  def masked_lm_logits(
+    self, positions: Optional[tf.Tensor] = None
+  ) -> tf.Tensor:
     """Scores every vocabulary entry at the given positions.
 
     Args:
@@ -353,15 +413,22 @@ class AlbertModel:
     if positions is not None:
       x = tf.gather(x, self._rows(positions))  # [B*P, H]
     with tf.variable_scope(MASKED_LM, reuse=tf.AUTO_REUSE):
-      x = self._dense(x, self._masked_lm_width(), scope="transform/dense",
-                      activation=self.config.hidden_act)
+      x = self._dense(
+        x,
+        self._masked_lm_width(),
+        scope="transform/dense",
+        activation=self.config.hidden_act,
+      )
       x = layer_norm(x, "transform/LayerNorm")
-      bias = tf.get_variable("output_bias", [self.config.vocab_size],
-                             initializer=tf.zeros_initializer())
+      bias = tf.get_variable(
+        "output_bias",
+        [self.config.vocab_size],
+        initializer=tf.zeros_initializer(),
+      )
       x = self._to_embedding_width(x)  # [B*P, E]
       return tf.nn.bias_add(
-          self._kernels.matmul(x, self._embedding_table, transpose_b=True),
-          bias)
+        self._kernels.matmul(x, self._embedding_table, transpose_b=True), bias
+      )
 
   def sentence_order_logits(self) -> tf.Tensor:
     """Scores "in order" against "swapped".
@@ -371,8 +438,9 @@ class AlbertModel:
     """
     return row_logits(self._pooled_output, 2, self.config, SENTENCE_ORDER)
 
-  def dropout(self, x: tf.Tensor, rate: float, salt: int,
-              example: Any = 0) -> tf.Tensor:
+  def dropout(
+    self, x: tf.Tensor, rate: float, salt: int, example: Any = 0
+  ) -> tf.Tensor:
     """Stateless dropout, in training: the same call draws the same mask.
 
     The mask depends on the global step, the examples and `salt`. Replicas and
@@ -392,8 +460,9 @@ class AlbertModel:
       return x
     salt += 65536 * (tf.get_default_graph().seed or 0)
     draw = tf.random.stateless_uniform(
-        tf.shape(x), seed=tf.stack([self._dropout_seed + 7919 * example,
-                                    salt % 2**31]))
+      tf.shape(x),
+      seed=tf.stack([self._dropout_seed + 7919 * example, salt % 2**31]),
+    )
     return x * (tf.cast(draw >= rate, x.dtype) / (1.0 - rate))
 
   @staticmethod
@@ -402,7 +471,8 @@ class AlbertModel:
     step = tf.cast(tf.train.get_or_create_global_step(), tf.int32)
     weights = 1 + 2 * tf.range(tf.size(input_ids), dtype=tf.int32)
     return step + 65599 * tf.reduce_sum(
-        weights * tf.cast(tf.reshape(input_ids, [-1]), tf.int32))
+      weights * tf.cast(tf.reshape(input_ids, [-1]), tf.int32)
+    )
 
   @staticmethod
   def layer_scopes(config: AlbertConfig, layer: int) -> List[BlockScopes]:
@@ -423,13 +493,16 @@ class AlbertModel:
     attention = root + "/attention" + ("" if shared_attention else own)
     suffix = "" if shared_ffn else own
     output = root + "/output" + suffix
-    return [BlockScopes(
+    return [
+      BlockScopes(
         attention=attention + "/self",
         attention_output=attention + "/output/dense",
         attention_norm=attention + "/output/LayerNorm",
         intermediate=root + "/intermediate" + suffix + "/dense",
         output=output + "/dense",
-        output_norm=output + "/LayerNorm")]
+        output_norm=output + "/LayerNorm",
+      )
+    ]
 
   def _embed(self, input_ids, token_type_ids):
     """Returns the input of the first layer, [B*S, H]."""
@@ -439,36 +512,46 @@ class AlbertModel:
       self._projection = None
       if config.embedding_size:
         self._projection = get_weights(
-            "word_embeddings_2", [config.embedding_size, config.hidden_size],
-            config)
+          "word_embeddings_2",
+          [config.embedding_size, config.hidden_size],
+          config,
+        )
         x = self._kernels.matmul(x, self._projection)
       return self._finish_embedding(x, token_type_ids)
 
   def _look_up_words(self, input_ids):
     """Returns the word embeddings of `input_ids`, [B*S, E]."""
     self._embedding_table = get_weights(
-        "word_embeddings",
-        [self.config.vocab_size, self.config.embedding_width], self.config)
+      "word_embeddings",
+      [self.config.vocab_size, self.config.embedding_width],
+      self.config,
+    )
     ids = tf.reshape(input_ids, [-1])
     if self._use_one_hot_embeddings:
-      return tf.matmul(tf.one_hot(ids, self.config.vocab_size),
-                       self._embedding_table)
+      return tf.matmul(
+        tf.one_hot(ids, self.config.vocab_size), self._embedding_table
+      )
     return tf.gather(self._embedding_table, ids)
 
   def _finish_embedding(self, x, token_type_ids):
     """Adds segments and positions to [B*S, K]; LayerNorm and dropout."""
     config = self.config
     width = x.shape.as_list()[-1]
-    segments = get_weights("token_type_embeddings",
-                           [config.type_vocab_size, width], config)
-    positions = get_weights("position_embeddings",
-                            [config.max_position_embeddings, width], config)
+    segments = get_weights(
+      "token_type_embeddings", [config.type_vocab_size, width], config
+    )
+    positions = get_weights(
+      "position_embeddings", [config.max_position_embeddings, width], config
+    )
     # For few segments, a matrix multiplication is faster than a gather.
-    x += tf.matmul(tf.one_hot(tf.reshape(token_type_ids, [-1]),
-                              config.type_vocab_size), segments)
+    x += tf.matmul(
+      tf.one_hot(tf.reshape(token_type_ids, [-1]), config.type_vocab_size),
+      segments,
+    )
     x = self._to_3d(x, self._sequence) + tf.reshape(
-        tf.slice(positions, [0, 0], [self._sequence, width]),
-        [1, self._sequence, width])
+      tf.slice(positions, [0, 0], [self._sequence, width]),
+      [1, self._sequence, width],
+    )
     x = layer_norm(tf.reshape(x, [-1, width]), "LayerNorm")
     return self.dropout(x, config.hidden_dropout_prob, salt=-1)
 
@@ -489,8 +572,12 @@ class AlbertModel:
       x = layer_norm(x, scopes.attention_norm)
 
     y = layer_norm(x, scopes.output_norm) if pre_norm else x
-    y = self._dense(y, config.intermediate_size, scope=scopes.intermediate,
-                    activation=config.hidden_act)
+    y = self._dense(
+      y,
+      config.intermediate_size,
+      scope=scopes.intermediate,
+      activation=config.hidden_act,
+    )
     y = self._dense(y, config.hidden_size, scope=scopes.output)
     x += self.dropout(y, config.hidden_dropout_prob, salt + 2)
     return x if pre_norm else layer_norm(x, scopes.output_norm)
@@ -502,8 +589,9 @@ class AlbertModel:
 
     def split_heads(name, x, length=self._sequence):
       y = self._dense(x, config.hidden_size, scope=scope + "/" + name)
-      y = tf.reshape(y, [self._batch, length, heads,
-                         config.hidden_size // heads])
+      y = tf.reshape(
+        y, [self._batch, length, heads, config.hidden_size // heads]
+      )
       return tf.transpose(y, [0, 2, 1, 3])  # [B, N, S, D]
 
     if rows is None:
@@ -511,12 +599,18 @@ class AlbertModel:
     else:
       query = split_heads("query", tf.gather(x, rows), self._output_length)
     context = self._kernels.attention(
-        query, split_heads("key", x), split_heads("value", x), mask_bias,
-        functools.partial(self.dropout, salt=salt,
-                          rate=config.attention_probs_dropout_prob),
-        self._kernels.matmul)
-    return tf.reshape(tf.transpose(context, [0, 2, 1, 3]),
-                      [-1, config.hidden_size])
+      query,
+      split_heads("key", x),
+      split_heads("value", x),
+      mask_bias,
+      functools.partial(
+        self.dropout, salt=salt, rate=config.attention_probs_dropout_prob
+      ),
+      self._kernels.matmul,
+    )
+    return tf.reshape(
+      tf.transpose(context, [0, 2, 1, 3]), [-1, config.hidden_size]
+    )
 
   def _masked_lm_width(self):
     return self.config.hidden_size
@@ -552,26 +646,30 @@ def get_activation(name: Any) -> Any:
   """Returns a function by name, None for "linear"; functions are unchanged."""
   if not isinstance(name, str):
     return name
-  return None if name == "linear" else functools.partial(
-      activate, activation=name)
+  return (
+    None if name == "linear" else functools.partial(activate, activation=name)
+  )
 
 
-def dropout(input_tensor: tf.Tensor,
-            dropout_prob: Optional[float]) -> tf.Tensor:
+def dropout(
+  input_tensor: tf.Tensor, dropout_prob: Optional[float]
+) -> tf.Tensor:
   """Dropout with `dropout_prob`; None or 0 for none."""
   if not dropout_prob:
     return input_tensor
   return tf.nn.dropout(input_tensor, rate=dropout_prob)
 
 
-def layer_norm_and_dropout(input_tensor: tf.Tensor,
-                           dropout_prob: Optional[float],
-                           name: Optional[str] = None) -> tf.Tensor:
+def layer_norm_and_dropout(
+  input_tensor: tf.Tensor,
+  dropout_prob: Optional[float],
+  name: Optional[str] = None,
+) -> tf.Tensor:
   return dropout(layer_norm(input_tensor, name), dropout_prob)
 
 
 def get_assignment_map_from_checkpoint(
-    tvars: Sequence[tf.Variable], init_checkpoint: str
+  tvars: Sequence[tf.Variable], init_checkpoint: str
 ) -> Tuple[Dict[str, str], Dict[str, int]]:
   """Finds the variables that are also in a checkpoint.
 
@@ -580,7 +678,11 @@ def get_assignment_map_from_checkpoint(
     and without ":0" -> 1).
   """
   names = {variable.op.name for variable in tvars}
-  found = [name for name, _ in tf.train.list_variables(init_checkpoint)
-           if name in names]
+  found = [
+    name
+    for name, _ in tf.train.list_variables(init_checkpoint)
+    if name in names
+  ]
   return dict(zip(found, found)), dict.fromkeys(
-      found + [name + ":0" for name in found], 1)
+    found + [name + ":0" for name in found], 1
+  )

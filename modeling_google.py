@@ -18,23 +18,28 @@ class GoogleAlbertModel(AlbertModel):
     blocks = []
     for inner in range(config.inner_group_num):
       root = "transformer/group_%d/inner_group_%d/" % (group, inner)
-      blocks.append(BlockScopes(
+      blocks.append(
+        BlockScopes(
           attention=root + "attention_1/self",
           attention_output=root + "attention_1/output/dense",
           attention_norm=root + "LayerNorm",
           intermediate=root + "ffn_1/intermediate/dense",
           output=root + "ffn_1/intermediate/output/dense",
-          output_norm=root + "LayerNorm_1"))
+          output_norm=root + "LayerNorm_1",
+        )
+      )
     return blocks
 
   def _embed(self, input_ids, token_type_ids):
     with tf.variable_scope("embeddings"):
-      x = self._finish_embedding(self._look_up_words(input_ids),
-                                 token_type_ids)  # [B*S, E]
+      x = self._finish_embedding(
+        self._look_up_words(input_ids), token_type_ids
+      )  # [B*S, E]
     if self.config.embedding_width == self.config.hidden_size:
       return x
-    return self._dense(x, self.config.hidden_size,
-                       scope="encoder/embedding_hidden_mapping_in")
+    return self._dense(
+      x, self.config.hidden_size, scope="encoder/embedding_hidden_mapping_in"
+    )
 
   def _masked_lm_width(self):
     return self.config.embedding_width

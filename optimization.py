@@ -14,9 +14,13 @@ from typing import (
 import tensorflow.compat.v1 as tf
 
 
-def create_learning_rate(init_lr: float, num_train_steps: int,
-                         num_warmup_steps: int, global_step: tf.Tensor,
-                         poly_power: float = 1.0) -> tf.Tensor:
+def create_learning_rate(
+  init_lr: float,
+  num_train_steps: int,
+  num_warmup_steps: int,
+  global_step: tf.Tensor,
+  poly_power: float = 1.0,
+) -> tf.Tensor:
   """Linear warm-up, then polynomial decay to 0, as in BERT.
 
   The decay runs over all of `num_train_steps`; during the first
@@ -34,13 +38,18 @@ def create_learning_rate(init_lr: float, num_train_steps: int,
     float32 scalar.
   """
   rate = tf.train.polynomial_decay(
-      tf.constant(init_lr, tf.float32), global_step, num_train_steps,
-      end_learning_rate=0.0, power=poly_power)
+    tf.constant(init_lr, tf.float32),
+    global_step,
+    num_train_steps,
+    end_learning_rate=0.0,
+    power=poly_power,
+  )
   if not num_warmup_steps:
     return rate
   step = tf.cast(global_step, tf.float32)
-  return tf.where(step < num_warmup_steps,
-                  init_lr * step / num_warmup_steps, rate)
+  return tf.where(
+    step < num_warmup_steps, init_lr * step / num_warmup_steps, rate
+  )
 
 
 class AdamW(tf.train.Optimizer):
@@ -60,11 +69,15 @@ class AdamW(tf.train.Optimizer):
   """
 
   def __init__(
-      self, learning_rate: Union[float, tf.Tensor],
-      weight_decay_rate: float = 0.01, beta_1: float = 0.9,
-      beta_2: float = 0.999, epsilon: float = 1e-6,
-      exclude_from_weight_decay: Sequence[str] = ("LayerNorm", "bias"),
-      name: str = "AdamW"):
+    self,
+    learning_rate: Union[float, tf.Tensor],
+    weight_decay_rate: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    exclude_from_weight_decay: Sequence[str] = ("LayerNorm", "bias"),
+    name: str = "AdamW",
+  ):
     super().__init__(use_locking=False, name=name)
     self._learning_rate = learning_rate
     self._weight_decay_rate = weight_decay_rate
@@ -74,9 +87,11 @@ class AdamW(tf.train.Optimizer):
     self._excluded = exclude_from_weight_decay
 
   def apply_gradients(
-      self, grads_and_vars: Iterable[Tuple[Any, tf.Variable]],
-      global_step: Optional[tf.Variable] = None,
-      name: Optional[str] = None) -> tf.Operation:
+    self,
+    grads_and_vars: Iterable[Tuple[Any, tf.Variable]],
+    global_step: Optional[tf.Variable] = None,
+    name: Optional[str] = None,
+  ) -> tf.Operation:
     """Returns an op that updates the variables and increments `global_step`."""
     assignments = []
     for gradient, variable in grads_and_vars:
@@ -92,8 +107,11 @@ class AdamW(tf.train.Optimizer):
       if not self._is_excluded(variable):
         update += self._weight_decay_rate * variable
         update = self._scale_update(variable, update)
-      assignments += [variable.assign_sub(self._learning_rate * update),
-                      m.assign(next_m), v.assign(next_v)]
+      assignments += [
+        variable.assign_sub(self._learning_rate * update),
+        m.assign(next_m),
+        v.assign(next_v),
+      ]
     if global_step is None:
       return tf.group(*assignments, name=name)
     with tf.control_dependencies(assignments):
@@ -109,12 +127,17 @@ class AdamW(tf.train.Optimizer):
 
   def _slot(self, variable, slot_name):
     return tf.get_variable(
-        "%s/%s" % (variable.op.name, slot_name), variable.shape.as_list(),
-        tf.float32, tf.zeros_initializer(), trainable=False)
+      "%s/%s" % (variable.op.name, slot_name),
+      variable.shape.as_list(),
+      tf.float32,
+      tf.zeros_initializer(),
+      trainable=False,
+    )
 
 
-def moved_word_embeddings(gradients: Dict[str, tf.Tensor],
-                          epsilon: float) -> ContextManager:
+def moved_word_embeddings(
+  gradients: Dict[str, tf.Tensor], epsilon: float
+) -> ContextManager:
   """Returns a variable scope that moves word embeddings along their gradient.
 
   Adversarial training with the fast gradient method (Miyato et al.,
@@ -126,8 +149,9 @@ def moved_word_embeddings(gradients: Dict[str, tf.Tensor],
     gradients: variable name -> gradient; one name is `.../word_embeddings`.
     epsilon: the distance to move them.
   """
-  (table, gradient), = [item for item in gradients.items()
-                        if item[0].endswith("/word_embeddings")]
+  ((table, gradient),) = [
+    item for item in gradients.items() if item[0].endswith("/word_embeddings")
+  ]
   move = gradient * tf.div_no_nan(epsilon, tf.norm(gradient))
   # A constant for the second gradients. With `tf.stop_gradient`, TF 1.15 would
   # still trace it through the loop over the slices, and fail.
@@ -140,8 +164,9 @@ def moved_word_embeddings(gradients: Dict[str, tf.Tensor],
   return tf.variable_scope(tf.get_variable_scope(), custom_getter=get_moved)
 
 
-def densify(gradient: Union[tf.Tensor, tf.IndexedSlices],
-            variable: tf.Variable) -> tf.Tensor:
+def densify(
+  gradient: Union[tf.Tensor, tf.IndexedSlices], variable: tf.Variable
+) -> tf.Tensor:
   """Sums duplicate rows of a gather's gradient, which distort its norm.
 
   Args:
@@ -153,8 +178,9 @@ def densify(gradient: Union[tf.Tensor, tf.IndexedSlices],
   """
   if not isinstance(gradient, tf.IndexedSlices):
     return gradient
-  return tf.unsorted_segment_sum(gradient.values, gradient.indices,
-                                 variable.shape.as_list()[0])
+  return tf.unsorted_segment_sum(
+    gradient.values, gradient.indices, variable.shape.as_list()[0]
+  )
 
 
 # For programs written for the BERT and ALBERT releases.
@@ -162,37 +188,61 @@ class AdamWeightDecayOptimizer(AdamW):
   """AdamW that does not increment the global step, as in BERT."""
 
   def __init__(
-      self, learning_rate: Union[float, tf.Tensor],
-      weight_decay_rate: float = 0.0, beta_1: float = 0.9,
-      beta_2: float = 0.999, epsilon: float = 1e-6,
-      exclude_from_weight_decay: Optional[Sequence[str]] = None,
-      name: str = "AdamWeightDecayOptimizer"):
-    super().__init__(learning_rate, weight_decay_rate, beta_1, beta_2, epsilon,
-                     exclude_from_weight_decay or (), name)
+    self,
+    learning_rate: Union[float, tf.Tensor],
+    weight_decay_rate: float = 0.0,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    exclude_from_weight_decay: Optional[Sequence[str]] = None,
+    name: str = "AdamWeightDecayOptimizer",
+  ):
+    super().__init__(
+      learning_rate,
+      weight_decay_rate,
+      beta_1,
+      beta_2,
+      epsilon,
+      exclude_from_weight_decay or (),
+      name,
+    )
 
   def apply_gradients(
-      self, grads_and_vars: Iterable[Tuple[Any, tf.Variable]],
-      global_step: Optional[tf.Variable] = None,
-      name: Optional[str] = None) -> tf.Operation:
+    self,
+    grads_and_vars: Iterable[Tuple[Any, tf.Variable]],
+    global_step: Optional[tf.Variable] = None,
+    name: Optional[str] = None,
+  ) -> tf.Operation:
     return super().apply_gradients(grads_and_vars, name=name)
 
 
-def create_optimizer(loss: tf.Tensor, init_lr: float, num_train_steps: int,
-                     num_warmup_steps: int, use_tpu: bool,
-                     optimizer: str = "adamw",
-                     poly_power: float = 1.0) -> tf.Operation:
+def create_optimizer(
+  loss: tf.Tensor,
+  init_lr: float,
+  num_train_steps: int,
+  num_warmup_steps: int,
+  use_tpu: bool,
+  optimizer: str = "adamw",
+  poly_power: float = 1.0,
+) -> tf.Operation:
   """Returns the op of a training step, which increments the global step."""
   from lamb_optimizer import LAMB  # circular import
+
   step = tf.train.get_or_create_global_step()
-  made = {"adamw": AdamW, "lamb": LAMB}[optimizer](create_learning_rate(
-      init_lr, num_train_steps, num_warmup_steps, step, poly_power))
-  gradients, variables = zip(*[
+  made = {"adamw": AdamW, "lamb": LAMB}[optimizer](
+    create_learning_rate(
+      init_lr, num_train_steps, num_warmup_steps, step, poly_power
+    )
+  )
+  gradients, variables = zip(
+    *[
       (densify(gradient, variable), variable)
       for gradient, variable in made.compute_gradients(loss)
-      if gradient is not None])
+      if gradient is not None
+    ]
+  )
   if use_tpu:  # clip the mean over all cores
     cores = tf.tpu.cross_replica_sum(tf.ones([]))
-    gradients = tuple(
-        tf.tpu.cross_replica_sum(x) / cores for x in gradients)
+    gradients = tuple(tf.tpu.cross_replica_sum(x) / cores for x in gradients)
   clipped, _ = tf.clip_by_global_norm(gradients, 1.0)
   return made.apply_gradients(zip(clipped, variables), step)

@@ -14,7 +14,8 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL = re.compile("(%s)" % "|".join(re.escape(t) for t in SPECIAL_TOKENS))
 # Vocabulary entries that stand for no text.
 NO_TEXT = re.compile(
-    r"\[(unused\d+|PAD|UNK|CLS|SEP|MASK)\]$|<(pad|unk|s|/s|S|T)>$")
+  r"\[(unused\d+|PAD|UNK|CLS|SEP|MASK)\]$|<(pad|unk|s|/s|S|T)>$"
+)
 _WORD_START = "\u2581"  # SentencePiece's mark for the space before a word
 
 # Tokens, and the (start, end) of each in the text.
@@ -49,16 +50,19 @@ def load_vocab(vocab_file: str) -> Dict[str, int]:
   for index, token in enumerate(tokens):
     token = token.rstrip("\r")
     if token in vocab:
-      raise InputError("%s:%d: token %r is already on line %d" % (
-          vocab_file, index + 1, token, vocab[token] + 1))
+      raise InputError(
+        "%s:%d: token %r is already on line %d"
+        % (vocab_file, index + 1, token, vocab[token] + 1)
+      )
     vocab[token] = index
   return vocab
 
 
-def create_tokenizer(vocab_file: Optional[str] = None,
-                     spm_model_file: Optional[str] = None,
-                     do_lower_case: bool = True) -> Union[
-                         "WordPieceTokenizer", "SentencePieceTokenizer"]:
+def create_tokenizer(
+  vocab_file: Optional[str] = None,
+  spm_model_file: Optional[str] = None,
+  do_lower_case: bool = True,
+) -> Union["WordPieceTokenizer", "SentencePieceTokenizer"]:
   """Returns the tokenizer for a vocabulary or a SentencePiece model."""
   if spm_model_file:
     return SentencePieceTokenizer(spm_model_file, do_lower_case)
@@ -75,6 +79,7 @@ class Tokenizer:
     pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special tokens.
     do_lower_case: whether text is lower-cased.
   """
+
   vocab_size: int
   pad_id: int
   unk_id: int
@@ -136,8 +141,10 @@ class Tokenizer:
 
 # Text whose characters are normalized one by one: no accents to reorder, no
 # final sigma.
-_SIMPLE = re.compile("[\x00-\u02ff\u2000-\u206f\u3000-\u3029\u3030-\u303f"
-                     "\u4e00-\u9fff\uff00-\uffef]*")
+_SIMPLE = re.compile(
+  "[\x00-\u02ff\u2000-\u206f\u3000-\u3029\u3030-\u303f"
+  "\u4e00-\u9fff\uff00-\uffef]*"
+)
 
 
 class BasicTokenizer:
@@ -151,8 +158,10 @@ class BasicTokenizer:
     self.do_lower_case = do_lower_case
     self._clean = characters.Table(characters.clean)
     self._isolate = characters.Table(
-        characters.isolate_and_strip_accent if do_lower_case else
-        characters.isolate)
+      characters.isolate_and_strip_accent
+      if do_lower_case
+      else characters.isolate
+    )
     self._normalize = characters.Table(self._normalize_text)
 
   def clean(self, text: str) -> str:
@@ -185,16 +194,23 @@ class WordpieceTokenizer:
     max_input_chars_per_word: maximum length of a token.
   """
 
-  def __init__(self, vocab: Dict[str, int], unk_token: str = "[UNK]",
-               max_input_chars_per_word: int = 200):
+  def __init__(
+    self,
+    vocab: Dict[str, int],
+    unk_token: str = "[UNK]",
+    max_input_chars_per_word: int = 200,
+  ):
     self.vocab = vocab
     self._unk_token = unk_token
     self._longest = max_input_chars_per_word
 
   def tokenize(self, text: Union[str, bytes]) -> List[str]:
     """Returns the pieces of basic tokens separated by spaces."""
-    return [piece for word in convert_to_unicode(text).split()
-            for piece in self.split(word)]
+    return [
+      piece
+      for word in convert_to_unicode(text).split()
+      for piece in self.split(word)
+    ]
 
   def split(self, word: str) -> List[str]:
     """Returns the pieces of one basic token."""
@@ -240,10 +256,12 @@ class WordPieceTokenizer(Tokenizer):
     self._tokens = list(self.vocab)
     missing = [t for t in SPECIAL_TOKENS if t not in self.vocab]
     if missing:
-      raise InputError("%s: the vocabulary lacks %s" % (
-          vocab_file, ", ".join(missing)))
+      raise InputError(
+        "%s: the vocabulary lacks %s" % (vocab_file, ", ".join(missing))
+      )
     self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
-        self.vocab[token] for token in SPECIAL_TOKENS)
+      self.vocab[token] for token in SPECIAL_TOKENS
+    )
     self.do_lower_case = do_lower_case
     self._basic = BasicTokenizer(do_lower_case)
     self.clean = self._basic.clean
@@ -251,14 +269,18 @@ class WordPieceTokenizer(Tokenizer):
     self.words: Dict[str, str] = {}
     lengths: Dict[str, set] = {}  # of the words by their first basic token
     for token in self.vocab:
-      if len(token) > 1 and not token.startswith("##") and any(
-          map(characters.is_chinese, token)):
+      if (
+        len(token) > 1
+        and not token.startswith("##")
+        and any(map(characters.is_chinese, token))
+      ):
         word = self._basic.normalize(token).strip()
         if " " in word:
           self.words[word] = token
           lengths.setdefault(word.split(" ")[0], set()).add(len(word))
-    self._lengths = {first: sorted(found, reverse=True)
-                     for first, found in lengths.items()}
+    self._lengths = {
+      first: sorted(found, reverse=True) for first, found in lengths.items()
+    }
 
   def basic_tokenize(self, text: str) -> List[str]:
     """Like `BasicTokenizer.tokenize`, but keeps vocabulary words whole."""
@@ -278,7 +300,7 @@ class WordPieceTokenizer(Tokenizer):
       for length in self._lengths.get(token, ()):
         after = start + length
         word = self.words.get(text[start:after])
-        if word and after <= len(text) and not text[after:after + 1].strip():
+        if word and after <= len(text) and not text[after : after + 1].strip():
           token, end = word, after
           break
       yield token, start, end
@@ -295,8 +317,11 @@ class WordPieceTokenizer(Tokenizer):
   def tokenize_with_offsets(self, text: str) -> TokensAndSpans:
     # Characters are normalized independently, except for the spelling of a
     # final sigma, which has the same length.
-    origins = [index for index, char in enumerate(text)
-               for _ in self._basic.normalize(char)]
+    origins = [
+      index
+      for index, char in enumerate(text)
+      for _ in self._basic.normalize(char)
+    ]
     tokens, spans = [], []
     for word, start, word_end in self._find_tokens(self._basic.normalize(text)):
       pieces = self.wordpiece(word)
@@ -305,8 +330,11 @@ class WordPieceTokenizer(Tokenizer):
         if number + 1 == len(pieces):
           end = word_end
         last = origins[end - 1] + 1
-        while self.do_lower_case and last < len(text) and (
-            characters.category(text[last]) == "Mn"):
+        while (
+          self.do_lower_case
+          and last < len(text)
+          and (characters.category(text[last]) == "Mn")
+        ):
           last += 1  # a stripped combining accent
         tokens.append(piece)
         spans.append((origins[start], last))
@@ -328,14 +356,16 @@ def sentencepiece_text(text: str, do_lower_case: bool) -> str:
   # JSON may contain half of a surrogate pair, which UTF-8 cannot encode.
   text = text.encode("utf-8", "ignore").decode("utf-8")
   text = " ".join(text.split())
-  text = "".join(char for char in characters.decompose(text, "NFKD")
-                 if not characters.is_combining(char))
+  text = "".join(
+    char
+    for char in characters.decompose(text, "NFKD")
+    if not characters.is_combining(char)
+  )
   return characters.lower(text) if do_lower_case else text
 
 
 # Characters that normalization may compose: the parts of a Hangul syllable.
-_CLUSTER = re.compile(
-    "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|\\S")
+_CLUSTER = re.compile("[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|\\S")
 _WINDOW = 200  # characters aligned at once
 
 
@@ -352,8 +382,8 @@ def _aligned(ours, theirs):
   a = b = 0
   while b < len(theirs):
     codes = difflib.SequenceMatcher(
-        None, ours[a:a + _WINDOW], theirs[b:b + _WINDOW],
-        autojunk=False).get_opcodes()
+      None, ours[a : a + _WINDOW], theirs[b : b + _WINDOW], autojunk=False
+    ).get_opcodes()
     if max(len(ours) - a, len(theirs) - b) > _WINDOW and len(codes) > 1:
       codes = codes[:-1]  # the next window has more context for it
     for _, start, end, first, last in codes:
@@ -372,21 +402,27 @@ class SentencePieceTokenizer(Tokenizer):
   def __init__(self, model_file: str, do_lower_case: bool = True):
     # Only this tokenizer needs the package.
     import sentencepiece
+
     self._model = sentencepiece.SentencePieceProcessor()
     try:
       self._model.LoadFromSerializedProto(
-          filesystem.read_bytes(model_file, _MOST_BYTES))
+        filesystem.read_bytes(model_file, _MOST_BYTES)
+      )
     except RuntimeError as error:
-      raise InputError("%s: not a SentencePiece model (%s)" % (
-          model_file, str(error).split("\n")[0])) from error
+      raise InputError(
+        "%s: not a SentencePiece model (%s)"
+        % (model_file, str(error).split("\n")[0])
+      ) from error
     self.vocab_size = self._model.GetPieceSize()
     self.unk_id = self._model.unk_id()
     self.pad_id, self.cls_id, self.sep_id, self.mask_id = (
-        self._model.PieceToId(piece)
-        for piece in ("<pad>", "[CLS]", "[SEP]", "[MASK]"))
+      self._model.PieceToId(piece)
+      for piece in ("<pad>", "[CLS]", "[SEP]", "[MASK]")
+    )
     if self.unk_id in (self.pad_id, self.cls_id, self.sep_id, self.mask_id):
-      raise InputError("%s: the model lacks one of <pad>, [CLS], [SEP], [MASK]"
-                       % model_file)
+      raise InputError(
+        "%s: the model lacks one of <pad>, [CLS], [SEP], [MASK]" % model_file
+      )
     self.do_lower_case = do_lower_case
     self._known: Dict[str, str] = {}  # cache of `_written`
 
@@ -414,8 +450,11 @@ class SentencePieceTokenizer(Tokenizer):
     for token in tokens:
       end = start + len(token.replace(_WORD_START, ""))
       # A lone word mark gets the position of the next token, or the text's end.
-      places = origins[start:end] or origins[start:start + 1] or [
-          (len(text), len(text))]
+      places = (
+        origins[start:end]
+        or origins[start : start + 1]
+        or [(len(text), len(text))]
+      )
       spans.append((places[0][0], places[-1][1]))
       start = end
     return tokens, spans
@@ -429,16 +468,21 @@ class SentencePieceTokenizer(Tokenizer):
       parts.append(part)
     matched = []
     for first, last, theirs in _aligned("".join(parts), written):
-      places = (origins[first:last] or origins[first:first + 1] or
-                origins[-1:] or [(0, 0)])
+      places = (
+        origins[first:last]
+        or origins[first : first + 1]
+        or origins[-1:]
+        or [(0, 0)]
+      )
       matched += [places[min(i, len(places) - 1)] for i in range(theirs)]
     return matched
 
   def _written(self, cluster):
     """Returns the normalized text of one character or cluster."""
     if cluster not in self._known:
-      self._known[cluster] = "".join(self._model.EncodeAsPieces(
-          self._normalize(cluster))).replace(_WORD_START, "")
+      self._known[cluster] = "".join(
+        self._model.EncodeAsPieces(self._normalize(cluster))
+      ).replace(_WORD_START, "")
     return self._known[cluster]
 
   def _split_number(self, piece):
@@ -460,7 +504,7 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def truncate_pair(
-    ids_a: List[int], ids_b: Optional[List[int]], max_length: int
+  ids_a: List[int], ids_b: Optional[List[int]], max_length: int
 ) -> Tuple[List[int], Optional[List[int]]]:
   """Truncates a pair to `max_length` ids in total, from the longer text.
 
@@ -493,13 +537,19 @@ def warn_of_unknown(what: str, count: int, total: int) -> None:
     total: number of tokens.
   """
   if count > 0.01 * total:
-    logging.warning("%.1f%% of the tokens of %s are [UNK]: not in the "
-                    "vocabulary", 100.0 * count / total, what)
+    logging.warning(
+      "%.1f%% of the tokens of %s are [UNK]: not in the vocabulary",
+      100.0 * count / total,
+      what,
+    )
 
 
 def pack_pair(
-    tokenizer: Tokenizer, ids_a: List[int], ids_b: Optional[List[int]],
-    max_seq_length: int) -> Tuple[List[int], List[int]]:
+  tokenizer: Tokenizer,
+  ids_a: List[int],
+  ids_b: Optional[List[int]],
+  max_seq_length: int,
+) -> Tuple[List[int], List[int]]:
   """Packs one or two texts as `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
   Args:
@@ -522,9 +572,11 @@ def pack_pair(
   return input_ids, segment_ids
 
 
-def encode_texts(tokenizer: Tokenizer, text_a: str, text_b: Optional[str],
-                 max_seq_length: int) -> Tuple[List[int], List[int]]:
+def encode_texts(
+  tokenizer: Tokenizer, text_a: str, text_b: Optional[str], max_seq_length: int
+) -> Tuple[List[int], List[int]]:
   """Tokenizes and packs one or two texts; see `pack_pair`."""
+
   def ids_of(text):
     return tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
 
@@ -541,12 +593,17 @@ class FullTokenizer:
     inv_vocab: id -> token.
   """
 
-  def __init__(self, vocab_file: str, do_lower_case: bool = True,
-               spm_model_file: Optional[str] = None):
+  def __init__(
+    self,
+    vocab_file: str,
+    do_lower_case: bool = True,
+    spm_model_file: Optional[str] = None,
+  ):
     tokenizer = create_tokenizer(vocab_file, spm_model_file, do_lower_case)
     self._tokenize = tokenizer.tokenize_plain
-    self.inv_vocab = dict(enumerate(tokenizer.convert_ids_to_tokens(
-        range(tokenizer.vocab_size))))
+    self.inv_vocab = dict(
+      enumerate(tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size)))
+    )
     self.vocab = {token: i for i, token in self.inv_vocab.items()}
 
   def tokenize(self, text: Union[str, bytes]) -> List[str]:
@@ -559,13 +616,15 @@ class FullTokenizer:
     return convert_ids_to_tokens(self.inv_vocab, ids)
 
 
-def convert_tokens_to_ids(vocab: Dict[str, int],
-                          tokens: Sequence[str]) -> List[int]:
+def convert_tokens_to_ids(
+  vocab: Dict[str, int], tokens: Sequence[str]
+) -> List[int]:
   return [vocab[token] for token in tokens]
 
 
-def convert_ids_to_tokens(inv_vocab: Dict[int, str],
-                          ids: Sequence[int]) -> List[str]:
+def convert_ids_to_tokens(
+  inv_vocab: Dict[int, str], ids: Sequence[int]
+) -> List[str]:
   return [inv_vocab[i] for i in ids]
 
 
@@ -577,11 +636,16 @@ def convert_to_unicode(text: Union[str, bytes]) -> str:
 printable_text = convert_to_unicode
 
 
-def validate_case_matches_checkpoint(do_lower_case: bool,
-                                     init_checkpoint: Optional[str]) -> None:
+def validate_case_matches_checkpoint(
+  do_lower_case: bool, init_checkpoint: Optional[str]
+) -> None:
   """Raises a ValueError if a released BERT's name contradicts the flag."""
-  name = re.search(r"(un|multilingual|chinese|)(cased)?_L-\d+_H-\d+_A-\d+"
-                   "/bert_model.ckpt", init_checkpoint or "")
+  name = re.search(
+    r"(un|multilingual|chinese|)(cased)?_L-\d+_H-\d+_A-\d+"
+    "/bert_model.ckpt",
+    init_checkpoint or "",
+  )
   if name and bool(do_lower_case) != bool(name.group(1)):
-    raise ValueError("do_lower_case=%s contradicts %s" % (
-        do_lower_case, init_checkpoint))
+    raise ValueError(
+      "do_lower_case=%s contradicts %s" % (do_lower_case, init_checkpoint)
+    )

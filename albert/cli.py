@@ -20,21 +20,30 @@ from albert.files import filesystem
 def _without_tensorflow(kind, error, trace):
   """Ends a script with one line if TensorFlow is not installed."""
   if not isinstance(error, ImportError) or (
-      (error.name or "").split(".")[0] != "tensorflow"):
+    (error.name or "").split(".")[0] != "tensorflow"
+  ):
     sys.__excepthook__(kind, error, trace)
     return
-  print("ERROR: TensorFlow is not installed in %s: pip install '.[tf2]' with "
-        "Python 3.9 to 3.11, or '.[tf1]' with 3.7; exported ONNX models do not "
-        "need it (--engine=onnx)" % sys.executable, file=sys.stderr)
+  print(
+    "ERROR: TensorFlow is not installed in %s: pip install '.[tf2]' with "
+    "Python 3.9 to 3.11, or '.[tf1]' with 3.7; exported ONNX models do not "
+    "need it (--engine=onnx)" % sys.executable,
+    file=sys.stderr,
+  )
 
 
 # Scripts that train import TensorFlow at once, others only if needed.
 sys.excepthook = _without_tensorflow
 
 
-def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
-        older_flags: Sequence[str] = (), description: Optional[str] = None,
-        **changes: Any) -> None:
+def run(
+  main: Callable,
+  classes: Sequence[type],
+  takes_arguments: bool = False,
+  older_flags: Sequence[str] = (),
+  description: Optional[str] = None,
+  **changes: Any,
+) -> None:
   """Runs `main` as a script; bad input prints one line and exits with 1.
 
   Args:
@@ -50,7 +59,8 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
     if flags.FLAGS["verbosity"].using_default_value:
       logging.set_verbosity(logging.INFO)
     logging.get_absl_handler().setFormatter(
-        standard_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+      standard_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+    )
     # Silences TensorFlow's deprecation warnings.
     standard_logging.getLogger("tensorflow").setLevel("ERROR")
     try:
@@ -75,8 +85,10 @@ def run(main: Callable, classes: Sequence[type], takes_arguments: bool = False,
   if {"-h", "--help", "-help"}.intersection(sys.argv[1:]):
     print(help_text(description or sys.modules["__main__"].__doc__ or ""))
     sys.exit(0)
-  app.run(guarded_main, flags_parser=lambda argv: _parse(
-      without_older_flags(argv, older_flags)))
+  app.run(
+    guarded_main,
+    flags_parser=lambda argv: _parse(without_older_flags(argv, older_flags)),
+  )
 
 
 def _is_stdout_closed():
@@ -90,18 +102,35 @@ def _is_stdout_closed():
 
 
 # File errors; those of TensorFlow have other classes but the same texts.
-_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO,
-           errno.EISDIR, errno.ENOTDIR)
+_ERRNOS = (
+  errno.ENOSPC,
+  errno.EDQUOT,
+  errno.EROFS,
+  errno.EACCES,
+  errno.EIO,
+  errno.EISDIR,
+  errno.ENOTDIR,
+)
 
 
 def _readable_line(error):
   """Returns the line of an error that a user can act on, or None."""
   lines = str(getattr(error, "message", error)).split("\n")
-  if isinstance(error, InputError) or getattr(error, "filename", None) or (
-      getattr(error, "errno", None) in _ERRNOS):
+  if (
+    isinstance(error, InputError)
+    or getattr(error, "filename", None)
+    or (getattr(error, "errno", None) in _ERRNOS)
+  ):
     return lines[0]
-  return next((line for line in lines if hasattr(error, "error_code") and any(
-      os.strerror(number) in line for number in _ERRNOS)), None)
+  return next(
+    (
+      line
+      for line in lines
+      if hasattr(error, "error_code")
+      and any(os.strerror(number) in line for number in _ERRNOS)
+    ),
+    None,
+  )
 
 
 def _parse(argv):
@@ -124,8 +153,10 @@ def without_older_flags(argv: List[str], names: Sequence[str]) -> List[str]:
   for word in argv:
     found = re.match(r"--(\w+)=", word)
     if found and found.group(1) in names:
-      logging.warning("--%s has no effect: features are made in each run, in "
-                      "--output_dir", found.group(1))
+      logging.warning(
+        "--%s has no effect: features are made in each run, in --output_dir",
+        found.group(1),
+      )
     else:
       kept.append(word)
   return kept
@@ -135,18 +166,24 @@ def help_text(description: str) -> str:
   """Returns the output of --help: `description`, then the flags by group."""
   lines = [description.strip()]
   for group in settings.GROUPS:
-    members = [flag for flag in settings.own_flags()
-               if flag.setting["group"] == group]
+    members = [
+      flag for flag in settings.own_flags() if flag.setting["group"] == group
+    ]
     members.sort(key=lambda flag: flag.setting.get("required") is not True)
     if members:
       lines += ["", "%s:" % group]
     for flag in members:
       # Lets lines break between the choices that absl puts first, "<a|b>: ".
-      text = re.sub(r"^<\S+>", lambda found: found.group().replace(
-          "|", " | "), flag.help)
-      lines += textwrap.wrap("--%s  %s%s" % (
-          flag.name, text, settings.requirement(flag) or _default_of(flag)),
-          80, initial_indent="  ", subsequent_indent="      ")
+      text = re.sub(
+        r"^<\S+>", lambda found: found.group().replace("|", " | "), flag.help
+      )
+      lines += textwrap.wrap(
+        "--%s  %s%s"
+        % (flag.name, text, settings.requirement(flag) or _default_of(flag)),
+        80,
+        initial_indent="  ",
+        subsequent_indent="      ",
+      )
   return "\n".join(lines)
 
 

@@ -36,13 +36,21 @@ from albert.settings import NEEDED, from_flags, setting
 @dataclasses.dataclass(frozen=True)
 class DownloadSettings:
   """What to download."""
+
   item: str = setting(
-      None, "Model or data set, such as albert_tiny or tnews; any other value "
-      "lists all.", NEEDED, required=True)
+    None,
+    "Model or data set, such as albert_tiny or tnews; any other value "
+    "lists all.",
+    NEEDED,
+    required=True,
+  )
   target: str = setting(None, "Folder for its files.", NEEDED)
   or_starter: bool = setting(
-      False, "Print the folder of the model: --target or, if it cannot be "
-      "downloaded, the starter's.", NEEDED)
+    False,
+    "Print the folder of the model: --target or, if it cannot be "
+    "downloaded, the starter's.",
+    NEEDED,
+  )
 
 
 class Item(NamedTuple):
@@ -57,6 +65,7 @@ class Item(NamedTuple):
       by spaces; {item} stands for `name`.
     sha256: checksum of the archive; None if unknown.
   """
+
   name: str
   files: List[str]
   urls: List[str]
@@ -68,39 +77,73 @@ MODEL_URL = "ALBERT_MODEL_URL"
 MODELS = "https://storage.googleapis.com/albert_zh/%s.zip"
 GOOGLE = "https://storage.googleapis.com/albert_models/%s.tar.gz"
 CLUE = "https://storage.googleapis.com/cluebenchmark/tasks/%s_public.zip"
-LCQMC = ("https://raw.githubusercontent.com/pengming617/text_matching/master/"
-         "data/{}")
+LCQMC = (
+  "https://raw.githubusercontent.com/pengming617/text_matching/master/data/{}"
+)
 
 
 def _model(name, url):
-  return Item(name, ["*ckpt*.index", "*ckpt*.data-*"], [url],
-              MODEL_URL, None)
+  return Item(name, ["*ckpt*.index", "*ckpt*.data-*"], [url], MODEL_URL, None)
 
 
-ITEMS = {name: _model(name, MODELS % name) for name in (
-    "albert_tiny", "albert_tiny_489k", "albert_tiny_zh_google",
-    "albert_small_zh_google", "albert_base_zh",
-    "albert_base_zh_additional_36k_steps", "albert_large_zh",
-    "albert_xlarge_zh_177k", "albert_xlarge_zh_183k")}
+ITEMS = {
+  name: _model(name, MODELS % name)
+  for name in (
+    "albert_tiny",
+    "albert_tiny_489k",
+    "albert_tiny_zh_google",
+    "albert_small_zh_google",
+    "albert_base_zh",
+    "albert_base_zh_additional_36k_steps",
+    "albert_large_zh",
+    "albert_xlarge_zh_177k",
+    "albert_xlarge_zh_183k",
+  )
+}
 # Google's Chinese models; the suffix "_google" is ours, because albert_zh's
 # models have the same names.
-ITEMS.update({name + "_google": _model(name + "_google", GOOGLE % name)
-              for name in ("albert_base_zh", "albert_large_zh",
-                           "albert_xlarge_zh", "albert_xxlarge_zh")})
+ITEMS.update(
+  {
+    name + "_google": _model(name + "_google", GOOGLE % name)
+    for name in (
+      "albert_base_zh",
+      "albert_large_zh",
+      "albert_xlarge_zh",
+      "albert_xxlarge_zh",
+    )
+  }
+)
 CLUE_FILES = dict(
-    dict.fromkeys(("afqmc", "tnews", "iflytek", "ocnli", "cmnli", "wsc", "csl"),
-                  ["train*.json", "dev.json", "test*.json"]),
-    cluener=["train.json", "dev.json", "test.json"],
-    cmrc2018=["train.json", "dev.json"],
-    chid=["train.json", "train_answer.json", "dev.json", "dev_answer.json",
-          "test*.json"],
-    c3=["*d-train.json", "*m-train.json", "*d-dev.json", "*m-dev.json"])
-ITEMS.update({name: Item(name, files,
-                         [CLUE % {"wsc": "cluewsc2020"}.get(name, name)],
-                         "CLUE_DATA_URL", None)
-              for name, files in CLUE_FILES.items()})
-ITEMS["lcqmc"] = Item("lcqmc", ["train.txt", "dev.txt", "test.txt"], [LCQMC],
-                      "LCQMC_DATA_URL", None)
+  dict.fromkeys(
+    ("afqmc", "tnews", "iflytek", "ocnli", "cmnli", "wsc", "csl"),
+    ["train*.json", "dev.json", "test*.json"],
+  ),
+  cluener=["train.json", "dev.json", "test.json"],
+  cmrc2018=["train.json", "dev.json"],
+  chid=[
+    "train.json",
+    "train_answer.json",
+    "dev.json",
+    "dev_answer.json",
+    "test*.json",
+  ],
+  c3=["*d-train.json", "*m-train.json", "*d-dev.json", "*m-dev.json"],
+)
+ITEMS.update(
+  {
+    name: Item(
+      name,
+      files,
+      [CLUE % {"wsc": "cluewsc2020"}.get(name, name)],
+      "CLUE_DATA_URL",
+      None,
+    )
+    for name, files in CLUE_FILES.items()
+  }
+)
+ITEMS["lcqmc"] = Item(
+  "lcqmc", ["train.txt", "dev.txt", "test.txt"], [LCQMC], "LCQMC_DATA_URL", None
+)
 
 
 def fetch(item: Item, target: str) -> None:
@@ -138,25 +181,39 @@ def fetch(item: Item, target: str) -> None:
         finally:
           _remove(path)  # complete, so there is nothing to resume
       return
-    except (OSError, http.client.HTTPException, zipfile.BadZipFile,
-            tarfile.TarError, zlib.error, EOFError, ValueError) as error:
+    except (
+      OSError,
+      http.client.HTTPException,
+      zipfile.BadZipFile,
+      tarfile.TarError,
+      zlib.error,
+      EOFError,
+      ValueError,
+    ) as error:
       failures.append("%s: %s" % (url, error))
       logging.warning("%s", failures[-1])
   if not os.listdir(target):
     os.rmdir(target)
   raise InputError(
-      "%s cannot be downloaded (%s): put %s into %s, or set %s to an address "
-      "that has them%s" % (
-          item.name, "; ".join(failures), ", ".join(missing), target,
-          item.variable, "; or use the small bundled model, MODEL=%s for the "
-          "shell scripts" % STARTER if (
-              item.variable == MODEL_URL) else ""))
+    "%s cannot be downloaded (%s): put %s into %s, or set %s to an address "
+    "that has them%s"
+    % (
+      item.name,
+      "; ".join(failures),
+      ", ".join(missing),
+      target,
+      item.variable,
+      "; or use the small bundled model, MODEL=%s for the "
+      "shell scripts" % STARTER
+      if (item.variable == MODEL_URL)
+      else "",
+    )
+  )
 
 
 def _missing(patterns, folder):
   names = os.listdir(folder) if os.path.isdir(folder) else []
-  return [pattern for pattern in patterns
-          if not fnmatch.filter(names, pattern)]
+  return [pattern for pattern in patterns if not fnmatch.filter(names, pattern)]
 
 
 def download(url: str, folder: str) -> str:
@@ -193,8 +250,13 @@ def download(url: str, folder: str) -> str:
     left = response.headers.get("Content-Length")
     total = have + int(left) if left else None
     with open(path, "ab" if have else "wb") as writer, tqdm.tqdm(
-        initial=have, total=total, unit="B", unit_scale=True,
-        desc=os.path.basename(url), disable=None) as bar:
+      initial=have,
+      total=total,
+      unit="B",
+      unit_scale=True,
+      desc=os.path.basename(url),
+      disable=None,
+    ) as bar:
       for chunk in iter(lambda: response.read(2**16), b""):
         writer.write(chunk)
         bar.update(len(chunk))
@@ -202,8 +264,9 @@ def download(url: str, folder: str) -> str:
   if total and size != total:
     raise OSError("ended after %d of %d bytes" % (size, total))
   _remove(version_file)
-  md5 = re.search(r"md5=([\w+/]+=*)", ",".join(
-      response.headers.get_all("x-goog-hash") or []))
+  md5 = re.search(
+    r"md5=([\w+/]+=*)", ",".join(response.headers.get_all("x-goog-hash") or [])
+  )
   if md5 and base64.b64decode(md5.group(1)) != _digest(path, "md5"):
     os.remove(path)
     raise OSError("the checksum differs from the server's")
@@ -215,8 +278,9 @@ _VERSION = ".version"
 
 def _part(url, folder):
   """Returns the path of a partially downloaded file."""
-  return os.path.join(folder, ".download-" +
-                      hashlib.sha256(url.encode()).hexdigest()[:16])
+  return os.path.join(
+    folder, ".download-" + hashlib.sha256(url.encode()).hexdigest()[:16]
+  )
 
 
 def _write_version(path, headers):
@@ -255,9 +319,17 @@ def _checked(path, url, folder, expected):
   lines = filesystem.read_text(sums).split() if os.path.exists(sums) else []
   first = dict(zip(lines[1::2], lines[::2])).get(url)
   if found != (expected or first or found):
-    raise ValueError("sha256 is %s, not %s%s" % (
-        found, expected or first, "" if expected else " as in the first "
-        "download; to accept the new file, remove %s" % sums))
+    raise ValueError(
+      "sha256 is %s, not %s%s"
+      % (
+        found,
+        expected or first,
+        ""
+        if expected
+        else " as in the first "
+        "download; to accept the new file, remove %s" % sums,
+      )
+    )
   yield
   if not first:
     with open(sums, "a", encoding="utf-8") as writer:
@@ -272,14 +344,26 @@ def _open_archive(path):
   """Yields a list of (path, size, function that opens it) of the files."""
   if tarfile.is_tarfile(path):
     with tarfile.open(path) as reader:
-      yield [(member.name, member.size,
-              functools.partial(reader.extractfile, member))
-             for member in reader if member.isfile()]
+      yield [
+        (
+          member.name,
+          member.size,
+          functools.partial(reader.extractfile, member),
+        )
+        for member in reader
+        if member.isfile()
+      ]
   else:
     with zipfile.ZipFile(path) as reader:
-      yield [(member.filename, member.file_size,
-              functools.partial(reader.open, member))
-             for member in reader.infolist() if not member.is_dir()]
+      yield [
+        (
+          member.filename,
+          member.file_size,
+          functools.partial(reader.open, member),
+        )
+        for member in reader.infolist()
+        if not member.is_dir()
+      ]
 
 
 def unpack(archive: str, target: str, files: Sequence[str]) -> None:
@@ -309,15 +393,19 @@ def unpack(archive: str, target: str, files: Sequence[str]) -> None:
     for pattern in files:
       if not fnmatch.filter(names, pattern):
         raise ValueError("it has no %s" % pattern)
-    with filesystem.temporary_folder(
-        os.path.join(target, "files")) as folder:
+    with filesystem.temporary_folder(os.path.join(target, "files")) as folder:
       for name, (_, _, open_member) in zip(names, members):
         with open_member() as source, open(
-            os.path.join(folder, name), "wb") as writer:
+          os.path.join(folder, name), "wb"
+        ) as writer:
           shutil.copyfileobj(source, writer)
       # The required ones last: their presence marks the item as complete.
-      for name in sorted(names, key=lambda name: any(
-          fnmatch.fnmatch(name, pattern) for pattern in files)):
+      for name in sorted(
+        names,
+        key=lambda name: any(
+          fnmatch.fnmatch(name, pattern) for pattern in files
+        ),
+      ):
         if not os.path.exists(os.path.join(target, name)):
           os.replace(os.path.join(folder, name), os.path.join(target, name))
 
@@ -330,8 +418,10 @@ def main() -> None:
       print(STARTER)
     return
   if args.item not in ITEMS:
-    raise InputError("--item: unknown %r; choose one of %s" % (
-        args.item, ", ".join(sorted(ITEMS))))
+    raise InputError(
+      "--item: unknown %r; choose one of %s"
+      % (args.item, ", ".join(sorted(ITEMS)))
+    )
   if not args.target:
     raise InputError("--target is required; see --help")
   try:

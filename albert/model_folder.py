@@ -22,40 +22,70 @@ from albert.files import filesystem
 from albert.model.config import AlbertConfig
 from albert.settings import USUAL, setting
 
-Tokenizer = Union[tokenization.WordPieceTokenizer,
-                  tokenization.SentencePieceTokenizer]
+Tokenizer = Union[
+  tokenization.WordPieceTokenizer, tokenization.SentencePieceTokenizer
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class FolderSettings:
   """Settings for incomplete model folders."""
+
   bert_config_file: str = setting(
-      None, "Model configuration (JSON); default: the one next to the "
-      "checkpoint.", alias="albert_config_file")
+    None,
+    "Model configuration (JSON); default: the one next to the checkpoint.",
+    alias="albert_config_file",
+  )
   vocab_file: str = setting(
-      None, "WordPiece vocabulary; default: the one next to the checkpoint.")
+    None, "WordPiece vocabulary; default: the one next to the checkpoint."
+  )
   spm_model_file: str = setting(
-      None, "SentencePiece model, instead of a vocabulary.")
+    None, "SentencePiece model, instead of a vocabulary."
+  )
   do_lower_case: bool = setting(
-      None, "Whether to lower-case the text; default: that of the model, "
-      "otherwise true.")
+    None,
+    "Whether to lower-case the text; default: that of the model, "
+    "otherwise true.",
+  )
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelSettings(FolderSettings):
   """The model to start from."""
+
   init_checkpoint: str = setting(
-      None, "Checkpoint to start from, in either variable layout, or a folder "
-      "with checkpoints.", USUAL)
+    None,
+    "Checkpoint to start from, in either variable layout, or a folder "
+    "with checkpoints.",
+    USUAL,
+  )
 
 
 # Keys of task.json: those of a task, and all.
-_TASK = ("head", "labels", "pairs", "long_text", "max_windows",
-         "positive_label", "reading", "thresholds", "calibration_temperature",
-         "crf", "by_character", "has_unanswerable", "null_threshold", "pooling",
-         "layer")
-_KEYS = ("task_name", "max_seq_length", "do_lower_case", "init_checkpoint",
-         *_TASK)
+_TASK = (
+  "head",
+  "labels",
+  "pairs",
+  "long_text",
+  "max_windows",
+  "positive_label",
+  "reading",
+  "thresholds",
+  "calibration_temperature",
+  "crf",
+  "by_character",
+  "has_unanswerable",
+  "null_threshold",
+  "pooling",
+  "layer",
+)
+_KEYS = (
+  "task_name",
+  "max_seq_length",
+  "do_lower_case",
+  "init_checkpoint",
+  *_TASK,
+)
 _TOKENIZERS = ("vocab.txt", "spm.model")
 
 
@@ -86,6 +116,7 @@ class ModelFolder:
     null_threshold: threshold for the odds of no answer.
     pooling, layer: of sentence vectors; see heads.vectors.
   """
+
   config: AlbertConfig
   tokenizer_file: Optional[str]
   do_lower_case: bool = True
@@ -142,13 +173,14 @@ class ModelFolder:
       raise InputError("--vocab_file or --spm_model_file is required")
     name = "spm_model_file" if self.is_sentencepiece else "vocab_file"
     tokenizer = tokenization.create_tokenizer(
-        do_lower_case=self.do_lower_case, **{name: self.tokenizer_file})
+      do_lower_case=self.do_lower_case, **{name: self.tokenizer_file}
+    )
     if tokenizer.vocab_size != self.config.vocab_size:
       raise InputError(
-          "%s has %d entries, but the configuration has vocab_size %d: use "
-          "the vocabulary the model was made with" % (
-              self.tokenizer_file, tokenizer.vocab_size,
-              self.config.vocab_size))
+        "%s has %d entries, but the configuration has vocab_size %d: use "
+        "the vocabulary the model was made with"
+        % (self.tokenizer_file, tokenizer.vocab_size, self.config.vocab_size)
+      )
     return tokenizer
 
   def length(self, max_seq_length: Optional[int] = None) -> int:
@@ -163,15 +195,18 @@ class ModelFolder:
   def check_length(self, max_seq_length: int) -> None:
     """Raises an InputError if the model has fewer positions."""
     if max_seq_length > self.config.max_position_embeddings:
-      raise InputError("--max_seq_length %d exceeds the %d positions of %s"
-                       % (max_seq_length, self.config.max_position_embeddings,
-                          self.where))
+      raise InputError(
+        "--max_seq_length %d exceeds the %d positions of %s"
+        % (max_seq_length, self.config.max_position_embeddings, self.where)
+      )
 
   def contents(self) -> Dict[str, bytes]:
     """Returns the files that describe the model: name -> content."""
     values = {"config.json": self.config.to_dict(), "task.json": self.task()}
-    files = {name: filesystem.json_text(content).encode()
-             for name, content in values.items()}
+    files = {
+      name: filesystem.json_text(content).encode()
+      for name, content in values.items()
+    }
     if self.tokenizer_file:
       name = "spm.model" if self.is_sentencepiece else "vocab.txt"
       files[name] = filesystem.read_bytes(self.tokenizer_file)
@@ -212,28 +247,37 @@ def load(given: FolderSettings, path: Optional[str]) -> ModelFolder:
   if not config_file:
     if path:
       _find_checkpoint(path)  # fails early
-      raise InputError("--bert_config_file is required: there is no "
-                       "configuration next to %s" % path)
-    raise InputError("--bert_config_file is required: give --init_checkpoint "
-                     "or, from scratch, --bert_config_file and --vocab_file")
+      raise InputError(
+        "--bert_config_file is required: there is no "
+        "configuration next to %s" % path
+      )
+    raise InputError(
+      "--bert_config_file is required: give --init_checkpoint "
+      "or, from scratch, --bert_config_file and --vocab_file"
+    )
   config = AlbertConfig.from_json_file(config_file)
   logging.info("%s: %s", config_file, config.summary())
   do_lower_case = task.pop("do_lower_case", None)
   if given.do_lower_case is not None:
     if do_lower_case not in (None, given.do_lower_case):
-      raise InputError("--do_lower_case is %s, but the model next to %s was "
-                       "made with %s" % (given.do_lower_case, path,
-                                         do_lower_case))
+      raise InputError(
+        "--do_lower_case is %s, but the model next to %s was "
+        "made with %s" % (given.do_lower_case, path, do_lower_case)
+      )
     do_lower_case = given.do_lower_case
   values = {key: task[key] for key in _KEYS if key in task}
   return ModelFolder(
-      config=config, path=path, tokenizer_file=_find_tokenizer(path, given),
-      do_lower_case=True if do_lower_case is None else do_lower_case,
-      **dict(values, **_thresholds(path)))
+    config=config,
+    path=path,
+    tokenizer_file=_find_tokenizer(path, given),
+    do_lower_case=True if do_lower_case is None else do_lower_case,
+    **dict(values, **_thresholds(path)),
+  )
 
 
-def begun_with(folder: ModelFolder, begun: Optional[str],
-               init_checkpoint: Optional[str]) -> ModelFolder:
+def begun_with(
+  folder: ModelFolder, begun: Optional[str], init_checkpoint: Optional[str]
+) -> ModelFolder:
   """Returns the folder with its `init_checkpoint` filled in.
 
   Args:
@@ -247,9 +291,13 @@ def begun_with(folder: ModelFolder, begun: Optional[str],
   return dataclasses.replace(folder, init_checkpoint=first)
 
 
-def for_records(folder: ModelFolder, given: FolderSettings,
-                made_with: Dict[str, Any], paths: List[str],
-                max_seq_length: int) -> ModelFolder:
+def for_records(
+  folder: ModelFolder,
+  given: FolderSettings,
+  made_with: Dict[str, Any],
+  paths: List[str],
+  max_seq_length: int,
+) -> ModelFolder:
   """Returns the folder of a model to pretrain on records.
 
   Its vocabulary is the given one, or the one next to the checkpoint or to the
@@ -266,29 +314,46 @@ def for_records(folder: ModelFolder, given: FolderSettings,
   Raises:
     InputError: vocabulary or do_lower_case are not those of the records.
   """
-  name = "spm_model_file" if made_with.get("spm_model_file_sha256") else (
-      "vocab_file")
+  name = (
+    "spm_model_file"
+    if made_with.get("spm_model_file_sha256")
+    else ("vocab_file")
+  )
   wanted = made_with.get(name + "_sha256")
   tokenizer_file = folder.tokenizer_file
   for path in paths:
     tokenizer_file = tokenizer_file or filesystem.find_beside(
-        os.path.dirname(path) or ".", _TOKENIZERS)
+      os.path.dirname(path) or ".", _TOKENIZERS
+    )
   if tokenizer_file and wanted not in (None, filesystem.sha256(tokenizer_file)):
-    raise InputError("%s is not the vocabulary that %s was made with: set --%s"
-                     % (tokenizer_file, paths[0], name))
+    raise InputError(
+      "%s is not the vocabulary that %s was made with: set --%s"
+      % (tokenizer_file, paths[0], name)
+    )
   if not tokenizer_file:
-    logging.warning("the vocabulary of %s is unknown, so it will not be copied "
-                    "next to the model: set --%s", paths[0], name)
+    logging.warning(
+      "the vocabulary of %s is unknown, so it will not be copied "
+      "next to the model: set --%s",
+      paths[0],
+      name,
+    )
   do_lower_case = made_with.get("do_lower_case", folder.do_lower_case)
   is_stated = given.do_lower_case is not None or (
-      "do_lower_case" in read_task(folder.path))
+    "do_lower_case" in read_task(folder.path)
+  )
   if is_stated and do_lower_case != folder.do_lower_case:
-    raise InputError("%s was made with do_lower_case %s, but the model has %s" %
-                     (paths[0], do_lower_case, folder.do_lower_case))
+    raise InputError(
+      "%s was made with do_lower_case %s, but the model has %s"
+      % (paths[0], do_lower_case, folder.do_lower_case)
+    )
   return ModelFolder(
-      config=folder.config, path=folder.path, tokenizer_file=tokenizer_file,
-      do_lower_case=do_lower_case, max_seq_length=max_seq_length,
-      init_checkpoint=folder.init_checkpoint)
+    config=folder.config,
+    path=folder.path,
+    tokenizer_file=tokenizer_file,
+    do_lower_case=do_lower_case,
+    max_seq_length=max_seq_length,
+    init_checkpoint=folder.init_checkpoint,
+  )
 
 
 def read_task(path: Optional[str]) -> Dict[str, Any]:
@@ -303,8 +368,10 @@ def read_task(path: Optional[str]) -> Dict[str, Any]:
   hints = get_type_hints(ModelFolder)
   for key in set(_KEYS) & set(task):
     if not _is_of_type(task[key], hints[key]):
-      raise InputError("%s: %r cannot be %.60s" % (
-          task_file, key, json.dumps(task[key], ensure_ascii=False)))
+      raise InputError(
+        "%s: %r cannot be %.60s"
+        % (task_file, key, json.dumps(task[key], ensure_ascii=False))
+      )
   if task.pop("label_tokens", False):
     task["head"] = "token_labels"
   elif "head" not in task and task.get("task_name") in ("race", "c3", "chid"):
@@ -319,10 +386,12 @@ def _is_of_type(value, hint):
     return any(_is_of_type(value, part) for part in hint.__args__)
   if origin is dict:
     return isinstance(value, dict) and all(
-        _is_of_type(part, hint.__args__[1]) for part in value.values())
+      _is_of_type(part, hint.__args__[1]) for part in value.values()
+    )
   if origin is list:
     return isinstance(value, list) and all(
-        _is_of_type(part, hint.__args__[0]) for part in value)
+      _is_of_type(part, hint.__args__[0]) for part in value
+    )
   if hint in (int, float):
     return isinstance(value, (int, hint)) and not isinstance(value, bool)
   return hint is Any or isinstance(value, hint)
@@ -348,8 +417,9 @@ def _thresholds(path):
   return chosen
 
 
-def find_config(path: Optional[str],
-                given: Optional[str] = None) -> Optional[str]:
+def find_config(
+  path: Optional[str], given: Optional[str] = None
+) -> Optional[str]:
   """Returns a model's configuration file: `given`, or one next to a checkpoint.
 
   Logs a warning if the two differ.
@@ -361,8 +431,9 @@ def find_config(path: Optional[str],
   Returns:
     None if there is no configuration.
   """
-  beside = filesystem.find_beside(path, [
-      "config.json", "albert_config*.json", "bert_config*.json"])
+  beside = filesystem.find_beside(
+    path, ["config.json", "albert_config*.json", "bert_config*.json"]
+  )
   if given and beside:
     _warn_of_other_config(given, beside)
   return given or beside
@@ -381,42 +452,59 @@ def require_same_model(init_checkpoint: str, begun: str) -> None:
   asked, there = map(find_config, (init_checkpoint, begun))
   if not (asked and there):
     return
-  differences = [text for key, text in _differences(there, asked).items()
-                 if not key.endswith("dropout_prob")]
+  differences = [
+    text
+    for key, text in _differences(there, asked).items()
+    if not key.endswith("dropout_prob")
+  ]
   if differences:
     raise InputError(
-        "the model in %s did not start from %s: it has %s; choose a "
-        "different --output_dir" % (os.path.dirname(begun), init_checkpoint,
-                                    ", ".join(differences[:3])))
+      "the model in %s did not start from %s: it has %s; choose a "
+      "different --output_dir"
+      % (os.path.dirname(begun), init_checkpoint, ", ".join(differences[:3]))
+    )
 
 
 def _find_checkpoint(path):
   from albert.files import checkpoints  # imports TensorFlow
+
   return checkpoints.find_checkpoint(path)
 
 
 def _find_tokenizer(path, given):
   """Returns the given vocabulary or SentencePiece model, or the one found."""
   beside = filesystem.find_beside(path, ["vocab*.txt"]) or (
-      filesystem.find_beside(path, ["*.model"]))
+    filesystem.find_beside(path, ["*.model"])
+  )
   chosen = given.spm_model_file or given.vocab_file
-  if chosen and beside and (
-      filesystem.read_bytes(chosen) != filesystem.read_bytes(beside)):
+  if (
+    chosen
+    and beside
+    and (filesystem.read_bytes(chosen) != filesystem.read_bytes(beside))
+  ):
     raise InputError(
-        "%s is not the vocabulary that the model was made with, %s: omit the "
-        "flag" % (chosen, beside))
+      "%s is not the vocabulary that the model was made with, %s: omit the "
+      "flag" % (chosen, beside)
+    )
   return chosen or beside
 
 
 def _differences(path, other):
   """Returns the keys in which configuration files differ: key -> message."""
   a, b = [AlbertConfig.from_json_file(x).to_dict() for x in (path, other)]
-  return {key: "%s %s, not %s" % (key, a.get(key), b.get(key))
-          for key in sorted(set(a) | set(b)) if a.get(key) != b.get(key)}
+  return {
+    key: "%s %s, not %s" % (key, a.get(key), b.get(key))
+    for key in sorted(set(a) | set(b))
+    if a.get(key) != b.get(key)
+  }
 
 
 def _warn_of_other_config(given, beside):
   differences = _differences(given, beside)
   if differences:
-    logging.warning("%s differs from %s next to the checkpoint: %s", given,
-                    beside, ", ".join(differences.values()))
+    logging.warning(
+      "%s differs from %s next to the checkpoint: %s",
+      given,
+      beside,
+      ", ".join(differences.values()),
+    )

@@ -35,5 +35,6 @@ class Progress:
       self._last = now
       seconds = now - self._start
       left = ", %s left" % hours(seconds * (1 / share - 1)) if share else ""
-      logging.info("%d %s, %.0f a second%s", count, self._things,
-                   count / seconds, left)
+      logging.info(
+        "%d %s, %.0f a second%s", count, self._things, count / seconds, left
+      )

@@ -60,13 +60,17 @@ def show_masks(rows: Sequence[Sequence[str]]) -> str:
     shown.append("<p>%s</p>" % html.escape(text))
     for token, probability in zip(words[::2], words[1::2]):
       shown.append(
-          '<div class="bar" style="background-size: %.1f%%">%s %s</div>' % (
-              100 * float(probability), html.escape(token), probability))
+        '<div class="bar" style="background-size: %.1f%%">%s %s</div>'
+        % (100 * float(probability), html.escape(token), probability)
+      )
   return "\n".join(shown)
 
 
-def show_curves(histories: Dict[str, List[Tuple[int, float]]],
-                width: int = 640, height: int = 260) -> str:
+def show_curves(
+  histories: Dict[str, List[Tuple[int, float]]],
+  width: int = 640,
+  height: int = 260,
+) -> str:
   """Returns an SVG of accuracies by step.
 
   Args:
@@ -76,30 +80,49 @@ def show_curves(histories: Dict[str, List[Tuple[int, float]]],
   steps = max(step for points in histories.values() for step, _ in points)
 
   def at(step, accuracy):
-    return (40 + step / steps * (width - 180), height - 30 - accuracy * (
-        height - 50))
+    return (
+      40 + step / steps * (width - 180),
+      height - 30 - accuracy * (height - 50),
+    )
 
   shown = []
   for accuracy in (0, 0.25, 0.5, 0.75, 1):
     left, y = at(0, accuracy)
-    shown.append('<path d="M%.1f %.1fH%d" stroke="#ddd"/>'
-                 '<text x="4" y="%.1f">%g</text>' % (
-                     left, y, width - 140, y + 4, accuracy))
+    shown.append(
+      '<path d="M%.1f %.1fH%d" stroke="#ddd"/>'
+      '<text x="4" y="%.1f">%g</text>' % (left, y, width - 140, y + 4, accuracy)
+    )
   for (name, points), color in zip(histories.items(), ("#1769b5", "#b54a17")):
     places = [at(*point) for point in points]
-    shown.append('<polyline points="%s" fill="none" stroke="%s" '
-                 'stroke-width="2"/>' % (" ".join(
-                     "%.1f,%.1f" % place for place in places), color))
+    shown.append(
+      '<polyline points="%s" fill="none" stroke="%s" '
+      'stroke-width="2"/>'
+      % (" ".join("%.1f,%.1f" % place for place in places), color)
+    )
     for (x, y), (step, accuracy) in zip(places, points):
-      shown.append('<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>'
-                   "%d: %.3f</title></circle>" % (x, y, color, step, accuracy))
-    shown.append('<text x="%.1f" y="%.1f" fill="%s">%s %.3f</text>' % (
-        places[-1][0] + 8, places[-1][1] + 4, color, html.escape(name),
-        points[-1][1]))
-  shown.append('<text x="%.1f" y="%d" text-anchor="end">%d steps</text>' % (
-      at(steps, 0)[0], height - 8, steps))
+      shown.append(
+        '<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>'
+        "%d: %.3f</title></circle>" % (x, y, color, step, accuracy)
+      )
+    shown.append(
+      '<text x="%.1f" y="%.1f" fill="%s">%s %.3f</text>'
+      % (
+        places[-1][0] + 8,
+        places[-1][1] + 4,
+        color,
+        html.escape(name),
+        points[-1][1],
+      )
+    )
+  shown.append(
+    '<text x="%.1f" y="%d" text-anchor="end">%d steps</text>'
+    % (at(steps, 0)[0], height - 8, steps)
+  )
   return '<svg viewBox="0 0 %d %d">\n%s\n</svg>' % (
-      width, height, "\n".join(shown))
+    width,
+    height,
+    "\n".join(shown),
+  )
 
 
 def show_grid(rows: Sequence[Sequence[str]]) -> str:
@@ -110,37 +133,70 @@ def show_grid(rows: Sequence[Sequence[str]]) -> str:
   """
   scores = {(a, b): float(score) for score, a, b in rows}
   first, second = [list(dict.fromkeys(row[i] for row in rows)) for i in (1, 2)]
-  shown = ["<table>", "<tr><th></th>%s</tr>" % "".join(
+  shown = [
+    "<table>",
+    "<tr><th></th>%s</tr>"
+    % "".join(
       '<th title="%s">%d</th>' % (html.escape(text), number)
-      for number, text in enumerate(second, 1))]
+      for number, text in enumerate(second, 1)
+    ),
+  ]
   for number, a in enumerate(first, 1):
-    shown.append("<tr><th>%d. %s</th>%s</tr>" % (
-        number, html.escape(a), "".join(
-            '<td style="background: rgba(23, 105, 181, %.2f)">%.2f</td>' % (
-                0.8 * max(0, scores[a, b]), scores[a, b]) for b in second)))
-  shown.append("</table>\n<p>%s</p>" % "<br>".join(
+    shown.append(
+      "<tr><th>%d. %s</th>%s</tr>"
+      % (
+        number,
+        html.escape(a),
+        "".join(
+          '<td style="background: rgba(23, 105, 181, %.2f)">%.2f</td>'
+          % (0.8 * max(0, scores[a, b]), scores[a, b])
+          for b in second
+        ),
+      )
+    )
+  shown.append(
+    "</table>\n<p>%s</p>"
+    % "<br>".join(
       "%d. %s" % (number, html.escape(text))
-      for number, text in enumerate(second, 1)))
+      for number, text in enumerate(second, 1)
+    )
+  )
   return "\n".join(shown)
 
 
 def read_history(path: str) -> List[Tuple[int, float]]:
   """Returns [(step, dev accuracy)]."""
   header, *rows = read_tsv(path)
-  return [(int(row[header.index("global_step")]),
-           float(row[header.index("eval_accuracy")])) for row in rows]
+  return [
+    (
+      int(row[header.index("global_step")]),
+      float(row[header.index("eval_accuracy")]),
+    )
+    for row in rows
+  ]
 
 
 def main(arguments: Sequence[str]) -> None:
   if len(arguments) != 1:
     raise InputError("give one folder, the output of quickstart.sh")
-  folder, = arguments
-  filesystem.write_text(os.path.join(folder, "report.html"), PAGE % (
+  (folder,) = arguments
+  filesystem.write_text(
+    os.path.join(folder, "report.html"),
+    PAGE
+    % (
       show_masks(read_tsv(os.path.join(folder, "masks.tsv"))),
-      show_curves({name: read_history(os.path.join(
-          folder, run, "eval_history.tsv")) for name, run in (
-              ("from the starter", "topics"), ("from scratch", "scratch"))}),
-      show_grid(read_tsv(os.path.join(folder, "grid.tsv")))))
+      show_curves(
+        {
+          name: read_history(os.path.join(folder, run, "eval_history.tsv"))
+          for name, run in (
+            ("from the starter", "topics"),
+            ("from scratch", "scratch"),
+          )
+        }
+      ),
+      show_grid(read_tsv(os.path.join(folder, "grid.tsv"))),
+    ),
+  )
 
 
 if __name__ == "__main__":

@@ -20,10 +20,13 @@ from albert.train import run_file
 @dataclasses.dataclass(frozen=True)
 class TableSettings:
   """What to show."""
+
   html: str = setting(None, "Also write the table as a page.", USUAL)
   metrics: list = setting(
-      None, "Results to show, such as accuracy,f1; default: all but the loss.",
-      USUAL)
+    None,
+    "Results to show, such as accuracy,f1; default: all but the loss.",
+    USUAL,
+  )
 
 
 SETTINGS = (TableSettings,)
@@ -38,16 +41,26 @@ def describe(folder: str) -> Dict[str, Any]:
   described = run_file.read(folder)
   if not described:
     raise InputError("%s has no %s" % (folder, run_file.NAME))
-  row = {"--" + name: value for name, value in described["flags"].items()
-         if name != "output_dir"}
-  row.update(("data of %s" % name, data["first"])
-             for name, data in described["data"].items())
-  for split, path in (("dev", os.path.join("best", "eval_results.txt")),
-                      ("test", "test_results.txt")):
+  row = {
+    "--" + name: value
+    for name, value in described["flags"].items()
+    if name != "output_dir"
+  }
+  row.update(
+    ("data of %s" % name, data["first"])
+    for name, data in described["data"].items()
+  )
+  for split, path in (
+    ("dev", os.path.join("best", "eval_results.txt")),
+    ("test", "test_results.txt"),
+  ):
     row.update(
-        ("%s %s" % (split, name.replace("eval_", "")), value)
-        for name, value in outputs.read_results(
-            os.path.join(folder, path)).items() if name.startswith("eval_"))
+      ("%s %s" % (split, name.replace("eval_", "")), value)
+      for name, value in outputs.read_results(
+        os.path.join(folder, path)
+      ).items()
+      if name.startswith("eval_")
+    )
   last = os.path.join(folder, "checkpoint")
   if os.path.exists(last):
     seconds = os.path.getmtime(last) - described["begun"].timestamp()
@@ -81,26 +94,39 @@ def table(folders: List[str], metrics: List[str]) -> List[List[str]]:
 
   names = list(filter(is_shown, names))
   return [["run"] + names] + [
-      [os.path.basename(os.path.normpath(folder)),
-       *[cell(row, name) for name in names]]
-      for folder, row in zip(folders, rows)]
+    [
+      os.path.basename(os.path.normpath(folder)),
+      *[cell(row, name) for name in names],
+    ]
+    for folder, row in zip(folders, rows)
+  ]
 
 
 def page(rows: List[List[str]]) -> str:
   """Returns the table as HTML."""
-  lines = ["<!doctype html>", '<meta charset="utf-8">', "<title>Runs</title>",
-           "<style>td, th { padding: 2px 8px; text-align: right }</style>",
-           "<p>%s" % datetime.date.today(), "<table>"]
+  lines = [
+    "<!doctype html>",
+    '<meta charset="utf-8">',
+    "<title>Runs</title>",
+    "<style>td, th { padding: 2px 8px; text-align: right }</style>",
+    "<p>%s" % datetime.date.today(),
+    "<table>",
+  ]
   for row, tag in zip(rows, ["th"] + ["td"] * len(rows)):
-    lines.append("<tr>" + "".join("<%s>%s</%s>" % (
-        tag, html.escape(cell), tag) for cell in row))
+    lines.append(
+      "<tr>"
+      + "".join("<%s>%s</%s>" % (tag, html.escape(cell), tag) for cell in row)
+    )
   return "\n".join(lines + ["</table>", ""])
 
 
 def main(folders: List[str]) -> None:
   args = from_flags(TableSettings)
-  found = [folder for folder in folders if filesystem.exists(
-      os.path.join(folder, run_file.NAME))]
+  found = [
+    folder
+    for folder in folders
+    if filesystem.exists(os.path.join(folder, run_file.NAME))
+  ]
   if not found:
     raise InputError("give the --output_dir of runs, such as output/*")
   rows = table(found, args.metrics or [])

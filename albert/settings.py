@@ -22,8 +22,7 @@ from albert.errors import InputError
 NEEDED, USUAL, ADVANCED, TPU = GROUPS = ("needed", "usual", "advanced", "TPU")
 
 
-def setting(default: Any, text: str, group: str = ADVANCED,
-            **more: Any) -> Any:
+def setting(default: Any, text: str, group: str = ADVANCED, **more: Any) -> Any:
   """Returns the field of a settings class.
 
   Args:
@@ -36,8 +35,9 @@ def setting(default: Any, text: str, group: str = ADVANCED,
       the flag is required; `needs`: otherwise the flag has no effect, with a
       warning; `demands`: otherwise the flag is an error.
   """
-  return dataclasses.field(default=default, metadata=dict(
-      more, text=text, group=group))
+  return dataclasses.field(
+    default=default, metadata=dict(more, text=text, group=group)
+  )
 
 
 def define_flags(*classes: type, **changes: Any) -> None:
@@ -53,27 +53,35 @@ def define_flags(*classes: type, **changes: Any) -> None:
       change = changes.get(field.name, {})
       if not isinstance(change, dict):
         change = dict(default=change)
-      _define(field, dict(field.metadata, **dict(
-          dict(default=field.default), **change)))
+      _define(
+        field,
+        dict(field.metadata, **dict(dict(default=field.default), **change)),
+      )
 
 
 _DEFINE = {
-    bool: flags.DEFINE_bool,
-    str: flags.DEFINE_string,
-    list: flags.DEFINE_list,  # a,b
-    tuple: flags.DEFINE_multi_string,  # given several times
+  bool: flags.DEFINE_bool,
+  str: flags.DEFINE_string,
+  list: flags.DEFINE_list,  # a,b
+  tuple: flags.DEFINE_multi_string,  # given several times
 }
 
 
 def _define(field, meta):
   name, default, text = field.name, meta["default"], meta["text"]
   if meta.get("choices"):
-    flags.DEFINE_enum(name, default, meta["choices"], text,
-                      case_sensitive=False)
+    flags.DEFINE_enum(
+      name, default, meta["choices"], text, case_sensitive=False
+    )
   elif field.type in (int, float):
     define = {int: flags.DEFINE_integer, float: flags.DEFINE_float}[field.type]
-    define(name, default, text, lower_bound=meta.get("least"),
-           upper_bound=meta.get("most"))
+    define(
+      name,
+      default,
+      text,
+      lower_bound=meta.get("least"),
+      upper_bound=meta.get("most"),
+    )
   else:
     _DEFINE[field.type](name, default, text)
   flags.FLAGS[name].setting = meta
@@ -83,8 +91,12 @@ def _define(field, meta):
 
 def own_flags() -> List[Any]:
   """Returns the absl flags that are settings, in order of definition."""
-  return [flag for module in flags.FLAGS.flags_by_module_dict().values()
-          for flag in module if hasattr(flag, "setting")]
+  return [
+    flag
+    for module in flags.FLAGS.flags_by_module_dict().values()
+    for flag in module
+    if hasattr(flag, "setting")
+  ]
 
 
 def _value(name):
@@ -93,6 +105,7 @@ def _value(name):
 
 def _holds(condition):
   """Returns whether a condition holds, such as "a and not b or c=value"."""
+
   def term_holds(term):
     negated = term.startswith("not ")
     name, _, wanted = term.replace("not ", "").partition("=")
@@ -100,17 +113,25 @@ def _holds(condition):
     found = str(value) == wanted if wanted else bool(value)
     return found != negated
 
-  return any(all(map(term_holds, terms.split(" and ")))
-             for terms in condition.split(" or "))
+  return any(
+    all(map(term_holds, terms.split(" and ")))
+    for terms in condition.split(" or ")
+  )
 
 
 def _as_flags(condition):
   """Returns a condition in flags of this script: "--a and --b"."""
-  known = [terms for terms in condition.split(" or ") if all(
+  known = [
+    terms
+    for terms in condition.split(" or ")
+    if all(
       name in flags.FLAGS
-      for name in re.findall(r"(\w+)(?:=\S+)?(?: and |$)", terms))]
-  return re.sub(r"\b(?!and\b|or\b|not\b)(?<!=)(\w+)", r"--\1",
-                " or ".join(known))
+      for name in re.findall(r"(\w+)(?:=\S+)?(?: and |$)", terms)
+    )
+  ]
+  return re.sub(
+    r"\b(?!and\b|or\b|not\b)(?<!=)(\w+)", r"--\1", " or ".join(known)
+  )
 
 
 def requirement(flag: Any) -> str:
@@ -118,8 +139,11 @@ def requirement(flag: Any) -> str:
   required = flag.setting.get("required")
   if not required:
     return ""
-  return " (required)" if required is True else (
-      " (required if %s)" % _as_flags(required))
+  return (
+    " (required)"
+    if required is True
+    else (" (required if %s)" % _as_flags(required))
+  )
 
 
 def check_flags() -> None:
@@ -130,29 +154,40 @@ def check_flags() -> None:
   """
   ours = own_flags()
   given = [flag for flag in ours if flag.present and flag.value]
-  missing = [flag for flag in ours if not flag.value and (
-      flag.setting.get("required") is True or
-      flag.setting.get("required") and _holds(flag.setting["required"]))]
+  missing = [
+    flag
+    for flag in ours
+    if not flag.value
+    and (
+      flag.setting.get("required") is True
+      or flag.setting.get("required")
+      and _holds(flag.setting["required"])
+    )
+  ]
   missing.sort(key=lambda flag: flag.setting["required"] is not True)
   if missing:
-    raise InputError("--%s is%s; see --help" % (
-        missing[0].name, re.sub("[()]", "", requirement(missing[0]))))
+    raise InputError(
+      "--%s is%s; see --help"
+      % (missing[0].name, re.sub("[()]", "", requirement(missing[0])))
+    )
   for flag in given:
     for other in flag.setting.get("instead_of", "").split(" or "):
       if other and flags.FLAGS[other].present:
         raise InputError("give --%s or --%s, not both" % (other, flag.name))
     demands = flag.setting.get("demands")
     if demands and not _holds(demands):
-      raise InputError("--%s has no effect without %s" % (
-          flag.name, _as_flags(demands)))
+      raise InputError(
+        "--%s has no effect without %s" % (flag.name, _as_flags(demands))
+      )
   idle: Dict[str, List[str]] = {}
   for flag in given:
     needs = flag.setting.get("needs")
     if needs and not _holds(needs):
       idle.setdefault(needs, []).append("--" + flag.name)
   for needs, names in idle.items():
-    logging.warning("%s: no effect without %s", ", ".join(names),
-                    _as_flags(needs))
+    logging.warning(
+      "%s: no effect without %s", ", ".join(names), _as_flags(needs)
+    )
 
 
 def warn_if_given(name: str, need: str) -> None:
@@ -171,8 +206,9 @@ def from_flags(cls: Any) -> Any:
   for field in dataclasses.fields(cls):
     if dataclasses.is_dataclass(field.type):
       parts = dataclasses.fields(field.type)
-      values[field.name] = from_flags(field.type) if parts[0].name in (
-          flags.FLAGS) else None
+      values[field.name] = (
+        from_flags(field.type) if parts[0].name in (flags.FLAGS) else None
+      )
     elif field.name in flags.FLAGS:
       values[field.name] = _value(field.name)
   return cls(**values)

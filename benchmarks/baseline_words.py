@@ -25,6 +25,7 @@ from albert.tasks import classification
 @dataclasses.dataclass(frozen=True)
 class BaselineSettings:
   """The task."""
+
   task_name: str = setting("tsv", "Task, of single texts or pairs.", NEEDED)
   data_dir: str = setting(None, "Folder with its files.", NEEDED, required=True)
 
@@ -32,13 +33,17 @@ class BaselineSettings:
 SETTINGS = (BaselineSettings,)
 
 
-def read(task: classification.Task, data_dir: str,
-         split: str) -> Tuple[List[str], List[Any]]:
+def read(
+  task: classification.Task, data_dir: str, split: str
+) -> Tuple[List[str], List[Any]]:
   """Returns the texts, with pairs joined, and labels of a split."""
   rows = classification.read_examples(
-      task, classification.find_file(task, data_dir, split), split == "test")
-  return ([row.text_a + "\n" + (row.text_b or "") for row in rows],
-          [row.label for row in rows])
+    task, classification.find_file(task, data_dir, split), split == "test"
+  )
+  return (
+    [row.text_a + "\n" + (row.text_b or "") for row in rows],
+    [row.label for row in rows],
+  )
 
 
 def main() -> None:
@@ -52,15 +57,21 @@ def main() -> None:
   task = classification.get_task(args.task_name)
   texts, labels = read(task, args.data_dir, "train")
   model = make_pipeline(
-      TfidfVectorizer(analyzer="char", ngram_range=(1, 2)),
-      LogisticRegression(C=10, max_iter=1000)).fit(texts, labels)
+    TfidfVectorizer(analyzer="char", ngram_range=(1, 2)),
+    LogisticRegression(C=10, max_iter=1000),
+  ).fit(texts, labels)
   frequent, _ = collections.Counter(labels).most_common(1)[0]
   print("split\tmajority class\tlogistic regression")
   for split in ("dev", "test"):
     texts, labels = read(task, args.data_dir, split)
-    print("%s\t%.3f\t%.3f" % (
-        split, labels.count(frequent) / len(labels),
-        model.score(texts, labels)))
+    print(
+      "%s\t%.3f\t%.3f"
+      % (
+        split,
+        labels.count(frequent) / len(labels),
+        model.score(texts, labels),
+      )
+    )
 
 
 if __name__ == "__main__":

@@ -21,10 +21,12 @@ from absl import app, flags
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("model_dir", None, "Folder of a fine-tuned classifier.",
-                    required=True)
-flags.DEFINE_list("ways", ["checkpoint", "onnx", "openvino", "pipeline"],
-                  "What to measure.")
+flags.DEFINE_string(
+  "model_dir", None, "Folder of a fine-tuned classifier.", required=True
+)
+flags.DEFINE_list(
+  "ways", ["checkpoint", "onnx", "openvino", "pipeline"], "What to measure."
+)
 flags.DEFINE_integer("times", 7, "Processes per way.")
 
 _TEXT = "高铁通到了县城，游客多了一倍"
@@ -45,17 +47,30 @@ def main(_):
   with tempfile.TemporaryDirectory() as folder:
     onnx, pytorch = [os.path.join(folder, name) for name in ("onnx", "pytorch")]
     if {"onnx", "openvino"}.intersection(FLAGS.ways):
-      run("export_model.py", "--onnx", "--signature=classify",
-          "--init_checkpoint=" + source, "--output_dir=" + onnx)
+      run(
+        "export_model.py",
+        "--onnx",
+        "--signature=classify",
+        "--init_checkpoint=" + source,
+        "--output_dir=" + onnx,
+      )
     if "pipeline" in FLAGS.ways:
-      run("convert_to_pytorch.py", "--init_checkpoint=" + source,
-          "--output_dir=" + pytorch)
+      run(
+        "convert_to_pytorch.py",
+        "--init_checkpoint=" + source,
+        "--output_dir=" + pytorch,
+      )
     commands = {
-        "checkpoint": ["predict.py", "--model_dir=" + source, _TEXT],
-        "onnx": ["predict.py", "--engine=onnx", "--model_dir=" + onnx, _TEXT],
-        "openvino": ["predict.py", "--engine=openvino", "--model_dir=" + onnx,
-                     _TEXT],
-        "pipeline": ["-c", _PIPELINE, pytorch, _TEXT]}
+      "checkpoint": ["predict.py", "--model_dir=" + source, _TEXT],
+      "onnx": ["predict.py", "--engine=onnx", "--model_dir=" + onnx, _TEXT],
+      "openvino": [
+        "predict.py",
+        "--engine=openvino",
+        "--model_dir=" + onnx,
+        _TEXT,
+      ],
+      "pipeline": ["-c", _PIPELINE, pytorch, _TEXT],
+    }
     print("way\tmedian s\tleast\tmost")
     for way in FLAGS.ways:
       seconds = []
@@ -64,8 +79,11 @@ def main(_):
         run(*commands[way], stdout=subprocess.DEVNULL)
         seconds.append(time.time() - start)
       seconds = seconds[1:]  # the first run fills the page cache
-      print("%s\t%.2f\t%.2f\t%.2f" % (
-          way, np.median(seconds), min(seconds), max(seconds)), flush=True)
+      print(
+        "%s\t%.2f\t%.2f\t%.2f"
+        % (way, np.median(seconds), min(seconds), max(seconds)),
+        flush=True,
+      )
 
 
 if __name__ == "__main__":

@@ -61,42 +61,61 @@ FLAGS = flags.FLAGS
 @dataclasses.dataclass(frozen=True)
 class BenchSettings:
   """What to measure."""
+
   steps: int = setting(5, "Timed steps, after two of warm-up.")
   arms: list = setting(
-      "plain,ours,recompute", "Arms to measure; a repeated arm is measured "
-      "repeatedly, and medians give the ratios.")
+    "plain,ours,recompute",
+    "Arms to measure; a repeated arm is measured "
+    "repeatedly, and medians give the ratios.",
+  )
   allocators: list = setting("own,stock", "Allocators of our arms.")
   check: bool = setting(
-      False, "Check on a small batch that all --arms compute the same.")
-  profile: bool = setting(
-      False, "Show the time of a step by operation.")
+    False, "Check on a small batch that all --arms compute the same."
+  )
+  profile: bool = setting(False, "Show the time of a step by operation.")
   against: str = setting(
-      None, "Folder of a different commit, to measure in alternation.")
+    None, "Folder of a different commit, to measure in alternation."
+  )
   pairs: int = setting(5, "--against: number of pairs of measurements.")
   find_max_batch: bool = setting(
-      False, "Find the largest batch per length; stock allocator.")
+    False, "Find the largest batch per length; stock allocator."
+  )
   lengths: list = setting("128,256,512", "--find_max_batch: lengths.")
   memory_limit_gb: float = setting(8.0, "--find_max_batch: memory limit.")
   arm: str = setting(
-      None, "Measure this arm in this process and print JSON; with --profile, "
-      "the arm to profile.")
+    None,
+    "Measure this arm in this process and print JSON; with --profile, "
+    "the arm to profile.",
+  )
 
 
 @dataclasses.dataclass(frozen=True)
 class BenchBatchSettings(train_settings.BatchSettings):
   """As in training, with a shorter alias."""
+
   train_batch_size: int = setting(
-      16, "Examples per training step.", least=1, alias="batch_size")
+    16, "Examples per training step.", least=1, alias="batch_size"
+  )
 
 
-SETTINGS = (BenchSettings, run_pretraining.PretrainingSettings, *[
+SETTINGS = (
+  BenchSettings,
+  run_pretraining.PretrainingSettings,
+  *[
     BenchBatchSettings if cls is train_settings.BatchSettings else cls
-    for cls in train_settings.PRETRAINING])
+    for cls in train_settings.PRETRAINING
+  ],
+)
 DEFAULTS = dict(
-    run_pretraining.DEFAULTS, output_dir=dict(required=False),
-    max_seq_length=512, max_predictions_per_seq=51,
-    gradient_accumulation_steps=4, bert_config_file=os.path.join(
-        sys.path[0], "albert_config/albert_config_tiny.json"))
+  run_pretraining.DEFAULTS,
+  output_dir=dict(required=False),
+  max_seq_length=512,
+  max_predictions_per_seq=51,
+  gradient_accumulation_steps=4,
+  bert_config_file=os.path.join(
+    sys.path[0], "albert_config/albert_config_tiny.json"
+  ),
+)
 
 
 def make_settings(arm: str) -> train_settings.TrainSettings:
@@ -106,12 +125,16 @@ def make_settings(arm: str) -> train_settings.TrainSettings:
   settings = from_flags(train_settings.TrainSettings)
   device, batch = settings.device, settings.batch
   return dataclasses.replace(
-      settings,
-      device=dataclasses.replace(
-          device, use_xla=device.use_xla or arm == "xla",
-          recompute_grads=device.recompute_grads or arm == "recompute"),
-      batch=batch if arm == "accumulation" else dataclasses.replace(
-          batch, gradient_accumulation_steps=1))
+    settings,
+    device=dataclasses.replace(
+      device,
+      use_xla=device.use_xla or arm == "xla",
+      recompute_grads=device.recompute_grads or arm == "recompute",
+    ),
+    batch=batch
+    if arm == "accumulation"
+    else dataclasses.replace(batch, gradient_accumulation_steps=1),
+  )
 
 
 def make_step(arm, config, features):
@@ -121,8 +144,8 @@ def make_step(arm, config, features):
   if arm == "plain":
     return make_plain_step(config, features, settings.optimizer, schedule)
   spec = step.model_fn_builder(
-      config, Pretraining(), settings, schedule, distribution.get_workers())(
-          features, None, tf.estimator.ModeKeys.TRAIN, {})
+    config, Pretraining(), settings, schedule, distribution.get_workers()
+  )(features, None, tf.estimator.ModeKeys.TRAIN, {})
   return spec.loss, spec.train_op
 
 
@@ -130,16 +153,21 @@ def make_plain_step(config, features, options, schedule):
   """Builds the step of BERT's graph with our optimizer; see `make_step`."""
   global_step = tf.train.get_or_create_global_step()
   rate = optimization.create_learning_rate(
-      options.learning_rate, schedule.num_train_steps, 0, global_step)
+    options.learning_rate, schedule.num_train_steps, 0, global_step
+  )
   optimizer = {"adamw": AdamW, "lamb": LAMB}[options.optimizer](
-      rate, options.weight_decay_rate)
+    rate, options.weight_decay_rate
+  )
   loss = plain_step.loss(config, features)
-  pairs = [pair for pair in optimizer.compute_gradients(loss)
-           if pair[0] is not None]
+  pairs = [
+    pair for pair in optimizer.compute_gradients(loss) if pair[0] is not None
+  ]
   clipped, _ = tf.clip_by_global_norm(
-      [optimization.densify(*pair) for pair in pairs], 1.0)
+    [optimization.densify(*pair) for pair in pairs], 1.0
+  )
   return loss, optimizer.apply_gradients(
-      zip(clipped, [variable for _, variable in pairs]), global_step)
+    zip(clipped, [variable for _, variable in pairs]), global_step
+  )
 
 
 def make_features(config):
@@ -147,18 +175,20 @@ def make_features(config):
   batch, length = FLAGS.train_batch_size, FLAGS.max_seq_length
   predictions = min(FLAGS.max_predictions_per_seq, length)
   rng = np.random.RandomState(0)
-  ids = functools.partial(rng.randint, min(1000, config.vocab_size // 2),
-                          config.vocab_size)
+  ids = functools.partial(
+    rng.randint, min(1000, config.vocab_size // 2), config.vocab_size
+  )
   numbers = np.tile(np.arange(length), [batch, 1])
   return {
-      "input_ids": ids([batch, length]),
-      "input_mask": numbers < length - length // 10,
-      "segment_ids": numbers >= length // 2,
-      "masked_lm_positions": np.array([
-          rng.permutation(length)[:predictions] for _ in range(batch)]),
-      "masked_lm_ids": ids([batch, predictions]),
-      "masked_lm_weights": np.ones([batch, predictions]),
-      "next_sentence_labels": rng.randint(2, size=[batch, 1]),
+    "input_ids": ids([batch, length]),
+    "input_mask": numbers < length - length // 10,
+    "segment_ids": numbers >= length // 2,
+    "masked_lm_positions": np.array(
+      [rng.permutation(length)[:predictions] for _ in range(batch)]
+    ),
+    "masked_lm_ids": ids([batch, predictions]),
+    "masked_lm_weights": np.ones([batch, predictions]),
+    "next_sentence_labels": rng.randint(2, size=[batch, 1]),
   }
 
 
@@ -169,23 +199,28 @@ class Step:
     tf.reset_default_graph()
     tf.set_random_seed(FLAGS.random_seed)
     self._feed = {
-        tf.placeholder(tf.float32 if "weights" in name else tf.int32,
-                       x.shape, name): x
-        for name, x in sorted(make_features(config).items())}
-    self._fetches = make_step(arm, config, {
-        placeholder.op.name: placeholder for placeholder in self._feed})
+      tf.placeholder(
+        tf.float32 if "weights" in name else tf.int32, x.shape, name
+      ): x
+      for name, x in sorted(make_features(config).items())
+    }
+    self._fetches = make_step(
+      arm,
+      config,
+      {placeholder.op.name: placeholder for placeholder in self._feed},
+    )
     session_config = tf.ConfigProto(allow_soft_placement=True)
     session_config.gpu_options.allow_growth = True
     if make_settings(arm).device.use_xla:
       session_config.graph_options.optimizer_options.global_jit_level = (
-          tf.OptimizerOptions.ON_1)
+        tf.OptimizerOptions.ON_1
+      )
     self.session = tf.Session(config=session_config)
     self.session.run(tf.global_variables_initializer())
 
   def run(self, options=None, run_metadata=None):
     """Trains one step and returns the loss."""
-    return self.session.run(
-        self._fetches, self._feed, options, run_metadata)[0]
+    return self.session.run(self._fetches, self._feed, options, run_metadata)[0]
 
 
 def start_arm(arm):
@@ -207,19 +242,24 @@ def measure_here(arm: str) -> Dict[str, float]:
     training.run()
     seconds.append(time.time() - start)
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-  return {"peak": peak, "growth": peak - before,
-          "rate": FLAGS.train_batch_size / statistics.median(
-              seconds[2:] or seconds)}
+  return {
+    "peak": peak,
+    "growth": peak - before,
+    "rate": FLAGS.train_batch_size / statistics.median(seconds[2:] or seconds),
+  }
 
 
 def measure(arm, allocator, script=None, **changes):
   """Measures an arm with changed flags in a separate process."""
   changes.update(arm=arm, allocators=allocator)
   process = subprocess.run(
-      [sys.executable, script or os.path.abspath(__file__)] +
-      [x for x in sys.argv[1:] if not x.startswith(("--against", "--pairs"))] +
-      ["--%s=%s" % change for change in changes.items()],
-      capture_output=True, text=True, check=False)
+    [sys.executable, script or os.path.abspath(__file__)]
+    + [x for x in sys.argv[1:] if not x.startswith(("--against", "--pairs"))]
+    + ["--%s=%s" % change for change in changes.items()],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
   if process.returncode == -signal.SIGKILL:  # out of memory
     return {"peak": math.inf, "growth": math.inf, "rate": 0.0}
   if process.returncode:
@@ -230,34 +270,43 @@ def measure(arm, allocator, script=None, **changes):
 def compare():
   """Prints a table of all arms and the ratios to plain."""
   print_setting()
-  print("%-14s%-10s%12s%10s%16s" % (
-      "arm", "allocator", "examples/s", "peak MB", "of the steps"))
+  print(
+    "%-14s%-10s%12s%10s%16s"
+    % ("arm", "allocator", "examples/s", "peak MB", "of the steps")
+  )
   results = collections.defaultdict(list)
   for arm in FLAGS.arms:
     for allocator in ["stock"] if arm == "plain" else FLAGS.allocators:
       result = measure(arm, allocator)
       results[arm, allocator].append(result)
-      print("%-14s%-10s%12.2f%10.0f%16.0f" % (
-          arm, allocator, result["rate"], result["peak"], result["growth"]),
-            flush=True)
-  medians = {key: {name: statistics.median(r[name] for r in found)
-                   for name in found[0]} for key, found in results.items()}
+      print(
+        "%-14s%-10s%12.2f%10.0f%16.0f"
+        % (arm, allocator, result["rate"], result["peak"], result["growth"]),
+        flush=True,
+      )
+  medians = {
+    key: {name: statistics.median(r[name] for r in found) for name in found[0]}
+    for key, found in results.items()
+  }
   plain = medians.pop(("plain", "stock"), None)
   for (arm, allocator), result in medians.items():
     ratios = {name: result[name] / plain[name] for name in plain or ()}
     if plain and allocator == "own":
       print("rate %s(own)/plain = %.3f" % (arm, ratios["rate"]))
     elif plain:
-      print("memory %s(stock)/plain = %.3f, of the steps alone %.3f" % (
-          arm, ratios["peak"], ratios["growth"]))
+      print(
+        "memory %s(stock)/plain = %.3f, of the steps alone %.3f"
+        % (arm, ratios["peak"], ratios["growth"])
+      )
 
 
 def compare_with_commit():
   """Prints the rates of --against and of this code, pair by pair."""
   print_setting()
   print("%12s%12s%10s" % ("before", "now", "ratio"))
-  script = os.path.join(os.path.abspath(FLAGS.against), "benchmarks",
-                        os.path.basename(__file__))
+  script = os.path.join(
+    os.path.abspath(FLAGS.against), "benchmarks", os.path.basename(__file__)
+  )
   ratios = []
   for _ in range(FLAGS.pairs):
     before = measure("ours", "own", script)["rate"]
@@ -268,24 +317,45 @@ def compare_with_commit():
 
 
 def print_setting():
-  print("%s, length %d, batch %d, %s, TensorFlow %s" % (
-      os.path.basename(FLAGS.bert_config_file), FLAGS.max_seq_length,
-      FLAGS.train_batch_size, FLAGS.optimizer, tf.__version__))
+  print(
+    "%s, length %d, batch %d, %s, TensorFlow %s"
+    % (
+      os.path.basename(FLAGS.bert_config_file),
+      FLAGS.max_seq_length,
+      FLAGS.train_batch_size,
+      FLAGS.optimizer,
+      tf.__version__,
+    )
+  )
 
 
 def find_max_batch():
   """Prints the largest batches with a peak within --memory_limit_gb."""
-  print("%s, %s, at most %g GB" % (os.path.basename(
-      FLAGS.bert_config_file), FLAGS.optimizer, FLAGS.memory_limit_gb))
-  print("%-8s%-12s%8s%10s%15s%10s" % (
-      "length", "arm", "batch", "peak MB", "does not fit", "peak MB"))
+  print(
+    "%s, %s, at most %g GB"
+    % (
+      os.path.basename(FLAGS.bert_config_file),
+      FLAGS.optimizer,
+      FLAGS.memory_limit_gb,
+    )
+  )
+  print(
+    "%-8s%-12s%8s%10s%15s%10s"
+    % ("length", "arm", "batch", "peak MB", "does not fit", "peak MB")
+  )
   for length in map(int, FLAGS.lengths):
     for arm in ("ours", "recompute"):
-      low, high, peaks = largest_batch(lambda batch, arm=arm, length=length: (
-          measure(arm, "stock", train_batch_size=batch, max_seq_length=length,
-                  steps=0)["peak"]), max(1, 1024 // length))
-      print("%-8d%-12s%8d%10.0f%15d%10.0f" % (
-          length, arm, low, peaks[low], high, peaks[high]), flush=True)
+      low, high, peaks = largest_batch(
+        lambda batch, arm=arm, length=length: measure(
+          arm, "stock", train_batch_size=batch, max_seq_length=length, steps=0
+        )["peak"],
+        max(1, 1024 // length),
+      )
+      print(
+        "%-8d%-12s%8d%10.0f%15d%10.0f"
+        % (length, arm, low, peaks[low], high, peaks[high]),
+        flush=True,
+      )
 
 
 def largest_batch(peak_of, batch):
@@ -316,8 +386,9 @@ def largest_batch(peak_of, batch):
       one, two = min(size for size in peaks if size), low
     batch = 4 * low or high // 2
     if 0 < one < two and peaks[one] < peaks[two] < math.inf:
-      batch = int(one + (limit - peaks[one]) * (two - one) / (
-          peaks[two] - peaks[one]))
+      batch = int(
+        one + (limit - peaks[one]) * (two - one) / (peaks[two] - peaks[one])
+      )
     least = max(1, low // 20)
     batch = min(max(batch, low + least), high - least if high else 8 * low)
   return low, high, peaks
@@ -336,8 +407,10 @@ def check():
     variables = {v.op.name: v for v in tf.trainable_variables()}
     weights = weights or training.session.run(variables)
     if set(weights) != set(variables):
-      sys.exit("%s has different variables: %s" % (
-          arm, ", ".join(set(weights) ^ set(variables))))
+      sys.exit(
+        "%s has different variables: %s"
+        % (arm, ", ".join(set(weights) ^ set(variables)))
+      )
     for name, variable in variables.items():
       variable.load(weights[name], training.session)
     losses = [training.run() for _ in range(3)]
@@ -360,14 +433,19 @@ def profile():
 
 def measure_input():
   """Prints the throughput of the input pipeline."""
-  specs = records.pretraining_specs(FLAGS.max_seq_length,
-                                    FLAGS.max_predictions_per_seq)
+  specs = records.pretraining_specs(
+    FLAGS.max_seq_length, FLAGS.max_predictions_per_seq
+  )
   files = records.check_records(
-      records.expand_patterns(FLAGS.input_file, "input_file"), specs)
+    records.expand_patterns(FLAGS.input_file, "input_file"), specs
+  )
   dataset = records.input_fn_builder(
-      files, specs, is_training=True, drop_remainder=True,
-      shuffle_buffer=FLAGS.shuffle_buffer)(
-          {"batch_size": FLAGS.train_batch_size})
+    files,
+    specs,
+    is_training=True,
+    drop_remainder=True,
+    shuffle_buffer=FLAGS.shuffle_buffer,
+  )({"batch_size": FLAGS.train_batch_size})
   batch = tf.data.make_one_shot_iterator(dataset).get_next()
   with tf.Session() as session:
     session.run(batch)  # fills the shuffle buffer
@@ -375,8 +453,10 @@ def measure_input():
     while time.time() - start < 5:
       session.run(batch)
       count += FLAGS.train_batch_size
-    print("input pipeline: %.0f examples/s" % (
-        count / (time.time() - start)), flush=True)
+    print(
+      "input pipeline: %.0f examples/s" % (count / (time.time() - start)),
+      flush=True,
+    )
 
 
 def main():

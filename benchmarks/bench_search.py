@@ -28,16 +28,23 @@ flags.DEFINE_integer("top_k", 5, "Texts per query.")
 def timed(what, function):
   start = time.time()
   found = function()
-  print("%s\t%.2f s\tpeak so far %d MB" % (
-      what, time.time() - start,
-      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), flush=True)
+  print(
+    "%s\t%.2f s\tpeak so far %d MB"
+    % (
+      what,
+      time.time() - start,
+      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    ),
+    flush=True,
+  )
   return found
 
 
 def main(_):
   def load():
-    return Corpus(FLAGS.corpus_file, model_dir=FLAGS.model_dir,
-                  engine=FLAGS.engine)
+    return Corpus(
+      FLAGS.corpus_file, model_dir=FLAGS.model_dir, engine=FLAGS.engine
+    )
 
   corpus = timed("vectors computed or loaded", load)
   corpus = timed("vectors loaded", load)
@@ -46,15 +53,19 @@ def main(_):
   picked = np.random.RandomState(0).choice(len(texts), FLAGS.num_queries)
   queries = [texts[i][:2] + texts[i][3:] for i in picked]
   timed("one query", lambda: corpus.search(queries[:1], FLAGS.top_k))
-  found = timed("%d queries, %d texts" % (len(queries), len(texts)),
-                lambda: corpus.search(queries, FLAGS.top_k))
+  found = timed(
+    "%d queries, %d texts" % (len(queries), len(texts)),
+    lambda: corpus.search(queries, FLAGS.top_k),
+  )
   vectors = [corpus.similarity.directions(x) for x in (texts, queries)]
   same = 0
   for row, query in zip(found, vectors[1]):
-    best = np.sort(vectors[0] @ query)[::-1][:FLAGS.top_k]
+    best = np.sort(vectors[0] @ query)[::-1][: FLAGS.top_k]
     same += np.allclose([x.score for x in row], best, atol=1e-5)
-  print("%d of %d queries: same top %d as by all cosines" % (
-      same, len(queries), FLAGS.top_k))
+  print(
+    "%d of %d queries: same top %d as by all cosines"
+    % (same, len(queries), FLAGS.top_k)
+  )
 
 
 if __name__ == "__main__":

@@ -30,12 +30,15 @@ from absl import app, flags
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("model_dir", None, "Folder of a fine-tuned classifier.",
-                    required=True)
-flags.DEFINE_string("input_file", None, "Text to take texts from.",
-                    required=True)
-flags.DEFINE_list("servers", ["batched", "unbatched", "int8", "pipeline"],
-                  "What to measure.")
+flags.DEFINE_string(
+  "model_dir", None, "Folder of a fine-tuned classifier.", required=True
+)
+flags.DEFINE_string(
+  "input_file", None, "Text to take texts from.", required=True
+)
+flags.DEFINE_list(
+  "servers", ["batched", "unbatched", "int8", "pipeline"], "What to measure."
+)
 flags.DEFINE_list("clients", ["1", "8", "64"], "Numbers of clients to measure.")
 flags.DEFINE_float("seconds", 20.0, "Duration of each measurement.")
 flags.DEFINE_integer("serve_pipeline", None, "Internal.")
@@ -47,7 +50,9 @@ def read_texts(path: str) -> List[str]:
     text = "".join(line.strip() for line in reader)
   lengths = np.random.RandomState(0).randint(20, 61, size=1000)
   starts = np.cumsum(lengths) % (len(text) - 60)
-  return [text[start:start + length] for start, length in zip(starts, lengths)]
+  return [
+    text[start : start + length] for start, length in zip(starts, lengths)
+  ]
 
 
 class Client:
@@ -58,10 +63,13 @@ class Client:
     self._requests = []
     for text in texts:
       body = json.dumps({"instances": [text]}).encode()
-      self._requests.append((
+      self._requests.append(
+        (
           "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/"
-          "json\r\nContent-Length: %d\r\n\r\n" % (path, len(body))).encode() +
-                            body)
+          "json\r\nContent-Length: %d\r\n\r\n" % (path, len(body))
+        ).encode()
+        + body
+      )
     self.seconds, self.errors = [], 0
 
   async def run(self, number: int, end: float) -> None:
@@ -79,14 +87,17 @@ class Client:
     writer.close()
 
 
-def load_server(port: int, path: str, texts: List[str], clients: int,
-                seconds: float) -> Tuple[float, List[float], int]:
+def load_server(
+  port: int, path: str, texts: List[str], clients: int, seconds: float
+) -> Tuple[float, List[float], int]:
   """Returns requests/s, the seconds of each request, and errors."""
+
   async def run():
     client = Client(port, path, texts)
     end = time.perf_counter() + seconds
-    await asyncio.gather(*[client.run(31 * number, end)
-                           for number in range(clients)])
+    await asyncio.gather(
+      *[client.run(31 * number, end) for number in range(clients)]
+    )
     return client
 
   client = asyncio.run(run())
@@ -98,8 +109,10 @@ def serve_pipeline(folder: str, port: int) -> None:
   import fastapi
   import transformers
   import uvicorn
-  classify = transformers.pipeline("text-classification", model=folder,
-                                   tokenizer=folder, top_k=None)
+
+  classify = transformers.pipeline(
+    "text-classification", model=folder, tokenizer=folder, top_k=None
+  )
   service = fastapi.FastAPI()
 
   @service.post("/predict")
@@ -113,12 +126,20 @@ def start(server: str, folder: str) -> Tuple[subprocess.Popen, int, str]:
   """Starts a server; returns (process, port, path) once it responds."""
   port = 8200 + FLAGS.servers.index(server)
   if server == "pipeline":
-    command = [os.path.abspath(__file__), "--model_dir=" + folder,
-               "--input_file=-", "--serve_pipeline=%d" % port]
+    command = [
+      os.path.abspath(__file__),
+      "--model_dir=" + folder,
+      "--input_file=-",
+      "--serve_pipeline=%d" % port,
+    ]
     path = "/predict"
   else:
-    command = ["serve.py", "--engine=onnx", "--model_dir=model=" + folder,
-               "--port=%d" % port]
+    command = [
+      "serve.py",
+      "--engine=onnx",
+      "--model_dir=model=" + folder,
+      "--port=%d" % port,
+    ]
     if server == "unbatched":
       command.append("--max_batch_size=1")
     path = "/v1/models/model:predict"
@@ -146,9 +167,17 @@ def make_folder(server: str, target: str) -> None:
     script = ["convert_to_pytorch.py"]
   elif server == "int8":
     script.append("--int8")
-  subprocess.run([sys.executable] + script + [
+  subprocess.run(
+    [sys.executable]
+    + script
+    + [
       "--init_checkpoint=" + os.path.abspath(FLAGS.model_dir),
-      "--output_dir=" + target, "--verbosity=-1"], cwd=ROOT, check=True)
+      "--output_dir=" + target,
+      "--verbosity=-1",
+    ],
+    cwd=ROOT,
+    check=True,
+  )
 
 
 def main(_):
@@ -165,11 +194,22 @@ def main(_):
       try:
         for clients in map(int, FLAGS.clients):
           before = megabytes(process)
-          rate, seconds, errors = load_server(port, path, texts, clients,
-                                              FLAGS.seconds)
-          print("%s\t%d\t%.0f\t%.1f\t%.1f\t%d\t%.0f\t%.0f" % (
-              server, clients, rate, *1e3 * np.percentile(seconds, [50, 99]),
-              errors, before, megabytes(process)), flush=True)
+          rate, seconds, errors = load_server(
+            port, path, texts, clients, FLAGS.seconds
+          )
+          print(
+            "%s\t%d\t%.0f\t%.1f\t%.1f\t%d\t%.0f\t%.0f"
+            % (
+              server,
+              clients,
+              rate,
+              *1e3 * np.percentile(seconds, [50, 99]),
+              errors,
+              before,
+              megabytes(process),
+            ),
+            flush=True,
+          )
       finally:
         process.kill()
         process.wait()

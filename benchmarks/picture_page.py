@@ -27,22 +27,30 @@ flags.DEFINE_integer("width", 640, "Window width in pixels.")
 
 def open_browser():
   options = webdriver.ChromeOptions()
-  for flag in ("headless=new", "no-sandbox", "hide-scrollbars",
-               "window-size=%d,1200" % FLAGS.width):
+  for flag in (
+    "headless=new",
+    "no-sandbox",
+    "hide-scrollbars",
+    "window-size=%d,1200" % FLAGS.width,
+  ):
     options.add_argument("--" + flag)
   options.add_experimental_option("prefs", {"intl.accept_languages": "zh-CN"})
   options.binary_location = shutil.which("chromium")
-  return webdriver.Chrome(options=options, service=(
-      webdriver.chrome.service.Service(shutil.which("chromedriver"))))
+  return webdriver.Chrome(
+    options=options,
+    service=(webdriver.chrome.service.Service(shutil.which("chromedriver"))),
+  )
 
 
 def take(driver, name):
   """Submits the form and writes a screenshot of the page with the response."""
   driver.find_element(By.CSS_SELECTOR, "#form .go").click()
   WebDriverWait(driver, 60).until(
-      lambda _: driver.find_element(By.ID, "raw").is_displayed())
+    lambda _: driver.find_element(By.ID, "raw").is_displayed()
+  )
   driver.find_element(By.TAG_NAME, "main").screenshot(
-      os.path.join(FLAGS.output_dir, "page_%s.png" % name))
+    os.path.join(FLAGS.output_dir, "page_%s.png" % name)
+  )
 
 
 def main(_):
@@ -53,13 +61,15 @@ def main(_):
     for number, model in enumerate(models):
       driver.get(FLAGS.url)
       WebDriverWait(driver, 60).until(
-          lambda _: driver.find_elements(By.CSS_SELECTOR, "#form .go"))
+        lambda _: driver.find_elements(By.CSS_SELECTOR, "#form .go")
+      )
       if len(models) > 1:
         driver.find_elements(By.CSS_SELECTOR, "#models button")[number].click()
       take(driver, model["kind"])
       for view, name in ((2, "grid"), (3, "search")):
         for button in driver.find_elements(
-            By.CSS_SELECTOR, "#views button:nth-child(%d)" % view):
+          By.CSS_SELECTOR, "#views button:nth-child(%d)" % view
+        ):
           button.click()
           take(driver, name)
   finally:

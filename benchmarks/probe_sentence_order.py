@@ -42,8 +42,12 @@ flags.DEFINE_integer("max_seq_length", 128, "--cut_text: tokens per pair.")
 flags.DEFINE_integer("max_documents", 1000, "--cut_text: maximum documents.")
 flags.DEFINE_integer("dupe_factor", 10, "--cut_text: passes over the text.")
 flags.DEFINE_float("short_seq_prob", 0.1, "--cut_text: share of short pairs.")
-flags.DEFINE_enum("sentence_pair", "sop", ["sop", "nsp"],
-                  "--cut_text: see create_pretraining_data.py.")
+flags.DEFINE_enum(
+  "sentence_pair",
+  "sop",
+  ["sop", "nsp"],
+  "--cut_text: see create_pretraining_data.py.",
+)
 
 
 def read_pairs(paths, limit):
@@ -55,9 +59,16 @@ def read_pairs(paths, limit):
       limit -= 1
       features = tf.train.Example.FromString(record).features.feature
       ids, segments, mask, positions, labels, order = (
-          np.array(features[name].int64_list.value) for name in (
-              "input_ids", "segment_ids", "input_mask", "masked_lm_positions",
-              "masked_lm_ids", "next_sentence_labels"))
+        np.array(features[name].int64_list.value)
+        for name in (
+          "input_ids",
+          "segment_ids",
+          "input_mask",
+          "masked_lm_positions",
+          "masked_lm_ids",
+          "next_sentence_labels",
+        )
+      )
       used = np.array(features["masked_lm_weights"].float_list.value) > 0
       ids[positions[used]] = labels[used]  # undoes masking
       first = np.flatnonzero((mask == 1) & (segments == 0))
@@ -69,12 +80,17 @@ def read_pairs(paths, limit):
 def read_lines(path, tokenizer, limit):
   """Yields pairs of neighbouring lines, half of them swapped."""
   lines = pathlib.Path(path).read_text(encoding="utf-8").split("\n")
-  numbers = [i for i in range(len(lines) - 1)
-             if lines[i].strip() and lines[i + 1].strip()]
+  numbers = [
+    i
+    for i in range(len(lines) - 1)
+    if lines[i].strip() and lines[i + 1].strip()
+  ]
   generator = random.Random(0)
   for i in generator.sample(numbers, min(limit, len(numbers))):
-    pair = [np.array(tokenizer.convert_tokens_to_ids(
-        tokenizer.tokenize(line))) for line in lines[i:i + 2]]
+    pair = [
+      np.array(tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line)))
+      for line in lines[i : i + 2]
+    ]
     label = generator.randrange(2)
     if all(map(len, pair)):
       yield (pair[1], pair[0], 1) if label else (pair[0], pair[1], 0)
@@ -127,24 +143,35 @@ def lengths_of_pairs(tokenizer):
   texts = create_pretraining_data.TextSettings()
   segmenter = create_pretraining_data.create_segmenter(texts, tokenizer)
   settings = create_pretraining_data.create_settings(
-      create_pretraining_data.RecordSettings(
-          max_seq_length=FLAGS.max_seq_length,
-          short_seq_prob=FLAGS.short_seq_prob,
-          sentence_pair=FLAGS.sentence_pair), tokenizer)
+    create_pretraining_data.RecordSettings(
+      max_seq_length=FLAGS.max_seq_length,
+      short_seq_prob=FLAGS.short_seq_prob,
+      sentence_pair=FLAGS.sentence_pair,
+    ),
+    tokenizer,
+  )
   rng, pairs = np.random.RandomState(0), []
-  for _, lines in zip(range(FLAGS.max_documents), corpus.TextReader(
-      [FLAGS.cut_text]).documents()):
+  for _, lines in zip(
+    range(FLAGS.max_documents), corpus.TextReader([FLAGS.cut_text]).documents()
+  ):
     document = segmenter.document(lines)
     if len(document.ids):
       text = masking.prepare_text(document, FLAGS.max_seq_length - 3)
       for _ in range(FLAGS.dupe_factor):
-        pairs.extend(masking.create_pairs(
-            text, settings, rng, collections.Counter()))
-  sizes, labels = zip(*[
+        pairs.extend(
+          masking.create_pairs(text, settings, rng, collections.Counter())
+        )
+  sizes, labels = zip(
+    *[
       ((first.end - first.start, second.end - second.start), label)
-      for first, second, label in masking.label_pairs(pairs, settings, rng)])
-  return np.array(sizes), np.array(labels), np.array([
-      two.end == len(two.document.ids) for _, two in pairs])
+      for first, second, label in masking.label_pairs(pairs, settings, rng)
+    ]
+  )
+  return (
+    np.array(sizes),
+    np.array(labels),
+    np.array([two.end == len(two.document.ids) for _, two in pairs]),
+  )
 
 
 def boosted_trees(lengths, labels):
@@ -160,11 +187,13 @@ def boosted_trees(lengths, labels):
   from sklearn.ensemble import HistGradientBoostingClassifier
 
   half, right = len(labels) // 2, []
-  for part, other in ((slice(half), slice(half, None)),
-                      (slice(half, None), slice(half))):
+  for part, other in (
+    (slice(half), slice(half, None)),
+    (slice(half, None), slice(half)),
+  ):
     model = HistGradientBoostingClassifier(
-        max_iter=60, max_leaf_nodes=15, min_samples_leaf=100).fit(
-            lengths[other], labels[other])
+      max_iter=60, max_leaf_nodes=15, min_samples_leaf=100
+    ).fit(lengths[other], labels[other])
     right.append(model.predict(lengths[part]) == labels[part])
   return np.concatenate(right)
 
@@ -172,14 +201,21 @@ def boosted_trees(lengths, labels):
 def main(argv):
   del argv
   tokenizer = tokenization.create_tokenizer(
-      str(ROOT / "albert_config" / "vocab.txt"))
+    str(ROOT / "albert_config" / "vocab.txt")
+  )
   if FLAGS.cut_text:
     lengths, labels, are_last = lengths_of_pairs(tokenizer)
-    print("%d pairs, %.3f with label 1; boosted trees on the lengths: %.3f; on "
-          "those of the %d last pairs of documents: %.3f" % (
-              len(labels), labels.mean(), boosted_trees(lengths, labels).mean(),
-              are_last.sum(), boosted_trees(
-                  lengths[are_last], labels[are_last]).mean()))
+    print(
+      "%d pairs, %.3f with label 1; boosted trees on the lengths: %.3f; on "
+      "those of the %d last pairs of documents: %.3f"
+      % (
+        len(labels),
+        labels.mean(),
+        boosted_trees(lengths, labels).mean(),
+        are_last.sum(),
+        boosted_trees(lengths[are_last], labels[are_last]).mean(),
+      )
+    )
     return
   if FLAGS.text_file:
     found = read_lines(FLAGS.text_file, tokenizer, FLAGS.max_records)
@@ -191,19 +227,29 @@ def main(argv):
     pairs.append((one, two))
     labels.append(label)
   labels = np.array(labels)
-  is_punctuation = np.array([
-      len(token) == 1 and characters.is_punctuation(token) for token in
-      tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))])
+  is_punctuation = np.array(
+    [
+      len(token) == 1 and characters.is_punctuation(token)
+      for token in tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))
+    ]
+  )
   print("%d records, %.3f with label 1" % (len(labels), labels.mean()))
   for name, place in (("end", -1), ("beginning", 0)):
-    first, second = (is_punctuation[[pair[i][place] for pair in pairs]]
-                     for i in range(2))
-    print("punctuation at the %-9s  %.3f" % (
-        name, best_rule(first, second, labels)))
-  print("logistic regression           %.3f" % logistic_regression(
-      pairs, labels))
-  print("boosted trees on the lengths  %.3f" % boosted_trees(np.array(
-      [list(map(len, pair)) for pair in pairs]), labels).mean())
+    first, second = (
+      is_punctuation[[pair[i][place] for pair in pairs]] for i in range(2)
+    )
+    print(
+      "punctuation at the %-9s  %.3f" % (name, best_rule(first, second, labels))
+    )
+  print(
+    "logistic regression           %.3f" % logistic_regression(pairs, labels)
+  )
+  print(
+    "boosted trees on the lengths  %.3f"
+    % boosted_trees(
+      np.array([list(map(len, pair)) for pair in pairs]), labels
+    ).mean()
+  )
 
 
 if __name__ == "__main__":

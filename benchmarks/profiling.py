@@ -19,9 +19,11 @@ def print_shares(title: str, runs: List[Any], most: int = 12) -> None:
       for node in device.node_stats:
         kind = re.search(r" = (\w+)\(|$", node.timeline_label).group(1)
         times[kind or "other"] += (
-            node.op_end_rel_micros - node.op_start_rel_micros) / 1e3 / len(runs)
+          (node.op_end_rel_micros - node.op_start_rel_micros) / 1e3 / len(runs)
+        )
   total = sum(times.values())
   print("%s: %.1f ms in all operations" % (title, total))
   for kind, milliseconds in times.most_common(most):
-    print("%5.1f%%%9.2f ms  %s" % (
-        100 * milliseconds / total, milliseconds, kind))
+    print(
+      "%5.1f%%%9.2f ms  %s" % (100 * milliseconds / total, milliseconds, kind)
+    )

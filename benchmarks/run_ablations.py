@@ -51,6 +51,7 @@ class Row(NamedTuple):
     training: flags of run_pretraining.py.
     shards: how many of the four record files to train on.
   """
+
   config: Dict[str, Any] = {}
   making: List[str] = []
   training: List[str] = []
@@ -58,36 +59,54 @@ class Row(NamedTuple):
 
 
 TABLES = {
-    "embedding": {"E = %d" % size: Row({"embedding_size": size})
-                  for size in (64, 128, 256)},
-    # With projected embeddings five times smaller, this layout learns late.
-    "sharing": {name: Row({"parameter_sharing": name, "initializer_range": 0.1})
-                for name in ("all", "attention", "ffn", "none")},
-    "sentence": {"neither": Row(training=["--sentence_loss_weight=0"]),
-                 "next sentence": Row(making=["--sentence_pair=nsp"]),
-                 "sentence order": Row()},
-    "depth": {"%d layers" % number: Row({"num_hidden_layers": number})
-              for number in (1, 2, 4, 8)},
-    "data": {"a quarter": Row(shards=1), "half": Row(shards=2), "all": Row()}}
+  "embedding": {
+    "E = %d" % size: Row({"embedding_size": size}) for size in (64, 128, 256)
+  },
+  # With projected embeddings five times smaller, this layout learns late.
+  "sharing": {
+    name: Row({"parameter_sharing": name, "initializer_range": 0.1})
+    for name in ("all", "attention", "ffn", "none")
+  },
+  "sentence": {
+    "neither": Row(training=["--sentence_loss_weight=0"]),
+    "next sentence": Row(making=["--sentence_pair=nsp"]),
+    "sentence order": Row(),
+  },
+  "depth": {
+    "%d layers" % number: Row({"num_hidden_layers": number})
+    for number in (1, 2, 4, 8)
+  },
+  "data": {"a quarter": Row(shards=1), "half": Row(shards=2), "all": Row()},
+}
 _CLEARLY = 0.2  # nats below token frequencies
 
 
 @dataclasses.dataclass(frozen=True)
 class AblationSettings:
   """Text, sizes and budget."""
-  output_dir: str = setting(None, "Folder for runs and tables.", NEEDED,
-                            required=True)
+
+  output_dir: str = setting(
+    None, "Folder for runs and tables.", NEEDED, required=True
+  )
   input_file: str = setting(
-      os.path.join(ROOT, "data", "text_train.txt"),
-      "Text files to pretrain on.", NEEDED)
+    os.path.join(ROOT, "data", "text_train.txt"),
+    "Text files to pretrain on.",
+    NEEDED,
+  )
   heldout_file: str = setting(
-      None, "Text to evaluate on; default: the text to pretrain on, of which a "
-      "small budget can show how well it is memorized.", USUAL)
+    None,
+    "Text to evaluate on; default: the text to pretrain on, of which a "
+    "small budget can show how well it is memorized.",
+    USUAL,
+  )
   data_dir: str = setting(
-      os.path.join(ROOT, "data", "topics"),
-      "Folder of train.tsv and dev.tsv to fine-tune on.", USUAL)
+    os.path.join(ROOT, "data", "topics"),
+    "Folder of train.tsv and dev.tsv to fine-tune on.",
+    USUAL,
+  )
   config: str = setting(
-      None, "Configuration; default: tiny, in the layout of the table.", USUAL)
+    None, "Configuration; default: tiny, in the layout of the table.", USUAL
+  )
   seeds: list = setting("1,2,3", "Random seeds.", USUAL)
   num_train_steps: int = setting(150, "Steps of pretraining.", USUAL, least=1)
   train_batch_size: int = setting(16, "Examples per step.", USUAL, least=1)
@@ -104,28 +123,42 @@ def run(script: str, *flags: str) -> None:
   """Runs a script of this folder; raises an InputError if it fails."""
   status = subprocess.call([sys.executable, os.path.join(ROOT, script), *flags])
   if status:
-    raise InputError("%s failed with status %d, for the reason above" % (
-        script, status))
+    raise InputError(
+      "%s failed with status %d, for the reason above" % (script, status)
+    )
 
 
 def make_records(args: AblationSettings, row: Row) -> str:
   """Writes the records of a row, once; returns their folder."""
-  folder = os.path.join(args.output_dir, "records", *(
-      flag.strip("-") for flag in row.making))
+  folder = os.path.join(
+    args.output_dir, "records", *(flag.strip("-") for flag in row.making)
+  )
   if filesystem.exists(os.path.join(folder, "eval")):
     return folder
-  flags = ["--vocab_file=" + os.path.join(ROOT, "albert_config", "vocab.txt"),
-           "--max_seq_length=%d" % args.max_seq_length, "--dupe_factor=1",
-           "--masked_lm_prob=%g" % args.masked_lm_prob,
-           "--max_predictions_per_seq=%d" % round(
-               1.3 * args.masked_lm_prob * args.max_seq_length), *row.making]
+  flags = [
+    "--vocab_file=" + os.path.join(ROOT, "albert_config", "vocab.txt"),
+    "--max_seq_length=%d" % args.max_seq_length,
+    "--dupe_factor=1",
+    "--masked_lm_prob=%g" % args.masked_lm_prob,
+    "--max_predictions_per_seq=%d"
+    % round(1.3 * args.masked_lm_prob * args.max_seq_length),
+    *row.making,
+  ]
   train = os.path.join(folder, "train")
-  run("create_pretraining_data.py", "--input_file=" + args.input_file,
-      "--output_file=" + ",".join("%s/%d.tfrecord" % (train, number)
-                                  for number in range(4)), *flags)
+  run(
+    "create_pretraining_data.py",
+    "--input_file=" + args.input_file,
+    "--output_file="
+    + ",".join("%s/%d.tfrecord" % (train, number) for number in range(4)),
+    *flags,
+  )
   if args.heldout_file:
-    run("create_pretraining_data.py", "--input_file=" + args.heldout_file,
-        "--output_file=%s/eval/0.tfrecord" % folder, *flags)
+    run(
+      "create_pretraining_data.py",
+      "--input_file=" + args.heldout_file,
+      "--output_file=%s/eval/0.tfrecord" % folder,
+      *flags,
+    )
   else:
     shutil.copytree(train, os.path.join(folder, "eval"))
   return folder
@@ -134,35 +167,57 @@ def make_records(args: AblationSettings, row: Row) -> str:
 def config_of(args: AblationSettings, table: str, row: Row) -> Dict[str, Any]:
   """Returns the configuration of a row."""
   path = args.config or os.path.join(
-      ROOT, "albert_config", "albert_config_tiny%s.json" % (
-          "" if table == "sharing" else "_google"))
+    ROOT,
+    "albert_config",
+    "albert_config_tiny%s.json" % ("" if table == "sharing" else "_google"),
+  )
   return dict(filesystem.read_json(path), **row.config)
 
 
-def train(args: AblationSettings, table: str, name: str, row: Row,
-          seed: str) -> str:
+def train(
+  args: AblationSettings, table: str, name: str, row: Row, seed: str
+) -> str:
   """Pretrains and fine-tunes a row with one seed; returns its folder."""
   folder = os.path.join(args.output_dir, table, name.replace(" ", "_"), seed)
   made, config = make_records(args, row), os.path.join(folder, "config.json")
   filesystem.make_folder(folder)
   filesystem.write_json(config, config_of(args, table, row))
   pretrained = os.path.join(folder, "pretrained")
-  shards = ",".join("%s/train/%d.tfrecord" % (made, number)
-                    for number in range(row.shards))
-  run("run_pretraining.py", "--do_train", "--bert_config_file=" + config,
-      "--input_file=" + shards, "--eval_input_file=%s/eval/*.tfrecord" % made,
-      "--output_dir=" + pretrained, "--optimizer=adamw",
-      "--learning_rate=%g" % args.learning_rate, "--random_seed=" + seed,
-      "--num_train_steps=%d" % args.num_train_steps,
-      "--num_warmup_steps=%d" % (args.num_train_steps // 3),
-      "--train_batch_size=%d" % args.train_batch_size, "--log_steps=10",
-      "--save_checkpoints_steps=%d" % args.num_train_steps, *row.training)
-  run("run_classifier.py", "--task_name=tsv", "--data_dir=" + args.data_dir,
-      "--do_train", "--do_eval", "--init_checkpoint=" + pretrained,
-      "--output_dir=" + os.path.join(folder, "task"), "--max_seq_length=64",
-      "--train_batch_size=16", "--learning_rate=3e-4", "--random_seed=" + seed,
-      "--save_checkpoints_steps=1000000",
-      "--num_train_epochs=%d" % args.num_train_epochs)
+  shards = ",".join(
+    "%s/train/%d.tfrecord" % (made, number) for number in range(row.shards)
+  )
+  run(
+    "run_pretraining.py",
+    "--do_train",
+    "--bert_config_file=" + config,
+    "--input_file=" + shards,
+    "--eval_input_file=%s/eval/*.tfrecord" % made,
+    "--output_dir=" + pretrained,
+    "--optimizer=adamw",
+    "--learning_rate=%g" % args.learning_rate,
+    "--random_seed=" + seed,
+    "--num_train_steps=%d" % args.num_train_steps,
+    "--num_warmup_steps=%d" % (args.num_train_steps // 3),
+    "--train_batch_size=%d" % args.train_batch_size,
+    "--log_steps=10",
+    "--save_checkpoints_steps=%d" % args.num_train_steps,
+    *row.training,
+  )
+  run(
+    "run_classifier.py",
+    "--task_name=tsv",
+    "--data_dir=" + args.data_dir,
+    "--do_train",
+    "--do_eval",
+    "--init_checkpoint=" + pretrained,
+    "--output_dir=" + os.path.join(folder, "task"),
+    "--max_seq_length=64",
+    "--train_batch_size=16",
+    "--learning_rate=3e-4",
+    "--random_seed=" + seed,
+    "--save_checkpoints_steps=1000000",
+    "--num_train_epochs=%d" % args.num_train_epochs,
+  )
   return folder
 
 
@@ -170,26 +225,34 @@ def figures_of(folder: str, weight_of_sentences: bool) -> Dict[str, float]:
   """Returns what was measured of a run."""
   pretrained = os.path.join(folder, "pretrained")
   found = outputs.read_results(
-      os.path.join(pretrained, "best", "eval_results.txt"))
+    os.path.join(pretrained, "best", "eval_results.txt")
+  )
   checkpoint = checkpoints.latest_checkpoint(os.path.join(pretrained, "best"))
   tuned = outputs.read_results(
-      os.path.join(folder, "task", "best", "eval_results.txt"))
+    os.path.join(folder, "task", "best", "eval_results.txt")
+  )
   return {
-      "parameters": sum(
-          int(np.prod(shape)) for variable, shape in
-          checkpoints.saved_shapes(checkpoint).items()
-          if variable.startswith("bert/")
-          and not variable.endswith(("/adam_m", "/adam_v"))),
-      "masked-LM loss": found["masked_lm_loss"],
-      "masked-LM accuracy": found["masked_lm_accuracy"],
-      **({"sentence accuracy": found["sentence_order_accuracy"]}
-         if weight_of_sentences else {}),
-      "task accuracy": tuned["eval_accuracy"],
-      "minutes": describe(pretrained)["minutes"]}
+    "parameters": sum(
+      int(np.prod(shape))
+      for variable, shape in checkpoints.saved_shapes(checkpoint).items()
+      if variable.startswith("bert/")
+      and not variable.endswith(("/adam_m", "/adam_v"))
+    ),
+    "masked-LM loss": found["masked_lm_loss"],
+    "masked-LM accuracy": found["masked_lm_accuracy"],
+    **(
+      {"sentence accuracy": found["sentence_order_accuracy"]}
+      if weight_of_sentences
+      else {}
+    ),
+    "task accuracy": tuned["eval_accuracy"],
+    "minutes": describe(pretrained)["minutes"],
+  }
 
 
-def summary(name: str, runs: List[Dict[str, float]],
-            frequencies: float) -> Dict[str, Any]:
+def summary(
+  name: str, runs: List[Dict[str, float]], frequencies: float
+) -> Dict[str, Any]:
   """Returns the row of a table.
 
   Args:
@@ -198,16 +261,27 @@ def summary(name: str, runs: List[Dict[str, float]],
     frequencies: masked-LM loss of token frequencies.
   """
   loss = np.mean([run["masked-LM loss"] for run in runs])
-  return {"name": name, "learnt": bool(loss < frequencies - _CLEARLY),
-          **{key: [float(np.mean(values)), float(np.std(values))]
-             for key in runs[0]
-             for values in [[run[key] for run in runs]]}}
+  return {
+    "name": name,
+    "learnt": bool(loss < frequencies - _CLEARLY),
+    **{
+      key: [float(np.mean(values)), float(np.std(values))]
+      for key in runs[0]
+      for values in [[run[key] for run in runs]]
+    },
+  }
 
 
 def lines_of(rows: List[Dict[str, Any]]) -> List[List[str]]:
   """Returns the cells of a table, best row first, those not learnt last."""
-  names = ["parameters", "masked-LM loss", "masked-LM accuracy",
-           "sentence accuracy", "task accuracy", "minutes"]
+  names = [
+    "parameters",
+    "masked-LM loss",
+    "masked-LM accuracy",
+    "sentence accuracy",
+    "task accuracy",
+    "minutes",
+  ]
 
   def cell(name, values: Optional[List[float]]):
     if values is None:
@@ -216,30 +290,44 @@ def lines_of(rows: List[Dict[str, Any]]) -> List[List[str]]:
       return "%d" % values[0]
     return "%.1f" % values[0] if name == "minutes" else "%.3f±%.3f" % (*values,)
 
-  ranked = sorted(rows, key=lambda row: (
-      not row["learnt"], row["masked-LM loss"][0]))
+  ranked = sorted(
+    rows, key=lambda row: (not row["learnt"], row["masked-LM loss"][0])
+  )
   return [["rank", "row", *names]] + [
-      [str(rank) if row["learnt"] else "not learnt", row["name"],
-       *[cell(name, row.get(name)) for name in names]]
-      for rank, row in enumerate(ranked, 1)]
+    [
+      str(rank) if row["learnt"] else "not learnt",
+      row["name"],
+      *[cell(name, row.get(name)) for name in names],
+    ]
+    for rank, row in enumerate(ranked, 1)
+  ]
 
 
 def main(tables: List[str]) -> None:
   args = from_flags(AblationSettings)
   if len(tables) != 1 or tables[0] not in TABLES:
     raise InputError("give one table: " + ", ".join(TABLES))
-  table, = tables
-  folders = {name: [train(args, table, name, row, seed) for seed in args.seeds]
-             for name, row in TABLES[table].items()}
+  (table,) = tables
+  folders = {
+    name: [train(args, table, name, row, seed) for seed in args.seeds]
+    for name, row in TABLES[table].items()
+  }
   rows = []
   for name, row in TABLES[table].items():
     made = make_records(args, row)
     frequencies, *_ = unigram_entropy.frequency_loss(
-        *(records.expand_patterns("%s/%s/*.tfrecord" % (made, part), part)
-          for part in ("train", "eval")))
-    rows.append(summary(name, [
-        figures_of(folder, not row.training) for folder in folders[name]],
-                        frequencies))
+      *(
+        records.expand_patterns("%s/%s/*.tfrecord" % (made, part), part)
+        for part in ("train", "eval")
+      )
+    )
+    rows.append(
+      summary(
+        name,
+        [figures_of(folder, not row.training) for folder in folders[name]],
+        frequencies,
+      )
+    )
   lines = lines_of(rows)
   path = os.path.join(args.output_dir, table)
   filesystem.write_json(path + ".json", rows)
@@ -249,9 +337,15 @@ def main(tables: List[str]) -> None:
   if not importlib.util.find_spec("matplotlib"):
     logging.warning("no picture: pip install '.[plot]'")
     return
-  run("benchmarks/plot_curves.py", "--output=%s.png" % path,
-      "--names=" + ",".join(folders), "--runs=" + ",".join(
-          os.path.join(seeds[0], "pretrained") for seeds in folders.values()))
+  run(
+    "benchmarks/plot_curves.py",
+    "--output=%s.png" % path,
+    "--names=" + ",".join(folders),
+    "--runs="
+    + ",".join(
+      os.path.join(seeds[0], "pretrained") for seeds in folders.values()
+    ),
+  )
 
 
 if __name__ == "__main__":

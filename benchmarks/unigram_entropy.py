@@ -26,10 +26,13 @@ from albert.settings import NEEDED, from_flags, setting
 @dataclasses.dataclass(frozen=True)
 class EntropySettings:
   """The record files."""
+
   input_file: str = setting(
-      None, "Record files for the frequencies.", NEEDED, required=True)
-  eval_input_file: str = setting(None, "Record files to predict.", NEEDED,
-      required=True)
+    None, "Record files for the frequencies.", NEEDED, required=True
+  )
+  eval_input_file: str = setting(
+    None, "Record files to predict.", NEEDED, required=True
+  )
 
 
 SETTINGS = (EntropySettings,)
@@ -39,8 +42,10 @@ def count_labels(paths: List[str]) -> np.ndarray:
   """Returns the count of each label id in record files, [V]."""
   description = records.read_description(paths[0])
   if not description:
-    raise InputError("%s has no JSON file next to it with the size of the "
-                     "vocabulary" % paths[0])
+    raise InputError(
+      "%s has no JSON file next to it with the size of the "
+      "vocabulary" % paths[0]
+    )
   counts = np.zeros(description["vocab_size"])
   for path in paths:
     for record in tf.io.tf_record_iterator(path):
@@ -51,8 +56,9 @@ def count_labels(paths: List[str]) -> np.ndarray:
   return counts
 
 
-def frequency_loss(train: List[str],
-                   heldout: List[str]) -> Tuple[float, float, int]:
+def frequency_loss(
+  train: List[str], heldout: List[str]
+) -> Tuple[float, float, int]:
   """Predicts the labels of record files by their frequency in others.
 
   Args:
@@ -64,15 +70,24 @@ def frequency_loss(train: List[str],
   """
   known, asked = count_labels(train), count_labels(heldout)
   frequencies = (known + 0.1) / (known + 0.1).sum()  # smoothed
-  return (-(asked * np.log(frequencies)).sum() / asked.sum(),
-          asked[known.argmax()] / asked.sum(), int(asked.sum()))
+  return (
+    -(asked * np.log(frequencies)).sum() / asked.sum(),
+    asked[known.argmax()] / asked.sum(),
+    int(asked.sum()),
+  )
 
 
 def main() -> None:
   args = from_flags(EntropySettings)
-  print("loss %.4f, accuracy %.4f, over %d labels" % frequency_loss(
-      *(records.expand_patterns(getattr(args, flag), flag)
-        for flag in ("input_file", "eval_input_file"))))
+  print(
+    "loss %.4f, accuracy %.4f, over %d labels"
+    % frequency_loss(
+      *(
+        records.expand_patterns(getattr(args, flag), flag)
+        for flag in ("input_file", "eval_input_file")
+      )
+    )
+  )
 
 
 if __name__ == "__main__":

@@ -34,15 +34,16 @@ from albert.data import corpus
 tf.disable_eager_execution()
 tf.enable_resource_variables()
 # XLA: a step is compiled for one run, so the compiler should not take its time.
-os.environ["XLA_FLAGS"] = ("--xla_backend_optimization_level=0 "
-                           "--xla_llvm_disable_expensive_passes=true")
+os.environ["XLA_FLAGS"] = (
+  "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
 
 STRICT = os.environ.get("ALBERT_TESTS_STRICT", "0") not in ("", "0")
 TIERS = ("quick", "default", "all")
 
 # Not collected, rather than skipped: nothing is missing where they do not run.
 collect_ignore_glob = [
-    "*_tf2.py" if tf.__version__.startswith("1.") else "*_tf1.py"
+  "*_tf2.py" if tf.__version__.startswith("1.") else "*_tf1.py"
 ]
 if not (shutil.which("chromium") and shutil.which("chromedriver")):
   collect_ignore_glob.append("*_browser.py")
@@ -50,17 +51,24 @@ if not (shutil.which("chromium") and shutil.which("chromedriver")):
 
 def pytest_addoption(parser):
   parser.addoption("--tier", choices=TIERS, default="all")
-  parser.addoption("--second_platform", action="store_true",
-                   help="leave out what is platform independent")
+  parser.addoption(
+    "--second_platform",
+    action="store_true",
+    help="leave out what is platform independent",
+  )
 
 
 def pytest_configure(config):
-  for mark in ("slow: starts a script or trains", "full: for --all alone",
-               "platform_independent(reason): TensorFlow changes no outcome"):
+  for mark in (
+    "slow: starts a script or trains",
+    "full: for --all alone",
+    "platform_independent(reason): TensorFlow changes no outcome",
+  ):
     config.addinivalue_line("markers", mark)
   # TensorFlow's own use of what Python and itself deprecate.
   config.addinivalue_line(
-      "filterwarnings", "ignore::DeprecationWarning:tensorflow.*")
+    "filterwarnings", "ignore::DeprecationWarning:tensorflow.*"
+  )
   config.left_out = collections.Counter()
 
 
@@ -109,13 +117,21 @@ def pytest_terminal_summary(terminalreporter, config):
   path = os.environ.get("ALBERT_TESTS_SUMMARY")
   if not path or "PYTEST_XDIST_WORKER" in os.environ:
     return
-  counts = [(len(terminalreporter.getreports(name)), name)
-            for name in ("passed", "failed", "error", "skipped")]
-  counts += [(count, "left out (%s)" % why)
-             for why, count in sorted(config.left_out.items(), key=str) if why]
+  counts = [
+    (len(terminalreporter.getreports(name)), name)
+    for name in ("passed", "failed", "error", "skipped")
+  ]
+  counts += [
+    (count, "left out (%s)" % why)
+    for why, count in sorted(config.left_out.items(), key=str)
+    if why
+  ]
   with open(path, "a") as writer:
-    print("TensorFlow %s, %s:" % (tf.__version__, config.getoption("--tier")),
-          ", ".join("%d %s" % pair for pair in counts if pair[0]), file=writer)
+    print(
+      "TensorFlow %s, %s:" % (tf.__version__, config.getoption("--tier")),
+      ", ".join("%d %s" % pair for pair in counts if pair[0]),
+      file=writer,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -162,9 +178,11 @@ def trained(made_once):
 
   def make(name):
     folder = made_once(
-        "trained_" + name, lambda folder: trained_models.train(folder, name))
-    return trained_models.Trained(folder, folder / "out",
-                                  trained_models.KINDS[name].make()[0])
+      "trained_" + name, lambda folder: trained_models.train(folder, name)
+    )
+    return trained_models.Trained(
+      folder, folder / "out", trained_models.KINDS[name].make()[0]
+    )
 
   return make
 
@@ -180,8 +198,9 @@ def segmenter(tokenizer):
 
 
 SPM_TEXT = (
-    'in 2000, we met\nby 12000, they left\n2000 2000 dogs\n2000, 2000, 12000, '
-    '2000 cats\nk99, m99, p99, r99,\nhe had 3 dogs "b" c\ncafe fi.\n')
+  "in 2000, we met\nby 12000, they left\n2000 2000 dogs\n2000, 2000, 12000, "
+  '2000 cats\nk99, m99, p99, r99,\nhe had 3 dogs "b" c\ncafe fi.\n'
+)
 
 
 @pytest.fixture(scope="session")
@@ -191,13 +210,20 @@ def spm_file(made_once):
   def train(folder):
     (folder / "tiny.txt").write_text(SPM_TEXT * 20)
     # A process of its own: training (not loading) crashes beside TF 1.15.
-    subprocess.run([
-        sys.executable, "-c", "import sentencepiece, sys; "
+    subprocess.run(
+      [
+        sys.executable,
+        "-c",
+        "import sentencepiece, sys; "
         "sentencepiece.SentencePieceTrainer.Train(sys.argv[1])",
         "--input=tiny.txt --model_prefix=tiny --model_type=bpe --vocab_size=70 "
         "--user_defined_symbols=[CLS],[SEP],[MASK] --pad_id=0 --unk_id=1 "
         "--pad_piece=<pad> --bos_id=-1 --eos_id=-1 --hard_vocab_limit=false "
-        "--minloglevel=2"], cwd=str(folder), check=True)
+        "--minloglevel=2",
+      ],
+      cwd=str(folder),
+      check=True,
+    )
 
   return str(made_once("spm", train) / "tiny.model")
 

@@ -40,11 +40,15 @@ def start(folder, more_arguments):
   folder.mkdir()
   address = str(folder / "socket")
   (folder / "python").write_text(
-      _CLIENT % (sys.executable, json.dumps(more_arguments), address))
+    _CLIENT % (sys.executable, json.dumps(more_arguments), address)
+  )
   (folder / "python").chmod(0o755)
   server = subprocess.Popen(
-      [sys.executable, __file__, address], stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE, start_new_session=True)
+    [sys.executable, __file__, address],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    start_new_session=True,
+  )
   server.stdout.readline()  # wait until it listens
   return server
 

@@ -17,8 +17,11 @@ class Engine:
   """A fake engine of 12 positions; `outputs`: name -> function of the ids."""
 
   def __init__(self, tokenizer, outputs, transitions=None, **described):
-    self.folder = ModelFolder(AlbertConfig.from_dict(
-        albert_zh_config(max_position_embeddings=12)), None, **described)
+    self.folder = ModelFolder(
+      AlbertConfig.from_dict(albert_zh_config(max_position_embeddings=12)),
+      None,
+      **described,
+    )
     self.tokenizer = tokenizer
     self._outputs = outputs
     self._transitions = transitions

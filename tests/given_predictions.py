@@ -33,8 +33,9 @@ class Runner(finetuning.Runner):
   def predict(self, name, checkpoint):
     rows = self.predictions[name]
     assert len(rows) == len(self._splits[name].examples)
-    return {key: np.array([row[key] for row in rows], np.float32)
-            for key in rows[0]}
+    return {
+      key: np.array([row[key] for row in rows], np.float32) for key in rows[0]
+    }
 
   def run(self):
     for name in self._splits:
@@ -46,8 +47,11 @@ def start(default_length):
   given = train_settings.read()
   data = dataclasses.replace(given.data, max_seq_length=default_length)
   folder = ModelFolder(AlbertConfig.from_dict(SIZES), VOCAB.split("=")[1])
-  return (dataclasses.replace(given, data=data),
-          types.SimpleNamespace(rank=0, size=1), folder)
+  return (
+    dataclasses.replace(given, data=data),
+    types.SimpleNamespace(rank=0, size=1),
+    folder,
+  )
 
 
 def main(arguments):
@@ -55,5 +59,8 @@ def main(arguments):
   with mock.patch.multiple(finetuning, start=start, Runner=Runner):
     for case in read_json(pathlib.Path(path)):
       Runner.predictions = case["predictions"]
-      call_main(script + ".py", "--do_predict", *(
-          "--%s=%s" % item for item in case["flags"].items()))
+      call_main(
+        script + ".py",
+        "--do_predict",
+        *("--%s=%s" % item for item in case["flags"].items()),
+      )

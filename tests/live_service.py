@@ -12,6 +12,7 @@ import types
 def live(app):
   """Serves an ASGI application; yields its `client`."""
   import uvicorn
+
   server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
   server.install_signal_handlers = lambda: None
   server.capture_signals = contextlib.nullcontext
@@ -37,14 +38,21 @@ def client(port):
     if body is not None and not isinstance(body, bytes):
       body = json.dumps(body).encode()
     with contextlib.closing(connection):
-      connection.request("GET" if body is None else "POST", path, body, dict(
-          {"Content-Type": "application/json"}, **dict(headers)))
+      connection.request(
+        "GET" if body is None else "POST",
+        path,
+        body,
+        dict({"Content-Type": "application/json"}, **dict(headers)),
+      )
       response = connection.getresponse()
       text = response.read().decode()
       is_json = "json" in response.headers.get("Content-Type", "")
       return types.SimpleNamespace(
-          status=response.status, headers=response.headers, text=text,
-          json=json.loads(text) if is_json else None)
+        status=response.status,
+        headers=response.headers,
+        text=text,
+        json=json.loads(text) if is_json else None,
+      )
 
   ask.port = port
   return ask

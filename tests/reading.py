@@ -6,8 +6,9 @@ import tensorflow.compat.v1 as tf
 
 
 def table(path):
-  return [line.split("\t")
-          for line in path.read_text(encoding="utf-8").splitlines()]
+  return [
+    line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()
+  ]
 
 
 def read_json(path):
@@ -20,7 +21,12 @@ def json_lines(path):
 
 def features(path):
   """Returns the features of each record, dicts of lists."""
-  return [{name: list(getattr(x, x.WhichOneof("kind")).value)
-           for name, x in tf.train.Example.FromString(
-               record).features.feature.items()}
-          for record in tf.io.tf_record_iterator(str(path))]
+  return [
+    {
+      name: list(getattr(x, x.WhichOneof("kind")).value)
+      for name, x in tf.train.Example.FromString(
+        record
+      ).features.feature.items()
+    }
+    for record in tf.io.tf_record_iterator(str(path))
+  ]

@@ -24,32 +24,57 @@ def sharing(config):
   return config.get("parameter_sharing", default)
 
 
-PARTS = ("query", "key", "value", "attention_output", "attention_norm",
-         "ffn_in", "ffn_out", "ffn_norm")
+PARTS = (
+  "query",
+  "key",
+  "value",
+  "attention_output",
+  "attention_norm",
+  "ffn_in",
+  "ffn_out",
+  "ffn_norm",
+)
 
 
 def block(scope, attention, *others):
   """The scopes of a block's PARTS."""
-  names = [attention + name for name in (
-      "self/query", "self/key", "self/value", "output/dense")]
-  return dict(zip(PARTS, [
-      "bert/encoder/" + scope + name for name in [*names, *others]]))
+  names = [
+    attention + name
+    for name in ("self/query", "self/key", "self/value", "output/dense")
+  ]
+  return dict(
+    zip(PARTS, ["bert/encoder/" + scope + name for name in [*names, *others]])
+  )
 
 
 def blocks_of_layer(config, layer):
   """The scopes of the blocks of layer number `layer`, in order."""
   if is_google(config):
     group = layer * config["num_hidden_groups"] // config["num_hidden_layers"]
-    return [block("transformer/group_%d/inner_group_%d/" % (group, inner),
-                  "attention_1/", "LayerNorm", "ffn_1/intermediate/dense",
-                  "ffn_1/intermediate/output/dense", "LayerNorm_1")
-            for inner in range(config.get("inner_group_num", 1))]
+    return [
+      block(
+        "transformer/group_%d/inner_group_%d/" % (group, inner),
+        "attention_1/",
+        "LayerNorm",
+        "ffn_1/intermediate/dense",
+        "ffn_1/intermediate/output/dense",
+        "LayerNorm_1",
+      )
+      for inner in range(config.get("inner_group_num", 1))
+    ]
   mode, number = sharing(config), "_%d/" % layer
   attention = "attention" + (number if mode == "ffn" else "/")
   suffix = number if mode == "attention" else "/"
-  return [block("layer" + (number if mode == "none" else "_shared/"), attention,
-                attention + "output/LayerNorm", "intermediate%sdense" % suffix,
-                "output%sdense" % suffix, "output%sLayerNorm" % suffix)]
+  return [
+    block(
+      "layer" + (number if mode == "none" else "_shared/"),
+      attention,
+      attention + "output/LayerNorm",
+      "intermediate%sdense" % suffix,
+      "output%sdense" % suffix,
+      "output%sLayerNorm" % suffix,
+    )
+  ]
 
 
 def expected_variables(config):
@@ -60,15 +85,18 @@ def expected_variables(config):
   shapes = {}
 
   def dense(scope, size_in, size_out):
-    shapes.update({scope + "/kernel": (size_in, size_out),
-                   scope + "/bias": (size_out,)})
+    shapes.update(
+      {scope + "/kernel": (size_in, size_out), scope + "/bias": (size_out,)}
+    )
 
   def norm(scope, size):
     shapes.update({scope + "/gamma": (size,), scope + "/beta": (size,)})
 
-  for table, size in (("word", (V, E)),
-                      ("token_type", (config["type_vocab_size"], width)),
-                      ("position", (config["max_position_embeddings"], width))):
+  for table, size in (
+    ("word", (V, E)),
+    ("token_type", (config["type_vocab_size"], width)),
+    ("position", (config["max_position_embeddings"], width)),
+  ):
     shapes["bert/embeddings/%s_embeddings" % table] = size
   norm("bert/embeddings/LayerNorm", width)
   if has_projection(config):
@@ -87,22 +115,29 @@ def expected_variables(config):
   dense("bert/pooler/dense", H, H)
   dense("cls/predictions/transform/dense", H, width)
   norm("cls/predictions/transform/LayerNorm", width)
-  return {**shapes, "cls/predictions/output_bias": (V,),
-          "cls/seq_relationship/output_weights": (2, H),
-          "cls/seq_relationship/output_bias": (2,)}
+  return {
+    **shapes,
+    "cls/predictions/output_bias": (V,),
+    "cls/seq_relationship/output_weights": (2, H),
+    "cls/seq_relationship/output_bias": (2,),
+  }
 
 
 def activation(name, x):
   if name in ("gelu", "gelu_new"):
     inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)
     return 0.5 * x * (1.0 + np.tanh(inner))
-  return {"relu": lambda y: np.maximum(y, 0.0), "tanh": np.tanh,
-          "linear": lambda y: y}[name](x)
+  return {
+    "relu": lambda y: np.maximum(y, 0.0),
+    "tanh": np.tanh,
+    "linear": lambda y: y,
+  }[name](x)
 
 
 def layer_norm(weights, scope, x):
   x = (x - x.mean(-1, keepdims=True)) / np.sqrt(
-      x.var(-1, keepdims=True) + 1e-12)
+    x.var(-1, keepdims=True) + 1e-12
+  )
   return x * weights[scope + "/gamma"] + weights[scope + "/beta"]
 
 
@@ -135,8 +170,12 @@ def transformer_block(weights, config, block, x, input_mask):
     return dense(weights, block["ffn_out"], x)
 
   for layer, norm in (
-      (lambda x: attention(weights, config, block, x, input_mask),
-       block["attention_norm"]), (ffn, block["ffn_norm"])):
+    (
+      lambda x: attention(weights, config, block, x, input_mask),
+      block["attention_norm"],
+    ),
+    (ffn, block["ffn_norm"]),
+  ):
     if config.get("ln_type", "postln") == "preln":
       x = x + layer(layer_norm(weights, norm, x))
     else:
@@ -151,7 +190,7 @@ def embed(weights, config, input_ids, token_type_ids):
     words = np.matmul(words, weights["bert/embeddings/word_embeddings_2"])
   segments = weights["bert/embeddings/token_type_embeddings"][token_type_ids]
   positions = weights["bert/embeddings/position_embeddings"]
-  x = words + segments + positions[:input_ids.shape[1]]
+  x = words + segments + positions[: input_ids.shape[1]]
   x = layer_norm(weights, "bert/embeddings/LayerNorm", x)
   if has_projection(config) and is_google(config):
     x = dense(weights, "bert/encoder/embedding_hidden_mapping_in", x)
@@ -161,7 +200,8 @@ def embed(weights, config, input_ids, token_type_ids):
 def forward(weights, config, input_ids, input_mask, token_type_ids):
   """Encoder and pooler without dropout; inputs are int [B, S]."""
   embedding_output = x = embed(
-      weights, config, np.asarray(input_ids), np.asarray(token_type_ids))
+    weights, config, np.asarray(input_ids), np.asarray(token_type_ids)
+  )
   input_mask = np.asarray(input_mask, np.float64)
   all_layers = []
   for layer in range(config["num_hidden_layers"]):
@@ -169,21 +209,28 @@ def forward(weights, config, input_ids, input_mask, token_type_ids):
       x = transformer_block(weights, config, block, x, input_mask)
     all_layers.append(x)
   pooled_output = np.tanh(dense(weights, "bert/pooler/dense", x[:, 0]))
-  return {"embedding_output": embedding_output, "all_layers": all_layers,
-          "sequence_output": x, "pooled_output": pooled_output}
+  return {
+    "embedding_output": embedding_output,
+    "all_layers": all_layers,
+    "sequence_output": x,
+    "pooled_output": pooled_output,
+  }
 
 
 def masked_lm_logits(weights, config, sequence_output, positions):
   """Logits over the vocabulary at `positions` [B, P]; [B * P, V]."""
-  x = np.concatenate([
-      example[at] for example, at in zip(sequence_output, positions)])
+  x = np.concatenate(
+    [example[at] for example, at in zip(sequence_output, positions)]
+  )
   x = dense(weights, "cls/predictions/transform/dense", x)
   x = activation(config["hidden_act"], x)
   x = layer_norm(weights, "cls/predictions/transform/LayerNorm", x)
   if has_projection(config) and not is_google(config):
     x = x @ weights["bert/embeddings/word_embeddings_2"].T
-  return x @ weights["bert/embeddings/word_embeddings"].T + (
-      weights["cls/predictions/output_bias"])
+  return (
+    x @ weights["bert/embeddings/word_embeddings"].T
+    + (weights["cls/predictions/output_bias"])
+  )
 
 
 def sentence_order_logits(weights, pooled_output):
@@ -202,7 +249,8 @@ def random_weights(config, seed=0):
   for name, shape in sorted(expected_variables(config).items()):
     is_kernel = name.endswith(("/kernel", "word_embeddings_2"))
     value = rng.normal(size=shape) * (
-        1 / math.sqrt(shape[0]) if is_kernel else 0.3)
+      1 / math.sqrt(shape[0]) if is_kernel else 0.3
+    )
     value += name.endswith("/gamma")
     weights[name] = value.astype(np.float32).astype(np.float64)
   return weights

@@ -26,17 +26,26 @@ from albert.errors import InputError
 from albert.files import filesystem
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SCRIPTS = sorted(path.name for path in ROOT.glob("*.py") if re.search(
-    r"\b(cli|command)\.run\(", path.read_text(encoding="utf-8")))
+SCRIPTS = sorted(
+  path.name
+  for path in ROOT.glob("*.py")
+  if re.search(r"\b(cli|command)\.run\(", path.read_text(encoding="utf-8"))
+)
 VOCAB = "--vocab_file=%s" % (ROOT / "albert_config" / "vocab.txt")
-SIZES = dict(vocab_size=21128, hidden_size=16, embedding_size=8,
-             num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-             hidden_act="gelu",
-             initializer_range=0.3)  # so that no two texts score the same
+SIZES = dict(
+  vocab_size=21128,
+  hidden_size=16,
+  embedding_size=8,
+  num_hidden_layers=2,
+  num_attention_heads=2,
+  intermediate_size=32,
+  hidden_act="gelu",
+  initializer_range=0.3,
+)  # so that no two texts score the same
 
 
 def module_of(script):
-  module = importlib.import_module(script[:-len(".py")].replace("/", "."))
+  module = importlib.import_module(script[: -len(".py")].replace("/", "."))
   return getattr(module, "command", module)
 
 
@@ -52,9 +61,14 @@ def parsed(script, *args):
   others = set(flags.FLAGS)
   settings.define_flags(*script.SETTINGS, **getattr(script, "DEFAULTS", {}))
   try:
-    yield script, flags.FLAGS(cli.without_older_flags(
-        [script.__name__, *map(str, args)],
-        getattr(script, "OLDER_FLAGS", ())))[1:]
+    yield (
+      script,
+      flags.FLAGS(
+        cli.without_older_flags(
+          [script.__name__, *map(str, args)], getattr(script, "OLDER_FLAGS", ())
+        )
+      )[1:],
+    )
   finally:
     for name in set(flags.FLAGS) - others:
       delattr(flags.FLAGS, name)
@@ -83,8 +97,9 @@ def streams(given):
   logger.addHandler(handler)
   logging.set_verbosity(logging.INFO)
   try:
-    with mock.patch.multiple(sys, stdout=out, stdin=io.TextIOWrapper(
-        io.BytesIO(given), "utf-8")):
+    with mock.patch.multiple(
+      sys, stdout=out, stdin=io.TextIOWrapper(io.BytesIO(given), "utf-8")
+    ):
       yield out, log
   finally:
     logger.removeHandler(handler)
@@ -101,15 +116,20 @@ def succeed(script, *args, input=b""):
 def fail(message, script, *args, input=b""):
   """Asserts that `main` raises a one-line error that matches `message`."""
   with streams(input), pytest.raises(
-      (InputError, OSError, flags.Error), match=message) as error:
+    (InputError, OSError, flags.Error), match=message
+  ) as error:
     call_main(script, *args)
   assert "\n" not in str(error.value)
 
 
 def export(source, target, *args):
   """Exports a model folder, with URLs as paths; returns (stdout, log)."""
-  return succeed("export_model.py", "--init_checkpoint=file://%s" % source,
-                 "--output_dir=file://%s" % target, *args)
+  return succeed(
+    "export_model.py",
+    "--init_checkpoint=file://%s" % source,
+    "--output_dir=file://%s" % target,
+    *args,
+  )
 
 
 def command(script, *args):
@@ -138,8 +158,12 @@ def quick_python():
 def run(script, *args, python=sys.executable, **kwargs):
   """Runs a subprocess; returns (exit status, stdout, stderr)."""
   done = subprocess.run(
-      [python] + command(script, *args)[1:], capture_output=True, timeout=300,
-      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"), **kwargs)
+    [python] + command(script, *args)[1:],
+    capture_output=True,
+    timeout=300,
+    env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"),
+    **kwargs,
+  )
   return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -147,7 +171,8 @@ def kill_at(step, script, *args, later=0, number=signal.SIGKILL):
   """Sends a signal `later` seconds after training logs `step`; returns its log
   until then."""
   process = subprocess.Popen(
-      command(script, *args), stderr=subprocess.PIPE, text=True)
+    command(script, *args), stderr=subprocess.PIPE, text=True
+  )
   log = ""
   for line in process.stderr:
     log += line
@@ -162,6 +187,10 @@ def kill_at(step, script, *args, later=0, number=signal.SIGKILL):
 
 
 def results(folder, name="eval_results.txt"):
-  return {key: float(value) for key, value in (
-      line.split(" = ") for line in (folder / name).read_text().splitlines())
-          if key not in ("init_checkpoint", "parameters", "positive_label")}
+  return {
+    key: float(value)
+    for key, value in (
+      line.split(" = ") for line in (folder / name).read_text().splitlines()
+    )
+    if key not in ("init_checkpoint", "parameters", "positive_label")
+  }

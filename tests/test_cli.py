@@ -38,14 +38,24 @@ OF_TENSORFLOW = """--code=class OpError(Exception):
 raise OpError(OpError.message)"""
 
 
-@pytest.mark.parametrize("args, status, out, last", [
+@pytest.mark.parametrize(
+  "args, status, out, last",
+  [
     ([TWO], 0, "2 None\n", r"\d\d:\d\d:\d\d it begins"),
     ([TWO, "--verbosity=-1"], 0, "2 None\n", ""),
     (["word", TWO], 1, "", "ERROR: .*'word': .*"),
-    (["--code=raise errors.InputError('a.txt:3: bad')", TWO], 1, "2 None\n",
-     "ERROR: a.txt:3: bad"),
-    (["--code=open('no_such_file')", TWO], 1, "2 None\n",
-     "ERROR: .*no_such_file'"),
+    (
+      ["--code=raise errors.InputError('a.txt:3: bad')", TWO],
+      1,
+      "2 None\n",
+      "ERROR: a.txt:3: bad",
+    ),
+    (
+      ["--code=open('no_such_file')", TWO],
+      1,
+      "2 None\n",
+      "ERROR: .*no_such_file'",
+    ),
     ([FULL, TWO], 1, "2 None\n", r"ERROR: \[Errno 28\] No space"),
     ([OF_TENSORFLOW, TWO], 1, "2 None\n", "ERROR: a: No space .*"),
     (["--code=" + CLOSED, TWO], 141, "2 None\n", ".*"),
@@ -55,19 +65,30 @@ raise OpError(OpError.message)"""
     (["--number=0"], 1, "", "ERROR: flag --number=0: .*; see --help"),
     (["a", TWO, "b"], 0, "2 ['a', 'b']\n", None),
     ([], 1, "", "ERROR: --number .*; see --help"),
-    ([TWO, "--help", "b"], 0, "Does what --code says.\n\nneeded:\n"
-     "  --number  A number. (required)\n\n"
-     "advanced:\n  --code  Another help.\n",
-     None)])
+    (
+      [TWO, "--help", "b"],
+      0,
+      "Does what --code says.\n\nneeded:\n"
+      "  --number  A number. (required)\n\n"
+      "advanced:\n  --code  Another help.\n",
+      None,
+    ),
+  ],
+)
 def test_how_it_ends(args, status, out, last, tmp_path):
   """`last` is None if positional arguments are allowed."""
   (tmp_path / "script.py").write_text(SCRIPT % (last is None))
-  done = subprocess.run([sys.executable, "script.py", *args],
-                        cwd=str(tmp_path), capture_output=True, text=True)
+  done = subprocess.run(
+    [sys.executable, "script.py", *args],
+    cwd=str(tmp_path),
+    capture_output=True,
+    text=True,
+  )
   assert (done.returncode, done.stdout) == (status, out), done.stderr
   log = done.stderr.splitlines()
   if last is not None:
     assert re.fullmatch(last, log[-1] if log else ""), log
   # Errors that a user can fix have no traceback.
   assert ("Traceback" in done.stderr) == (
-      UNKNOWN in args or "--code=raise BrokenPipeError('x')" in args)
+    UNKNOWN in args or "--code=raise BrokenPipeError('x')" in args
+  )

@@ -37,8 +37,10 @@ def tar_of(contents):
   return buffer.getvalue()
 
 
-CONTENTS = {"tiny/model.ckpt.index": os.urandom(3000),
-            "tiny/vocab.txt": b"a\nb\n"}
+CONTENTS = {
+  "tiny/model.ckpt.index": os.urandom(3000),
+  "tiny/vocab.txt": b"a\nb\n",
+}
 MODEL, GOOGLE_MODEL = zip_of(CONTENTS), tar_of(CONTENTS)
 
 
@@ -52,14 +54,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
       return self.send_error(404)
     content = server.files[self.path]
     tag = '"%s"' % hashlib.sha256(content).hexdigest()
-    start = int(asked[len("bytes="):-1]) if (
-        server.ranges and self.headers.get("If-Range") == tag) else 0
+    start = (
+      int(asked[len("bytes=") : -1])
+      if (server.ranges and self.headers.get("If-Range") == tag)
+      else 0
+    )
     self.send_response(206 if start else 200)
     self.send_header("Content-Length", str(len(content) - start))
     self.send_header("ETag", tag)
     self.send_header("x-goog-hash", server.checksum)
     self.end_headers()
-    self.wfile.write(content[start:][:server.limit])
+    self.wfile.write(content[start:][: server.limit])
     server.limit = None  # once
 
 
@@ -79,8 +84,10 @@ def server(monkeypatch):
 def fetch(server, tmp_path):
   def fetch(*paths, files=("*ckpt*.index", "vocab.txt"), sha256=None):
     urls = [server.url + path for path in paths]
-    download.fetch(download.Item("tiny", list(files), urls, "SOME_URL", sha256),
-                   str(tmp_path))
+    download.fetch(
+      download.Item("tiny", list(files), urls, "SOME_URL", sha256),
+      str(tmp_path),
+    )
     return sorted(set(os.listdir(str(tmp_path))) - {".sha256"})
 
   return fetch
@@ -92,7 +99,9 @@ def test_a_model_is_unpacked_flat_once(server, fetch, tmp_path, archive):
   refused("sha256 is .* not 00", fetch, "/model.zip", sha256="00")
   for _ in range(2):
     assert fetch("/model.zip", sha256=hashlib.sha256(archive).hexdigest()) == [
-        "model.ckpt.index", "vocab.txt"]
+      "model.ckpt.index",
+      "vocab.txt",
+    ]
   assert len(server.asked) == 2
   assert (tmp_path / "vocab.txt").read_bytes() == b"a\nb\n"
 
@@ -124,22 +133,37 @@ def test_two_versions_are_not_mixed(server, fetch, tmp_path):
 def test_other_addresses_are_tried(server, fetch, monkeypatch, tmp_path):
   assert fetch("/gone.zip", "/model.zip")
   (tmp_path / "vocab.txt").unlink()
-  monkeypatch.setenv("SOME_URL", "{0}/{{item}}.zip {0}/model.zip".format(
-      server.url))
+  monkeypatch.setenv(
+    "SOME_URL", "{0}/{{item}}.zip {0}/model.zip".format(server.url)
+  )
   fetch("/other.zip")
   assert [path for path, _ in server.asked] == [
-      "/gone.zip", "/model.zip", "/tiny.zip", "/model.zip"]
+    "/gone.zip",
+    "/model.zip",
+    "/tiny.zip",
+    "/model.zip",
+  ]
 
 
-@pytest.mark.parametrize("content, message", [
+@pytest.mark.parametrize(
+  "content, message",
+  [
     (MODEL[:-30], "not a zip file"),
     (MODEL.replace(b"a\nb\n", b"a\nc\n"), "Bad CRC-32"),
     (GOOGLE_MODEL[:-300], "ended before the end-of-stream"),
     (zip_of({"vocab.txt": "a"}), r"\*ckpt\*.index"),
-    (tar_of({"vocab.txt": bytes(10**6)}), "too much for its size"), *(
-        (make({name: b"a", "x.ckpt.index": b"b"}), "leads out of it")
-        for make, name in ((zip_of, "../vocab.txt"), (zip_of, "/tmp/vocab.txt"),
-                           (tar_of, "../vocab.txt")))], ids=range(8))
+    (tar_of({"vocab.txt": bytes(10**6)}), "too much for its size"),
+    *(
+      (make({name: b"a", "x.ckpt.index": b"b"}), "leads out of it")
+      for make, name in (
+        (zip_of, "../vocab.txt"),
+        (zip_of, "/tmp/vocab.txt"),
+        (tar_of, "../vocab.txt"),
+      )
+    ),
+  ],
+  ids=range(8),
+)
 def test_a_bad_archive(server, fetch, tmp_path, content, message):
   server.files["/model.zip"] = content
   refused(message, fetch, "/model.zip")
@@ -158,8 +182,8 @@ def test_separate_files_and_those_that_are_there(server, fetch, tmp_path):
 
 
 COMMAND = types.SimpleNamespace(
-    __name__="download", SETTINGS=[download.DownloadSettings],
-    main=download.main)
+  __name__="download", SETTINGS=[download.DownloadSettings], main=download.main
+)
 
 
 def test_the_starter_weights_stand_in(tmp_path, monkeypatch):
@@ -177,6 +201,9 @@ def test_the_starter_weights_stand_in(tmp_path, monkeypatch):
 def test_items():
   out, log = succeed(COMMAND, "--item=albert_tiny_starter")
   assert not out and "albert_tiny_starter is bundled" in log
-  for args, message in (([], "^--item"), (["--item=a"], "^--item: .*'a'"),
-                        (["--item=lcqmc"], "^--target")):
+  for args, message in (
+    ([], "^--item"),
+    (["--item=a"], "^--item: .*'a'"),
+    (["--item=lcqmc"], "^--target"),
+  ):
     fail(message, COMMAND, *args)

@@ -40,17 +40,25 @@ def imports_of(path):
 
 def test_scripts_alone_read_flags():
   assert [path for path in LIBRARY if "absl.flags" in imports_of(path)] == [
-      ROOT / "albert" / name for name in ("cli.py", "settings.py")]
+    ROOT / "albert" / name for name in ("cli.py", "settings.py")
+  ]
 
 
-@pytest.mark.parametrize("folder, later", [
-    ("", [script[:-len(".py")] for script in SCRIPTS]),  # the library
+@pytest.mark.parametrize(
+  "folder, later",
+  [
+    ("", [script[: -len(".py")] for script in SCRIPTS]),  # the library
     ("files", [r"albert\.(tasks|heads|train|predict|export)"]),
     ("tasks", [r"albert\.(heads|train|predict|export)"]),
-    ("heads", [r"albert\.(train|predict|export)"])])
+    ("heads", [r"albert\.(train|predict|export)"]),
+  ],
+)
 def test_imports_run_one_way(folder, later):
   paths = [path for path in LIBRARY if ROOT / "albert" / folder in path.parents]
   assert paths and later
   for path in paths:
-    assert not [name for name in imports_of(path) if re.match(
-        r"(%s)(\.|$)" % "|".join(later), name)], path
+    assert not [
+      name
+      for name in imports_of(path)
+      if re.match(r"(%s)(\.|$)" % "|".join(later), name)
+    ], path

@@ -25,8 +25,12 @@ class Example:
 
 
 def script(*args, **defaults):
-  return parsed(types.SimpleNamespace(
-      __name__="script", SETTINGS=[Example], DEFAULTS=defaults), *args)
+  return parsed(
+    types.SimpleNamespace(
+      __name__="script", SETTINGS=[Example], DEFAULTS=defaults
+    ),
+    *args,
+  )
 
 
 def read(*args, **defaults):
@@ -37,34 +41,44 @@ def read(*args, **defaults):
 def test_defaults():
   assert read() == Example(3, None, "", "plain", False, None, None)
   assert read(count=5, kind=dict(default="fancy", text="Other.")) == Example(
-      count=5, kind="fancy")
+    count=5, kind="fancy"
+  )
 
 
-@pytest.mark.parametrize("args, changes", [
+@pytest.mark.parametrize(
+  "args, changes",
+  [
     (["--count=9", "--rate=1e-3"], dict(count=9, rate=0.001)),
     (["--title=a b"], dict(name="a b")),
     (["--kind=FANCY"], dict(kind="fancy")),
     (["--is_new", "--nois_new", "--is_new=true"], dict(is_new=True)),
-    (["--parts=a,b", "--folders=a,b", "--folders=c"],
-     dict(parts=["a", "b"], folders=["a,b", "c"]))])
+    (
+      ["--parts=a,b", "--folders=a,b", "--folders=c"],
+      dict(parts=["a", "b"], folders=["a,b", "c"]),
+    ),
+  ],
+)
 def test_values(args, changes):
   assert read(*args) == Example(**changes)
 
 
-@pytest.mark.parametrize("flag", [
-    "--count=0", "--count=10", "--count=1.5", "--rate=-1", "--kind=other"])
+@pytest.mark.parametrize(
+  "flag",
+  ["--count=0", "--count=10", "--count=1.5", "--rate=-1", "--kind=other"],
+)
 def test_values_that_cannot_be(flag):
   with pytest.raises(flags.IllegalFlagValueError, match=flag):
     read(flag)
 
 
 def test_help():
-  with script(count=dict(default=4, text="How many, " + "or more, " * 9 +
-                         "at most.")):
+  with script(
+    count=dict(default=4, text="How many, " + "or more, " * 9 + "at most.")
+  ):
     text = cli.help_text("\nWhat it does.\n")
   # absl adds a note to repeatable flags.
   assert re.sub(r";\s+repeat this option\s.*\s.*values", "", text) == (
-      """What it does.
+    """What it does.
 
 needed:
   --count  How many, or more, or more, or more, or more, or more, or more, or
@@ -78,7 +92,8 @@ advanced:
   --folders  Where it is; several times.
 
 TPU:
-  --kind  <plain | fancy>: Which one. (plain)""")
+  --kind  <plain | fancy>: Which one. (plain)"""
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,28 +106,46 @@ class Conditions:
   rate: float = setting(0.5, "", needs="do_train")
   top_k: int = setting(5, "", needs="do_train and kind=beam or no_flag")
   seeds: list = setting(
-      None, "", demands="do_train", instead_of="steps or kind")
+    None, "", demands="do_train", instead_of="steps or kind"
+  )
 
 
-@pytest.mark.parametrize("args, error, warnings", [
+@pytest.mark.parametrize(
+  "args, error, warnings",
+  [
     ([], "--output_dir is required; ", []),
-    (["--do_train"], "--train_file is required if --do_train and not --kind; ",
-     []),
+    (
+      ["--do_train"],
+      "--train_file is required if --do_train and not --kind; ",
+      [],
+    ),
     (["--steps=0"], None, []),  # not requested
-    (["--rate=1", "--steps=3"], None,
-     ["--steps, --rate: no effect without --do_train"]),
+    (
+      ["--rate=1", "--steps=3"],
+      None,
+      ["--steps, --rate: no effect without --do_train"],
+    ),
     (["--do_train", "--train_file=x", "--steps=3", "--rate=1"], None, []),
-    (["--do_train", "--kind=x", "--top_k=1"], None,
-     ["--top_k: no effect without --do_train and --kind=beam"]),
+    (
+      ["--do_train", "--kind=x", "--top_k=1"],
+      None,
+      ["--top_k: no effect without --do_train and --kind=beam"],
+    ),
     (["--do_train", "--kind=beam", "--top_k=1"], None, []),
     (["--seeds=1"], "--seeds has no effect without --do_train$", []),
-    (["--seeds=1", "--do_train", "--kind=x"],
-     "give --kind or --seeds, not both", [])])
+    (
+      ["--seeds=1", "--do_train", "--kind=x"],
+      "give --kind or --seeds, not both",
+      [],
+    ),
+  ],
+)
 def test_conditions(args, error, warnings, caplog):
   if args:
     args = [*args, "--output_dir=x"]
-  with parsed(types.SimpleNamespace(
-      __name__="script", SETTINGS=[Conditions]), *args):
+  with parsed(
+    types.SimpleNamespace(__name__="script", SETTINGS=[Conditions]), *args
+  ):
     if error:
       refused("^" + error, settings.check_flags)
     else:

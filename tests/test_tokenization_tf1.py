@@ -42,11 +42,25 @@ def test_sentencepiece(transformers, real_data, lower):
   ours = tokenization.SentencePieceTokenizer(model_file, do_lower_case=lower)
   theirs = transformers.AlbertTokenizer(model_file, do_lower_case=lower)
   rng = random.Random(4)
-  numbers = ["".join(rng.choices(
-      [*"0123456789,,,,,,x(/-.) \u3000\u00b2\u0663", "20", "19", ",000", "Fig"],
-      k=rng.randint(1, 20))) for _ in range(2000)]
-  assert not differences(ours.tokenize, theirs.tokenize, numbers + random_texts(
-      1000, 5, is_old))[:3]
+  numbers = [
+    "".join(
+      rng.choices(
+        [
+          *"0123456789,,,,,,x(/-.) \u3000\u00b2\u0663",
+          "20",
+          "19",
+          ",000",
+          "Fig",
+        ],
+        k=rng.randint(1, 20),
+      )
+    )
+    for _ in range(2000)
+  ]
+  assert not differences(
+    ours.tokenize, theirs.tokenize, numbers + random_texts(1000, 5, is_old)
+  )[:3]
   tokens = ours.tokenize(" ".join(numbers))
   assert ours.convert_tokens_to_ids(tokens) == theirs.convert_tokens_to_ids(
-      tokens)
+    tokens
+  )

@@ -38,27 +38,38 @@ class Emulator:
     addresses = [_free_address() for _ in range(hosts)]
     cluster = tf.train.ClusterSpec({"tpu_worker": addresses})
     config = tf.ConfigProto(inter_op_parallelism_threads=8)
-    self._servers = [tf.train.Server(cluster, "tpu_worker", task, config=config)
-                     for task in range(hosts)]
+    self._servers = [
+      tf.train.Server(cluster, "tpu_worker", task, config=config)
+      for task in range(hosts)
+    ]
     self.master = "grpc://" + addresses[0]
     self._system = types.SimpleNamespace(
-        num_cores=self._count, num_hosts=hosts, num_of_cores_per_host=cores,
-        topology=None, devices=[])
+      num_cores=self._count,
+      num_hosts=hosts,
+      num_of_cores_per_host=cores,
+      topology=None,
+      devices=[],
+    )
 
   def install(self):
-    tpu_system_metadata._query_tpu_system_metadata = (
-        lambda *args, **kwargs: self._system)
+    tpu_system_metadata._query_tpu_system_metadata = lambda *args, **kwargs: (
+      self._system
+    )
     tpu_ops.infeed_enqueue_tuple = lambda inputs, device_ordinal, **_: (
-        self._put("in", self._replica_of(device_ordinal), inputs))
+      self._put("in", self._replica_of(device_ordinal), inputs)
+    )
     tpu_ops.infeed_dequeue_tuple = lambda **_: self._take("in", self._replica)
-    tpu_ops.outfeed_enqueue_tuple = lambda tensors: (
-        self._put("out", self._replica, tensors))
-    tpu_ops.outfeed_dequeue_tuple = lambda device_ordinal, **_: (
-        self._take("out", self._replica_of(device_ordinal)))
+    tpu_ops.outfeed_enqueue_tuple = lambda tensors: self._put(
+      "out", self._replica, tensors
+    )
+    tpu_ops.outfeed_dequeue_tuple = lambda device_ordinal, **_: self._take(
+      "out", self._replica_of(device_ordinal)
+    )
     for module in (tpu, tf.tpu, getattr(tpu_feed, "tpu_name_util", tpu)):
       module.core = lambda number: ""
       module.initialize_system = module.shutdown_system = (
-          lambda *args, **kwargs: tf.no_op())
+        lambda *args, **kwargs: tf.no_op()
+      )
     tf.tpu.cross_replica_sum = self._cross_replica_sum
     tpu.split_compile_and_shard = self._make_replicas
     self._let_the_first_replica_write()
@@ -76,8 +87,13 @@ class Emulator:
 
     def record_anew(call, host_calls):
       call._names = []
-      for recorded in (call._host_fns, call._tensor_keys, call._tensors,
-                       call._tensor_dtypes, call._tensor_shapes):
+      for recorded in (
+        call._host_fns,
+        call._tensor_keys,
+        call._tensors,
+        call._tensor_dtypes,
+        call._tensor_shapes,
+      ):
         recorded.clear()
       return record(call, host_calls)
 
@@ -99,8 +115,11 @@ class Emulator:
     if key not in self._queues:
       with tf.init_scope(), tf.device(_DEVICE):
         self._queues[key] = tf.FIFOQueue(
-            8, [x.dtype for x in like], [x.shape for x in like],
-            shared_name="queue_%d" % len(self._queues))
+          8,
+          [x.dtype for x in like],
+          [x.shape for x in like],
+          shared_name="queue_%d" % len(self._queues),
+        )
     return self._queues[key]
 
   def _replica_of(self, core):
@@ -123,10 +142,12 @@ class Emulator:
     def queue(source, target):
       return self._queue("sum", number, source, target, like=[x])
 
-    with tf.control_dependencies([
-        queue(here, other).enqueue(x) for other in range(self._count)]):
-      return tf.add_n([queue(other, here).dequeue()
-                       for other in range(self._count)])
+    with tf.control_dependencies(
+      [queue(here, other).enqueue(x) for other in range(self._count)]
+    ):
+      return tf.add_n(
+        [queue(other, here).dequeue() for other in range(self._count)]
+      )
 
   def _make_replicas(self, computation, inputs=None, num_shards=1, **_):
     """Replaces tpu.split_compile_and_shard."""
@@ -134,7 +155,8 @@ class Emulator:
     for self._replica in range(num_shards):
       self._num_sums = 0
       with tf.device(_DEVICE), tf.variable_scope(
-          tf.get_variable_scope(), reuse=self._replica > 0 or None):
+        tf.get_variable_scope(), reuse=self._replica > 0 or None
+      ):
         outputs.append(computation(*[x[self._replica] for x in inputs or []]))
     self._replica = None
     with tf.control_dependencies(tf.nest.flatten(outputs)):
@@ -146,15 +168,21 @@ class Emulator:
       def wrapped(variable, value, *args, **kwargs):
         if not self._replica:
           return assign(variable, value, *args, **kwargs)
-        with tf.control_dependencies([tf.convert_to_tensor(
-            value, variable.dtype.base_dtype)]):
+        with tf.control_dependencies(
+          [tf.convert_to_tensor(value, variable.dtype.base_dtype)]
+        ):
           return tf.no_op()
 
       return wrapped
 
-    for cls in {resource_variable_ops.ResourceVariable, getattr(
-        resource_variable_ops, "BaseResourceVariable",
-        resource_variable_ops.ResourceVariable)}:
+    for cls in {
+      resource_variable_ops.ResourceVariable,
+      getattr(
+        resource_variable_ops,
+        "BaseResourceVariable",
+        resource_variable_ops.ResourceVariable,
+      ),
+    }:
       for name in ("assign", "assign_sub", "assign_add"):
         if name in vars(cls):
           setattr(cls, name, wrap(vars(cls)[name]))
@@ -166,14 +194,18 @@ class Emulator:
       spec = call(wrapper, *args, **kwargs)
       if self._replica is None or spec.mode != tf.estimator.ModeKeys.TRAIN:
         return spec
-      done = [self._queue("done", replica, like=[tf.constant(0)])
-              for replica in range(self._count)]
+      done = [
+        self._queue("done", replica, like=[tf.constant(0)])
+        for replica in range(self._count)
+      ]
       if self._replica:
-        return spec._replace(train_op=tf.group(
-            spec.train_op, done[self._replica].dequeue()))
+        return spec._replace(
+          train_op=tf.group(spec.train_op, done[self._replica].dequeue())
+        )
       with tf.control_dependencies([spec.train_op]):
-        return spec._replace(train_op=tf.group(
-            *[queue.enqueue(0) for queue in done[1:]]))
+        return spec._replace(
+          train_op=tf.group(*[queue.enqueue(0) for queue in done[1:]])
+        )
 
     tpu_estimator._ModelFnWrapper._call_model_fn = call_model_fn
 
@@ -189,9 +221,13 @@ if __name__ == "__main__":
   sys.argv = sys.argv[3:]
   sys.path.insert(0, os.path.dirname(script))
   import modeling
+
   modeling.AlbertModel.dropout = lambda model, x, *args, **kwargs: x
   emulator = Emulator(hosts, cores)
   emulator.install()
-  sys.argv += ["--use_tpu", "--master=" + emulator.master,
-               "--num_tpu_cores=%d" % (hosts * cores)]
+  sys.argv += [
+    "--use_tpu",
+    "--master=" + emulator.master,
+    "--num_tpu_cores=%d" % (hosts * cores),
+  ]
   runpy.run_path(script, run_name="__main__")

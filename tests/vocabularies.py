@@ -17,11 +17,13 @@ def write_vocab(path, tokens):
 def small_tokenizer(folder, tokens, **kwargs):
   """Returns a tokenizer of the special tokens, ids 0 to 4, and `tokens`."""
   return tokenization.WordPieceTokenizer(
-      write_vocab(folder / "vocab.txt", SPECIAL + list(tokens)), **kwargs)
+    write_vocab(folder / "vocab.txt", SPECIAL + list(tokens)), **kwargs
+  )
 
 
 class Letters:
   """A character tokenizer, for cases worked by hand."""
+
   cls_id, sep_id, mask_id = 1, 2, 3
   tokenize = tokenize_plain = list
 

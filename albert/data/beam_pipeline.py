@@ -40,8 +40,9 @@ class MakeRecords(beam.DoFn):
   # No annotations: they would change Beam's coders.
   def process(self, shard):
     shard_index, texts = shard
-    made, buckets = self._maker.serialized_records(texts, shard_index,
-                                                   collections.Counter())
+    made, buckets = self._maker.serialized_records(
+      texts, shard_index, collections.Counter()
+    )
     return zip(buckets.tolist(), made)
 
 
@@ -54,9 +55,15 @@ def shuffled(bucket, seed):
   return made
 
 
-def run(runner: str, options: str, reader: TextReader,
-        make_records: MakeRecords, seed: int, output_dir: str,
-        num_outputs: int) -> None:
+def run(
+  runner: str,
+  options: str,
+  reader: TextReader,
+  make_records: MakeRecords,
+  seed: int,
+  output_dir: str,
+  num_outputs: int,
+) -> None:
   """Makes the same records as shards.make_shards, in a different order.
 
   Args:
@@ -72,18 +79,23 @@ def run(runner: str, options: str, reader: TextReader,
     InputError: unknown runner.
   """
   try:
-    pipeline = beam.Pipeline(options=PipelineOptions(
-        ["--runner=" + runner, *shlex.split(options)]))
+    pipeline = beam.Pipeline(
+      options=PipelineOptions(["--runner=" + runner, *shlex.split(options)])
+    )
   except ValueError as error:
     raise InputError("--beam_runner, --beam_options: %s" % error) from error
   with pipeline:
-    _ = (pipeline
-         | beam.Create([reader])
-         | beam.FlatMap(lambda reader: enumerate(reader.shards()))
-         | beam.Reshuffle()
-         | beam.ParDo(make_records)
-         | beam.GroupByKey()
-         | beam.FlatMap(shuffled, seed)
-         | beam.io.WriteToTFRecord(
-             os.path.join(output_dir, "part"), file_name_suffix=".tfrecord",
-             num_shards=num_outputs))
+    _ = (
+      pipeline
+      | beam.Create([reader])
+      | beam.FlatMap(lambda reader: enumerate(reader.shards()))
+      | beam.Reshuffle()
+      | beam.ParDo(make_records)
+      | beam.GroupByKey()
+      | beam.FlatMap(shuffled, seed)
+      | beam.io.WriteToTFRecord(
+        os.path.join(output_dir, "part"),
+        file_name_suffix=".tfrecord",
+        num_shards=num_outputs,
+      )
+    )

@@ -40,6 +40,7 @@ class Document(NamedTuple):
     clauses, sentences: int32 [...], starts of clauses and sentences in (0, T).
       Every sentence starts a clause.
   """
+
   ids: np.ndarray
   words: np.ndarray
   clauses: np.ndarray
@@ -48,8 +49,9 @@ class Document(NamedTuple):
 
 # The end of a clause, with closing marks; not in 3.5, node.js, http://.
 _CLAUSE_END = re.compile(
-    r"(?:[，；：。！？…]|[,;:.!?](?! ?[0-9]|[A-Za-z/]))+"
-    r"[”’」』）》〉】〕)\]}]*")
+  r"(?:[，；：。！？…]|[,;:.!?](?! ?[0-9]|[A-Za-z/]))+"
+  r"[”’」』）》〉】〕)\]}]*"
+)
 
 _CACHE_SIZE = 30000  # words; memory must not grow with the text
 LONGEST_LINE = 10000  # characters; longer lines are split into sentences
@@ -83,11 +85,21 @@ class WordCutter:
     self._user_words = user_words
     # jieba splits some words before the dictionary look-up, which is
     # case-sensitive.
-    always = [word for word in user_words
-              if not jieba.re_han_default.fullmatch(word) or
-              word.lower() != word.upper()]
-    self._always = re.compile("(%s)" % "|".join(map(re.escape, sorted(
-        always, key=len, reverse=True))), re.I) if always else None
+    always = [
+      word
+      for word in user_words
+      if not jieba.re_han_default.fullmatch(word)
+      or word.lower() != word.upper()
+    ]
+    self._always = (
+      re.compile(
+        "(%s)"
+        % "|".join(map(re.escape, sorted(always, key=len, reverse=True))),
+        re.I,
+      )
+      if always
+      else None
+    )
     self._rust_cut = _rust_cut(user_words)
     self._recognized: Dict[str, List[str]] = {}
 
@@ -98,7 +110,8 @@ class WordCutter:
     """Returns the words of `text`; joined, they are the text."""
     words: List[str] = []
     for i, part in enumerate(
-        self._always.split(text) if self._always else [text]):
+      self._always.split(text) if self._always else [text]
+    ):
       if i % 2:
         words.append(part)
       elif not self._rust_cut:
@@ -135,7 +148,8 @@ class WordCutter:
       if len(self._recognized) >= _CACHE_SIZE:
         self._recognized.clear()
       parts = self._recognized[single] = list(
-          single if jieba.dt.FREQ.get(single) else jieba.finalseg.cut(single))
+        single if jieba.dt.FREQ.get(single) else jieba.finalseg.cut(single)
+      )
     return parts
 
 
@@ -171,19 +185,24 @@ class Segmenter:
     user_words: words added to jieba's dictionary.
   """
 
-  def __init__(self, tokenizer: Tokenizer, use_jieba: bool,
-               user_words: Sequence[str] = ()):
+  def __init__(
+    self, tokenizer: Tokenizer, use_jieba: bool, user_words: Sequence[str] = ()
+  ):
     self._tokenizer = tokenizer
     # Of a line: (ids, starts of words, ends of clauses), lists of int.
     self.segment: Callable[[str], Tuple[List[int], List[int], List[int]]] = (
-        self._by_jieba if use_jieba else self._by_spelling)
+      self._by_jieba if use_jieba else self._by_spelling
+    )
     if use_jieba:
       self._cutter = WordCutter(user_words)
     self._cache: Dict[str, Tuple[List[int], bool, bool]] = {}
     lost = [word for word in user_words if len(self.segment(word)[1]) != 1]
     if lost:
-      logging.warning("%d words of the user dictionary can never match: %s",
-                      len(lost), ", ".join(lost[:20]))
+      logging.warning(
+        "%d words of the user dictionary can never match: %s",
+        len(lost),
+        ", ".join(lost[:20]),
+      )
 
   def document(self, lines: Sequence[str]) -> Document:
     """Returns the Document of a list of sentences."""
@@ -198,19 +217,28 @@ class Segmenter:
       words += [start + word for word in line_words]
       clauses += [start + clause for clause in line_clauses]
       sentences.append(len(ids))
-    return Document(np.array(ids, np.int32), np.array(words, np.int32),
-                    _inside(clauses + sentences, len(ids)),
-                    _inside(sentences, len(ids)))
+    return Document(
+      np.array(ids, np.int32),
+      np.array(words, np.int32),
+      _inside(clauses + sentences, len(ids)),
+      _inside(sentences, len(ids)),
+    )
 
   def _by_spelling(self, line):
     tokens = self._tokenizer.tokenize_plain(line)
-    words = [i for i, token in enumerate(tokens)
-             if i == 0 or self._tokenizer.is_word_start(token)]
+    words = [
+      i
+      for i, token in enumerate(tokens)
+      if i == 0 or self._tokenizer.is_word_start(token)
+    ]
     parts = [token.lstrip("#\u2581") for token in tokens]
     for i in words:
       parts[i] = " " + parts[i]
-    return (self._tokenizer.convert_tokens_to_ids(tokens), words,
-            _clause_ends(parts))
+    return (
+      self._tokenizer.convert_tokens_to_ids(tokens),
+      words,
+      _clause_ends(parts),
+    )
 
   def _by_jieba(self, line):
     ids, words, clauses = [], [], []
@@ -220,8 +248,9 @@ class Segmenter:
     together, place = [], 0  # parts of a word, and where they end
     word_ids, is_open = [], False  # of the last part
     for part in [*self._cutter.cut(line), ""]:
-      part_ids, begins_joined, ends_joined = (
-          self._cache.get(part) or self._look_up(part))
+      part_ids, begins_joined, ends_joined = self._cache.get(
+        part
+      ) or self._look_up(part)
       if place in inside or is_open and begins_joined:
         together.append(part)  # in a basic token or a vocabulary word
       else:
@@ -251,18 +280,23 @@ class Segmenter:
     if len(self._cache) >= _CACHE_SIZE:
       self._cache.clear()
     known = self._cache[word] = (
-        self._tokenizer.convert_tokens_to_ids(
-            self._tokenizer.tokenize_plain(word)),
-        bool(word) and characters.is_joined(word[0]),
-        bool(word) and characters.is_joined(word[-1]))
+      self._tokenizer.convert_tokens_to_ids(
+        self._tokenizer.tokenize_plain(word)
+      ),
+      bool(word) and characters.is_joined(word[0]),
+      bool(word) and characters.is_joined(word[-1]),
+    )
     return known
 
 
 def _clause_ends(parts):
   """Returns the numbers, from 1, of the parts of a text that end a clause."""
   ends = {match.end() for match in _CLAUSE_END.finditer("".join(parts))}
-  return [number for number, end in enumerate(
-      itertools.accumulate(map(len, parts)), 1) if end in ends]
+  return [
+    number
+    for number, end in enumerate(itertools.accumulate(map(len, parts)), 1)
+    if end in ends
+  ]
 
 
 def _inside(positions, total):
@@ -279,8 +313,10 @@ _INVALID_BYTE = re.compile("[\udc80-\udcff]")  # as surrogateescape decodes it
 
 # JSON, markup, or the header of a table.
 _MARKUP = re.compile(
-    r'\s*[{[]\s*["{]|\s*<(!doctype|html|\?xml|mediawiki)|'
-    r"(\w+[,\t])*(id|text|title|url|label)([,\t]\w+)*\r?\n", re.IGNORECASE)
+  r'\s*[{[]\s*["{]|\s*<(!doctype|html|\?xml|mediawiki)|'
+  r"(\w+[,\t])*(id|text|title|url|label)([,\t]\w+)*\r?\n",
+  re.IGNORECASE,
+)
 
 
 def check_is_text(path: str) -> None:
@@ -296,10 +332,11 @@ def check_is_text(path: str) -> None:
       return  # TextReader reports it
   if _MARKUP.match(begin):
     raise InputError(
-        "%s: not plain text, it begins with %r: if it has a JSON object per "
-        "document, give the key of its text as --text_field; otherwise extract "
-        "the text first, with one sentence per line and a blank line between "
-        "documents" % (path, begin.strip()[:30]))
+      "%s: not plain text, it begins with %r: if it has a JSON object per "
+      "document, give the key of its text as --text_field; otherwise extract "
+      "the text first, with one sentence per line and a blank line between "
+      "documents" % (path, begin.strip()[:30])
+    )
 
 
 class TextReader:
@@ -324,11 +361,17 @@ class TextReader:
     share_read: share of the files' bytes read so far.
   """
 
-  def __init__(self, paths: Sequence[str], shard_characters: int = 500000,
-               text_field: Optional[str] = None,
-               heldout: Sequence[str] = (), paragraphs: int = 1,
-               document_characters: Optional[int] = None,
-               heldout_share: float = 0.0, only_heldout: bool = False):
+  def __init__(
+    self,
+    paths: Sequence[str],
+    shard_characters: int = 500000,
+    text_field: Optional[str] = None,
+    heldout: Sequence[str] = (),
+    paragraphs: int = 1,
+    document_characters: Optional[int] = None,
+    heldout_share: float = 0.0,
+    only_heldout: bool = False,
+  ):
     self.counts: Counter[str] = collections.Counter()
     self.share_read = 0.0
     self._paths = paths
@@ -340,9 +383,13 @@ class TextReader:
     self._only_heldout = only_heldout
     self._known: Set[int] = set()  # hashes of documents
     self._heldout = {  # hashes of lines
-        hash(line) for path in heldout for document in TextReader(
-            [path], shard_characters, text_field).documents()
-        for line in document}
+      hash(line)
+      for path in heldout
+      for document in TextReader(
+        [path], shard_characters, text_field
+      ).documents()
+      for line in document
+    }
 
   def shards(self) -> Iterator[List[List[str]]]:
     """Yields lists of documents of about `shard_characters` in total.
@@ -379,28 +426,35 @@ class TextReader:
         size, paragraphs, last = 0, 0, None
         is_wanted = None  # known from the first part of a document on
         for line in itertools.chain(
-            self._json_lines(path, data) if self._text_field else
-            self._lines(path, data), [None]):
+          self._json_lines(path, data)
+          if self._text_field
+          else self._lines(path, data),
+          [None],
+        ):
           if line:
             self.counts["heldout_lines"] += (
-                len(line) >= _LONG_LINE and hash(line) in self._heldout)
+              len(line) >= _LONG_LINE and hash(line) in self._heldout
+            )
             lines.append(line)
             size += len(line)
           elif last:
             paragraphs += 1
           last = line
-          ends = line is None or not line and (
-              paragraphs >= self._paragraphs) or (
-                  size >= self._document_characters)
+          ends = (
+            line is None
+            or not line
+            and (paragraphs >= self._paragraphs)
+            or (size >= self._document_characters)
+          )
           if lines and (ends or size >= self._shard_characters):
             if is_wanted is None:
               is_wanted = self._is_wanted(lines)
-              self.counts[
-                  "documents" if is_wanted else "other_documents"] += 1
+              self.counts["documents" if is_wanted else "other_documents"] += 1
             if is_wanted:
               self._count_repeated(lines)
-              self.share_read = (
-                  sum(sizes[:number]) + raw.tell()) / max(1, sum(sizes))
+              self.share_read = (sum(sizes[:number]) + raw.tell()) / max(
+                1, sum(sizes)
+              )
               yield lines
             lines, size = [], 0
           if ends:
@@ -419,18 +473,27 @@ class TextReader:
 
   def _json_lines(self, path, data):
     """Yields the lines of the texts of JSON objects, and "" after each text."""
-    reader = io.TextIOWrapper(data, encoding="utf-8-sig",
-                              errors="surrogateescape")
+    reader = io.TextIOWrapper(
+      data, encoding="utf-8-sig", errors="surrogateescape"
+    )
     for row in tables.json_rows(reader, path):
       if row.is_blank:
         continue
       text = row.values.get(self._text_field)
       if row.error or not isinstance(text, str):
-        raise InputError("%s: %s" % (row.where, row.error or (
-            "no text %r, only %s" % (
-                self._text_field, ", ".join(row.values)))))
-      yield from self._lines(path, io.BytesIO(_PARAGRAPH.sub(
-          "\n", text).encode("utf-8", "replace")))
+        raise InputError(
+          "%s: %s"
+          % (
+            row.where,
+            row.error
+            or (
+              "no text %r, only %s" % (self._text_field, ", ".join(row.values))
+            ),
+          )
+        )
+      yield from self._lines(
+        path, io.BytesIO(_PARAGRAPH.sub("\n", text).encode("utf-8", "replace"))
+      )
     reader.detach()
 
   def _lines(self, path, data):
@@ -438,21 +501,24 @@ class TextReader:
 
     Splits lines that are too long, after punctuation if possible.
     """
-    reader = io.TextIOWrapper(data, encoding="utf-8-sig",
-                              errors="surrogateescape")
+    reader = io.TextIOWrapper(
+      data, encoding="utf-8-sig", errors="surrogateescape"
+    )
     rest, num_lines, num_bad = "", 0, 0
     while True:
       try:
         text = reader.readline(LONGEST_LINE)
       except (OSError, EOFError, zlib.error) as error:
-        raise InputError("%s: damaged, or not a text file (%s)" % (
-            path, error)) from error
+        raise InputError(
+          "%s: damaged, or not a text file (%s)" % (path, error)
+        ) from error
       text, invalid = _INVALID_BYTE.subn("\ufffd", text)
       self.counts["invalid_bytes"] += invalid
       num_lines += 1
       num_bad += "\ufffd" in text
       if self.counts["invalid_bytes"] and (
-          num_lines % _CHECKED_LINES == 0 or not text):
+        num_lines % _CHECKED_LINES == 0 or not text
+      ):
         filesystem.check_encoding(path, num_lines, num_bad)
       if len(text) < LONGEST_LINE or text.endswith("\n"):
         line = _BLANK.sub("", _DOC_TAG.sub("", (rest + text).strip()))

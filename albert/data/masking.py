@@ -25,6 +25,7 @@ class Text(NamedTuple):
     weights: float [C], for each cut the cumulative weight of the pieces before
       it; see create_pairs.
   """
+
   document: Document
   cuts: np.ndarray
   weights: np.ndarray
@@ -32,6 +33,7 @@ class Text(NamedTuple):
 
 class Segment(NamedTuple):
   """Tokens `start` to `end` of a document."""
+
   document: Document
   start: int
   end: int
@@ -45,6 +47,7 @@ class Settings(NamedTuple):
     replacements: int32 [...], ids that may replace a masked token.
     inner_labels: int32 [V], label of each token inside a word, usually its id.
   """
+
   max_seq_length: int
   max_predictions_per_seq: int
   masked_lm_prob: float
@@ -73,9 +76,12 @@ _MOST_WAITING = 20  # n-grams; some never fit if records have very few masks
 _NEIGHBOURS = 50  # candidates of similar length for exchanging segments
 
 
-def create_records(documents: Sequence[Document], shard_index: int,
-                   settings: Settings,
-                   counts: Counter[str]) -> Iterator[Dict[str, np.ndarray]]:
+def create_records(
+  documents: Sequence[Document],
+  shard_index: int,
+  settings: Settings,
+  counts: Counter[str],
+) -> Iterator[Dict[str, np.ndarray]]:
   """Makes the records of one shard, in random order.
 
   The records depend only on the first three arguments.
@@ -91,17 +97,28 @@ def create_records(documents: Sequence[Document], shard_index: int,
   """
   rng = np.random.RandomState([settings.random_seed, shard_index])
   documents = [document for document in documents if len(document.ids)]
-  texts = [prepare_text(document, settings.max_seq_length - 3)
-           for document in documents]
+  texts = [
+    prepare_text(document, settings.max_seq_length - 3)
+    for document in documents
+  ]
   counts["text_tokens"] += sum(len(document.ids) for document in documents)
   counts["unknown_tokens"] += sum(
-      np.count_nonzero(np.equal(document.ids, settings.unk_id))
-      for document in documents)
+    np.count_nonzero(np.equal(document.ids, settings.unk_id))
+    for document in documents
+  )
   pairs: List[Tuple[Segment, Segment, int]] = []
   for _ in range(settings.dupe_factor):
-    pairs.extend(label_pairs([
-        pair for text in texts
-        for pair in create_pairs(text, settings, rng, counts)], settings, rng))
+    pairs.extend(
+      label_pairs(
+        [
+          pair
+          for text in texts
+          for pair in create_pairs(text, settings, rng, counts)
+        ],
+        settings,
+        rng,
+      )
+    )
   waiting: List[int] = []
   for i in rng.permutation(len(pairs)):
     first, second, label = pairs[i]
@@ -127,12 +144,14 @@ def find_cuts(document: Document, length: int) -> np.ndarray:
   total = len(document.ids)
   cuts = np.concatenate([[0], document.sentences, [total]])
   for finer, limit in (
-      (document.clauses, min(LONG, length // 6)),
-      (document.words, length // 6),
-      (np.arange(total), length // 2)):
+    (document.clauses, min(LONG, length // 6)),
+    (document.words, length // 6),
+    (np.arange(total), length // 2),
+  ):
     sizes = np.diff(cuts)
     cuts = np.union1d(
-        cuts, finer[sizes[cuts.searchsorted(finer, "right") - 1] > limit])
+      cuts, finer[sizes[cuts.searchsorted(finer, "right") - 1] > limit]
+    )
   return cuts
 
 
@@ -149,8 +168,12 @@ def prepare_text(document: Document, length: int) -> Text:
   return Text(document, cuts, weights=np.append(0, weights.cumsum()))
 
 
-def create_pairs(text: Text, settings: Settings, rng: np.random.RandomState,
-                 counts: Counter[str]) -> Iterator[Tuple[Segment, Segment]]:
+def create_pairs(
+  text: Text,
+  settings: Settings,
+  rng: np.random.RandomState,
+  counts: Counter[str],
+) -> Iterator[Tuple[Segment, Segment]]:
   """Cuts a document into consecutive pairs of segments.
 
   A pair has as many pieces as fit into a record, or, with `short_seq_prob`,
@@ -190,19 +213,31 @@ def create_pairs(text: Text, settings: Settings, rng: np.random.RandomState,
     if stop == last:
       first = min(first, cuts.searchsorted(cuts[last] - longest))
       place = rng.uniform(*_MIDDLE)
-      between = first + 1 + np.argmin(np.abs(
-          cuts[first + 1:last] -
-          (1 - place) * cuts[first] - place * cuts[last]))
+      between = (
+        first
+        + 1
+        + np.argmin(
+          np.abs(
+            cuts[first + 1 : last]
+            - (1 - place) * cuts[first]
+            - place * cuts[last]
+          )
+        )
+      )
     else:
       between = _draw_piece(text, first + 1, stop, rng)
-    yield (Segment(document, cuts[first], cuts[between]),
-           Segment(document, cuts[between], cuts[stop]))
+    yield (
+      Segment(document, cuts[first], cuts[between]),
+      Segment(document, cuts[between], cuts[stop]),
+    )
     first = stop
 
 
-def label_pairs(pairs: Sequence[Tuple[Segment, Segment]], settings: Settings,
-                rng: np.random.RandomState
-                ) -> List[Tuple[Segment, Segment, int]]:
+def label_pairs(
+  pairs: Sequence[Tuple[Segment, Segment]],
+  settings: Settings,
+  rng: np.random.RandomState,
+) -> List[Tuple[Segment, Segment, int]]:
   """Makes the examples of the sentence task.
 
   Args:
@@ -218,13 +253,16 @@ def label_pairs(pairs: Sequence[Tuple[Segment, Segment]], settings: Settings,
   """
   labels = rng.randint(2, size=len(pairs))
   if settings.sentence_pair == "sop":
-    return [(two, one, 1) if label else (one, two, 0)
-            for (one, two), label in zip(pairs, labels)]
+    return [
+      (two, one, 1) if label else (one, two, 0)
+      for (one, two), label in zip(pairs, labels)
+    ]
   made = [(one, two, 0) for one, two in pairs]
 
   def fit(one, two):
     return one.document is not two.document and (
-        _size(one) + _size(two) <= settings.max_seq_length - 3)
+      _size(one) + _size(two) <= settings.max_seq_length - 3
+    )
 
   alone: List[int] = []  # pairs without a match, the longest last
   for i in sorted(np.flatnonzero(labels), key=lambda i: _size(pairs[i][1])):
@@ -252,14 +290,20 @@ def _draw_piece(text, first, stop, rng):
 
 def _inside(positions, start, end):
   """Returns the sorted `positions` in (start, end)."""
-  return positions[positions.searchsorted(start + 1):
-                   positions.searchsorted(end)]
+  return positions[
+    positions.searchsorted(start + 1) : positions.searchsorted(end)
+  ]
 
 
-def create_record(first: Segment, second: Segment, label: int,
-                  settings: Settings, rng: np.random.RandomState,
-                  counts: Counter[str],
-                  waiting: List[int]) -> Dict[str, np.ndarray]:
+def create_record(
+  first: Segment,
+  second: Segment,
+  label: int,
+  settings: Settings,
+  rng: np.random.RandomState,
+  counts: Counter[str],
+  waiting: List[int],
+) -> Dict[str, np.ndarray]:
   """Makes one record: joins two segments, masks and pads.
 
   Args:
@@ -275,18 +319,24 @@ def create_record(first: Segment, second: Segment, label: int,
   """
   record, begins, ends = _join(first, second, settings)
   end = record["input_mask"].sum()
-  limit = min(settings.max_predictions_per_seq,
-              max(1, int(round((end - 3) * settings.masked_lm_prob))))
+  limit = min(
+    settings.max_predictions_per_seq,
+    max(1, int(round((end - 3) * settings.masked_lm_prob))),
+  )
   if settings.masking == "token":
-    begins = [i for begin, stop in zip(begins, ends)
-              for i in range(begin, stop)]
+    begins = [
+      i for begin, stop in zip(begins, ends) for i in range(begin, stop)
+    ]
     ends = [begin + 1 for begin in begins]
   elif settings.masking == "mixed":
     begins, ends = keep_one_token(begins, ends, settings.whole_word_share, rng)
   chosen = choose_words(begins, ends, limit, settings, rng, counts, waiting)
   masked, positions, labels = mask_words(
-      record["input_ids"], [(begins[word], ends[word]) for word in chosen],
-      settings, rng)
+    record["input_ids"],
+    [(begins[word], ends[word]) for word in chosen],
+    settings,
+    rng,
+  )
 
   counts["records"] += 1
   counts["tokens"] += int(end)
@@ -295,12 +345,17 @@ def create_record(first: Segment, second: Segment, label: int,
   counts["masked_tokens"] += len(positions)
   counts["masked_words"] += len(chosen)
   predictions = np.zeros([2, settings.max_predictions_per_seq], np.int32)
-  predictions[:, :len(positions)] = positions, labels
+  predictions[:, : len(positions)] = positions, labels
   weights = np.zeros(settings.max_predictions_per_seq, np.float32)
-  weights[:len(positions)] = 1
-  return dict(record, input_ids=masked, masked_lm_positions=predictions[0],
-              masked_lm_ids=predictions[1], masked_lm_weights=weights,
-              next_sentence_labels=np.array([label]))
+  weights[: len(positions)] = 1
+  return dict(
+    record,
+    input_ids=masked,
+    masked_lm_positions=predictions[0],
+    masked_lm_ids=predictions[1],
+    masked_lm_weights=weights,
+    next_sentence_labels=np.array([label]),
+  )
 
 
 def _join(first, second, settings):
@@ -315,23 +370,29 @@ def _join(first, second, settings):
   for segment in (first, second):
     start, end = end, end + int(segment.end - segment.start)
     document = segment.document
-    ids[start:end] = document.ids[segment.start:segment.end]
+    ids[start:end] = document.ids[segment.start : segment.end]
     ids[end] = settings.sep_id
     # Each part of a cut word counts as a word.
     inner = _inside(document.words, segment.start, segment.end)
     begins.append(start)
     begins += (inner + (start - segment.start)).tolist()
-    ends += begins[len(ends) + 1:] + [end]
+    ends += begins[len(ends) + 1 :] + [end]
     end += 1
   segments[start:end] = 1
   mask[:end] = 1
-  return {"input_ids": ids, "input_mask": mask,
-          "segment_ids": segments}, begins, ends
+  return (
+    {"input_ids": ids, "input_mask": mask, "segment_ids": segments},
+    begins,
+    ends,
+  )
 
 
 def keep_one_token(
-    begins: Sequence[int], ends: Sequence[int], whole_word_share: float,
-    rng: np.random.RandomState) -> Tuple[List[int], List[int]]:
+  begins: Sequence[int],
+  ends: Sequence[int],
+  whole_word_share: float,
+  rng: np.random.RandomState,
+) -> Tuple[List[int], List[int]]:
   """Draws the tokens of each word that may be masked: all of them or one.
 
   Args:
@@ -344,15 +405,24 @@ def keep_one_token(
   """
   starts, stops = np.array([begins, ends])
   drawn = starts + (rng.random_sample(len(starts)) * (stops - starts)).astype(
-      starts.dtype)
+    starts.dtype
+  )
   whole = rng.random_sample(len(starts)) < whole_word_share
-  return (np.where(whole, starts, drawn).tolist(),
-          np.where(whole, stops, drawn + 1).tolist())
+  return (
+    np.where(whole, starts, drawn).tolist(),
+    np.where(whole, stops, drawn + 1).tolist(),
+  )
 
 
-def choose_words(begins: Sequence[int], ends: Sequence[int], limit: int,
-                 settings: Settings, rng: np.random.RandomState,
-                 counts: Counter[str], waiting: List[int]) -> List[int]:
+def choose_words(
+  begins: Sequence[int],
+  ends: Sequence[int],
+  limit: int,
+  settings: Settings,
+  rng: np.random.RandomState,
+  counts: Counter[str],
+  waiting: List[int],
+) -> List[int]:
   """Draws the words to mask.
 
   Words are drawn in random order, each with the following words of an n-gram: n
@@ -382,8 +452,11 @@ def choose_words(begins: Sequence[int], ends: Sequence[int], limit: int,
       room = 1
       while room < longest and word + room < len(begins):
         after = word + room
-        if (after in chosen or begins[after] != ends[after - 1] or
-            ends[after] - begins[word] > limit):
+        if (
+          after in chosen
+          or begins[after] != ends[after - 1]
+          or ends[after] - begins[word] > limit
+        ):
           break
         room += 1
       n = _draw_run(room, shares, waiting, rng)
@@ -410,8 +483,11 @@ def _draw_run(room, shares, waiting, rng):
 
 
 def mask_words(
-    ids: np.ndarray, words: Sequence[Tuple[int, int]], settings: Settings,
-    rng: np.random.RandomState) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+  ids: np.ndarray,
+  words: Sequence[Tuple[int, int]],
+  settings: Settings,
+  rng: np.random.RandomState,
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Masks words: 80% become [MASK], 10% stay, 10% become random tokens.
 
   Args:
@@ -423,19 +499,23 @@ def mask_words(
   Returns:
     (masked ids int [S], positions int [M], labels int [M]).
   """
-  positions = np.array([i for begin, end in words for i in range(begin, end)],
-                       np.int32)
+  positions = np.array(
+    [i for begin, end in words for i in range(begin, end)], np.int32
+  )
   labels = ids[positions]
   if settings.per_token_replacement:
     draws = rng.random_sample(len(positions))
   else:
-    draws = np.repeat(rng.random_sample(len(words)),
-                      [end - begin for begin, end in words])
+    draws = np.repeat(
+      rng.random_sample(len(words)), [end - begin for begin, end in words]
+    )
   random_ids = settings.replacements[
-      rng.randint(len(settings.replacements), size=len(positions))]
+    rng.randint(len(settings.replacements), size=len(positions))
+  ]
   masked = ids.copy()
-  masked[positions] = np.where(draws < 0.8, settings.mask_id,
-                               np.where(draws < 0.9, labels, random_ids))
+  masked[positions] = np.where(
+    draws < 0.8, settings.mask_id, np.where(draws < 0.9, labels, random_ids)
+  )
   if settings.legacy_wwm_labels:
     inner = np.ones(len(positions), np.bool_)
     inner[np.searchsorted(positions, [begin for begin, _ in words])] = False

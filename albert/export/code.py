@@ -38,8 +38,9 @@ def files(is_sentencepiece: bool) -> Dict[str, bytes]:
 
 def _of_serve():
   """Returns the packages for serve.py, from pyproject.toml."""
-  section = re.search(r"^serve = \[(.*?)^\]", _read("pyproject.toml"),
-                      re.DOTALL | re.MULTILINE).group(1)
+  section = re.search(
+    r"^serve = \[(.*?)^\]", _read("pyproject.toml"), re.DOTALL | re.MULTILINE
+  ).group(1)
   return re.findall(r'"(.*)"', section)
 
 
@@ -55,8 +56,9 @@ def _imports(source):
       if isinstance(statement, ast.Import):
         names = [alias.name for alias in statement.names]
       elif isinstance(statement, ast.ImportFrom):
-        names = ["%s.%s" % (statement.module, alias.name)
-                 for alias in statement.names]
+        names = [
+          "%s.%s" % (statement.module, alias.name) for alias in statement.names
+        ]
       for name in names:
         parts = name.split(".")
         for count in range(1, len(parts) + 1):

@@ -14,9 +14,13 @@ from albert.heads.signatures import Signature, build_signature
 from albert.model.config import AlbertConfig
 
 
-def freeze(config: AlbertConfig, head: Head, checkpoint: str,
-           kernels: modeling.Kernels = modeling.PLAIN,
-           **sizes: Any) -> Tuple[tf.GraphDef, Signature]:
+def freeze(
+  config: AlbertConfig,
+  head: Head,
+  checkpoint: str,
+  kernels: modeling.Kernels = modeling.PLAIN,
+  **sizes: Any,
+) -> Tuple[tf.GraphDef, Signature]:
   """Returns the frozen graph of a signature.
 
   Args:
@@ -29,5 +33,7 @@ def freeze(config: AlbertConfig, head: Head, checkpoint: str,
     signature = build_signature(config, head, kernels=kernels, **sizes)
     with checkpoints.restored_session(checkpoint) as session:
       return tf.graph_util.convert_variables_to_constants(
-          session, graph.as_graph_def(),
-          [tensor.op.name for tensor in signature.outputs.values()]), signature
+        session,
+        graph.as_graph_def(),
+        [tensor.op.name for tensor in signature.outputs.values()],
+      ), signature

@@ -22,8 +22,13 @@ _OPSET, _IR_VERSION = 15, 8
 _MICROSOFT = "com.microsoft"
 
 
-def convert(config: AlbertConfig, head: Head, checkpoint: str,
-            int8: bool = False, standard_ops: bool = False) -> bytes:
+def convert(
+  config: AlbertConfig,
+  head: Head,
+  checkpoint: str,
+  int8: bool = False,
+  standard_ops: bool = False,
+) -> bytes:
   """Returns the content of the ONNX file of a signature.
 
   Args:
@@ -48,11 +53,15 @@ def convert(config: AlbertConfig, head: Head, checkpoint: str,
     )
     from onnxruntime.transformers.onnx_model import OnnxModel
   except ImportError as error:
-    raise InputError("ONNX files need more packages (%s): pip install "
-                     "'.[onnx]'" % error) from error
+    raise InputError(
+      "ONNX files need more packages (%s): pip install '.[onnx]'" % error
+    ) from error
   graph, signature = frozen.freeze(config, head, checkpoint)
-  outputs = {name: tensor for name, tensor in signature.outputs.items()
-             if name in (head.onnx_outputs or signature.outputs)}
+  outputs = {
+    name: tensor
+    for name, tensor in signature.outputs.items()
+    if name in (head.onnx_outputs or signature.outputs)
+  }
   with _quiet():
     model = OnnxModel(_convert_graph(graph, signature.inputs, outputs, int8))
     if not standard_ops:
@@ -86,19 +95,30 @@ def _convert_graph(graph, inputs, outputs, fold_constants):
       but which would add 11 MB of floats.
   """
   from tf2onnx import optimizer, tfonnx
+
   tensors = {x.name: name for name, x in {**inputs, **outputs}.items()}
   with tf.Graph().as_default() as imported:
-    tf.import_graph_def(tf.graph_util.extract_sub_graph(
-        graph, [x.op.name for x in {**inputs, **outputs}.values()]), name="")
+    tf.import_graph_def(
+      tf.graph_util.extract_sub_graph(
+        graph, [x.op.name for x in {**inputs, **outputs}.values()]
+      ),
+      name="",
+    )
     converted = tfonnx.process_tf_graph(
-        imported, opset=_OPSET, tensors_to_rename=tensors,
-        input_names=[x.name for x in inputs.values()],
-        output_names=[x.name for x in outputs.values()])
-    optimizers = {name: value for name, value in optimizer._optimizers.items()
-                  if fold_constants or name != "fold_constants"}
+      imported,
+      opset=_OPSET,
+      tensors_to_rename=tensors,
+      input_names=[x.name for x in inputs.values()],
+      output_names=[x.name for x in outputs.values()],
+    )
+    optimizers = {
+      name: value
+      for name, value in optimizer._optimizers.items()
+      if fold_constants or name != "fold_constants"
+    }
     return optimizer.optimize_graph(
-        converted, catch_errors=False, optimizers=optimizers).make_model(
-            "albert")
+      converted, catch_errors=False, optimizers=optimizers
+    ).make_model("albert")
 
 
 def _name_dimensions(value, *names):
@@ -130,25 +150,42 @@ def quantize(content: bytes) -> bytes:
   """
   import onnx
   from onnxruntime import quantization
+
   graph = onnx.load_from_string(content).graph
-  activated = {node.output[0] for node in graph.node
-               if node.op_type in ("FastGelu", "Relu")}
-  excluded = [node.name for node in graph.node if node.op_type == "MatMul" and
-              node.input[0] in activated]
+  activated = {
+    node.output[0]
+    for node in graph.node
+    if node.op_type in ("FastGelu", "Relu")
+  }
+  excluded = [
+    node.name
+    for node in graph.node
+    if node.op_type == "MatMul" and node.input[0] in activated
+  ]
   with tempfile.TemporaryDirectory() as folder, _quiet():
     source, target = [pathlib.Path(folder, name) for name in ("in", "out")]
     source.write_bytes(content)
     quantization.quantize_dynamic(
-        source, target, per_channel=True,
-        # Without VNNI, sums of products of full 8-bit values saturate.
-        reduce_range=True, nodes_to_exclude=excluded,
-        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})
+      source,
+      target,
+      per_channel=True,
+      # Without VNNI, sums of products of full 8-bit values saturate.
+      reduce_range=True,
+      nodes_to_exclude=excluded,
+      extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
+    )
     model = onnx.load(str(target))
   for tensor in model.graph.initializer:
     if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) == 2:
       half = onnx.numpy_helper.to_array(tensor).astype(np.float16)
-      model.graph.node.insert(0, onnx.helper.make_node(
-          "Cast", [tensor.name + "_16"], [tensor.name],
-          to=onnx.TensorProto.FLOAT))
+      model.graph.node.insert(
+        0,
+        onnx.helper.make_node(
+          "Cast",
+          [tensor.name + "_16"],
+          [tensor.name],
+          to=onnx.TensorProto.FLOAT,
+        ),
+      )
       tensor.CopyFrom(onnx.numpy_helper.from_array(half, tensor.name + "_16"))
   return model.SerializeToString()

@@ -25,21 +25,30 @@ def files(folder: ModelFolder) -> Dict[str, Any]:
   """
   pooling, layer = folder.vector or ("mean", -1)
   if layer not in (-1, folder.config.num_hidden_layers):
-    raise InputError("vectors of layer %d cannot be converted: "
-                     "sentence-transformers uses the last one" % layer)
+    raise InputError(
+      "vectors of layer %d cannot be converted: "
+      "sentence-transformers uses the last one" % layer
+    )
   return {
-      "modules.json": [
-          {"idx": i, "name": str(i), "path": path,
-           "type": "sentence_transformers.models." + kind}
-          for i, (path, kind) in enumerate([("", "Transformer"),
-                                            (_POOLING, "Pooling")])],
-      _SETTINGS: {
-          "max_seq_length": folder.length(), "do_lower_case": False},
-      os.path.join(_POOLING, "config.json"): dict(
-          {mode: name == pooling for name, mode in _MODES.items()},
-          word_embedding_dimension=folder.config.hidden_size,
-          pooling_mode_max_tokens=False,
-          pooling_mode_mean_sqrt_len_tokens=False)}
+    "modules.json": [
+      {
+        "idx": i,
+        "name": str(i),
+        "path": path,
+        "type": "sentence_transformers.models." + kind,
+      }
+      for i, (path, kind) in enumerate(
+        [("", "Transformer"), (_POOLING, "Pooling")]
+      )
+    ],
+    _SETTINGS: {"max_seq_length": folder.length(), "do_lower_case": False},
+    os.path.join(_POOLING, "config.json"): dict(
+      {mode: name == pooling for name, mode in _MODES.items()},
+      word_embedding_dimension=folder.config.hidden_size,
+      pooling_mode_max_tokens=False,
+      pooling_mode_mean_sqrt_len_tokens=False,
+    ),
+  }
 
 
 def read(source: str, longest: int) -> Dict[str, Any]:
@@ -60,17 +69,30 @@ def read(source: str, longest: int) -> Dict[str, Any]:
   if "pooling_mode" in pooling:
     modes = [pooling["pooling_mode"]]
   else:
-    modes = [name for name, value in pooling.items()
-             if name.startswith("pooling_mode_") and value is True]
+    modes = [
+      name
+      for name, value in pooling.items()
+      if name.startswith("pooling_mode_") and value is True
+    ]
   found = [name for name, mode in _MODES.items() if modes in ([name], [mode])]
   if not found:
-    raise InputError("%s: unsupported pooling %s: only mean and [CLS] are "
-                     "supported" % (path, ", ".join(modes) or "(none)"))
-  lengths = [_read(os.path.join(source, name)).get(key) for name, key in (
+    raise InputError(
+      "%s: unsupported pooling %s: only mean and [CLS] are "
+      "supported" % (path, ", ".join(modes) or "(none)")
+    )
+  lengths = [
+    _read(os.path.join(source, name)).get(key)
+    for name, key in (
       (_SETTINGS, "max_seq_length"),
-      ("tokenizer_config.json", "model_max_length"))]
-  return {"head": "sentence_vector", "pooling": found[0], "layer": -1,
-          "max_seq_length": min([longest, *filter(None, lengths)])}
+      ("tokenizer_config.json", "model_max_length"),
+    )
+  ]
+  return {
+    "head": "sentence_vector",
+    "pooling": found[0],
+    "layer": -1,
+    "max_seq_length": min([longest, *filter(None, lengths)]),
+  }
 
 
 def _read(path):

@@ -18,13 +18,19 @@ from albert.model_folder import ModelFolder, Tokenizer
 
 # Separators at which Python splits, but tokenizers does not.
 _SPACES = "[\\x{b}\\x{c}\\x{1c}-\\x{1f}\\x{85}]"
-WORDPIECE = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]",
-             "sep_token": "[SEP]", "mask_token": "[MASK]"}
+WORDPIECE = {
+  "pad_token": "[PAD]",
+  "unk_token": "[UNK]",
+  "cls_token": "[CLS]",
+  "sep_token": "[SEP]",
+  "mask_token": "[MASK]",
+}
 SENTENCEPIECE = dict(WORDPIECE, pad_token="<pad>", unk_token="<unk>")
 
 
 def _protobuf_field(message, number):
   """Returns the last value of a bytes field in a serialized message."""
+
   def varint():
     nonlocal place
     value = shift = 0
@@ -44,7 +50,7 @@ def _protobuf_field(message, number):
       continue
     size = varint() if wire_type == 2 else {1: 8, 5: 4}[wire_type]
     if field == number:
-      content = message[place:place + size]
+      content = message[place : place + size]
     place += size
   return content
 
@@ -56,32 +62,53 @@ def unigram_tokenizer(model_file: str, do_lower_case: bool) -> Dict[str, Any]:
   allows.
   """
   import sentencepiece
+
   content = filesystem.read_bytes(model_file)
   model = sentencepiece.SentencePieceProcessor()
   model.LoadFromSerializedProto(content)
   normalizer_spec = _protobuf_field(content, 3)
   charsmap = _protobuf_field(normalizer_spec, 2)
-  vocab = [(model.IdToPiece(i), model.GetScore(i))
-           for i in range(model.GetPieceSize())]
+  vocab = [
+    (model.IdToPiece(i), model.GetScore(i)) for i in range(model.GetPieceSize())
+  ]
   # Never chosen, because ALBERT separates a number from the comma after it.
-  vocab = [(piece, -1e6 if re.search("[0-9],$", piece) else score)
-           for piece, score in vocab]
-  normalizers = [_replace(_SPACES, " "), {"type": "NFKD"},
-                 _replace(_combining(), "")]
+  vocab = [
+    (piece, -1e6 if re.search("[0-9],$", piece) else score)
+    for piece, score in vocab
+  ]
+  normalizers = [
+    _replace(_SPACES, " "),
+    {"type": "NFKD"},
+    _replace(_combining(), ""),
+  ]
   if do_lower_case:
     normalizers.append({"type": "Lowercase"})
   if charsmap:
-    normalizers.append({"type": "Precompiled", "precompiled_charsmap":
-                        base64.b64encode(charsmap).decode()})
-  word_starts = {"type": "Metaspace", "replacement": "\u2581",
-                 "add_prefix_space": True}
+    normalizers.append(
+      {
+        "type": "Precompiled",
+        "precompiled_charsmap": base64.b64encode(charsmap).decode(),
+      }
+    )
+  word_starts = {
+    "type": "Metaspace",
+    "replacement": "\u2581",
+    "add_prefix_space": True,
+  }
   return dict(
-      _frame({piece: model.PieceToId(piece)
-              for piece in SENTENCEPIECE.values()}, word_starts),
-      normalizer={"type": "Sequence", "normalizers": normalizers},
-      decoder=word_starts,
-      model={"type": "Unigram", "unk_id": model.unk_id(), "vocab": vocab,
-             "byte_fallback": False})
+    _frame(
+      {piece: model.PieceToId(piece) for piece in SENTENCEPIECE.values()},
+      word_starts,
+    ),
+    normalizer={"type": "Sequence", "normalizers": normalizers},
+    decoder=word_starts,
+    model={
+      "type": "Unigram",
+      "unk_id": model.unk_id(),
+      "vocab": vocab,
+      "byte_fallback": False,
+    },
+  )
 
 
 def _replace(pattern, content):
@@ -93,16 +120,21 @@ def _combining():
 
   `StripAccents` would also drop the vowel signs of Indian scripts.
   """
-  codes = [code for code in range(sys.maxunicode) if characters.is_combining(
-      chr(code))]
-  runs = [[code for _, code in run] for _, run in itertools.groupby(
-      enumerate(codes), lambda pair: pair[1] - pair[0])]
-  return "[%s]" % "".join("\\x{%x}-\\x{%x}" % (run[0], run[-1])
-                          for run in runs)
+  codes = [
+    code for code in range(sys.maxunicode) if characters.is_combining(chr(code))
+  ]
+  runs = [
+    [code for _, code in run]
+    for _, run in itertools.groupby(
+      enumerate(codes), lambda pair: pair[1] - pair[0]
+    )
+  ]
+  return "[%s]" % "".join("\\x{%x}-\\x{%x}" % (run[0], run[-1]) for run in runs)
 
 
-def character_tokenizer(vocab: Dict[str, int],
-                        do_lower_case: bool) -> Dict[str, Any]:
+def character_tokenizer(
+  vocab: Dict[str, int], do_lower_case: bool
+) -> Dict[str, Any]:
   """Returns the content of `tokenizer.json` for splitting by character.
 
   Args:
@@ -110,39 +142,77 @@ def character_tokenizer(vocab: Dict[str, int],
     do_lower_case: whether to lower-case the text.
   """
   return dict(
-      # The normalizer decomposes Hangul syllables.
-      _frame({token: vocab[token] for token in WORDPIECE.values()}, {
-          "type": "Split", "behavior": "Isolated", "invert": False, "pattern": {
-              "Regex": "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|."}}),
-      normalizer={"type": "BertNormalizer", "clean_text": True,
-                  "handle_chinese_chars": True, "strip_accents": None,
-                  "lowercase": do_lower_case},
-      decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
-      model={"type": "WordPiece", "unk_token": "[UNK]", "vocab": vocab,
-             "continuing_subword_prefix": "##",
-             "max_input_chars_per_word": 200})
+    # The normalizer decomposes Hangul syllables.
+    _frame(
+      {token: vocab[token] for token in WORDPIECE.values()},
+      {
+        "type": "Split",
+        "behavior": "Isolated",
+        "invert": False,
+        "pattern": {
+          "Regex": "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|."
+        },
+      },
+    ),
+    normalizer={
+      "type": "BertNormalizer",
+      "clean_text": True,
+      "handle_chinese_chars": True,
+      "strip_accents": None,
+      "lowercase": do_lower_case,
+    },
+    decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+    model={
+      "type": "WordPiece",
+      "unk_token": "[UNK]",
+      "vocab": vocab,
+      "continuing_subword_prefix": "##",
+      "max_input_chars_per_word": 200,
+    },
+  )
 
 
 def _frame(special, pre_tokenizer):
   """Returns the common part of both tokenizers; `special` is token -> id."""
-  ends = [{"SpecialToken": {"id": token, "type_id": 0}}
-          for token in ("[CLS]", "[SEP]")]
+  ends = [
+    {"SpecialToken": {"id": token, "type_id": 0}}
+    for token in ("[CLS]", "[SEP]")
+  ]
   first = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
-  second = [{"Sequence": {"id": "B", "type_id": 1}},
-            {"SpecialToken": {"id": "[SEP]", "type_id": 1}}]
+  second = [
+    {"Sequence": {"id": "B", "type_id": 1}},
+    {"SpecialToken": {"id": "[SEP]", "type_id": 1}},
+  ]
   return {
-      "version": "1.0", "truncation": None, "padding": None,
-      "added_tokens": [
-          {"id": number, "content": token, "special": True,
-           "single_word": False, "lstrip": False, "rstrip": False,
-           "normalized": False} for token, number in special.items()],
-      "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-          {"type": "WhitespaceSplit"}, pre_tokenizer]},
-      "post_processor": {
-          "type": "TemplateProcessing", "single": first, "pair": first + second,
-          "special_tokens": {
-              token: {"id": token, "ids": [special[token]], "tokens": [token]}
-              for token in ("[CLS]", "[SEP]")}}}
+    "version": "1.0",
+    "truncation": None,
+    "padding": None,
+    "added_tokens": [
+      {
+        "id": number,
+        "content": token,
+        "special": True,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+      }
+      for token, number in special.items()
+    ],
+    "pre_tokenizer": {
+      "type": "Sequence",
+      "pretokenizers": [{"type": "WhitespaceSplit"}, pre_tokenizer],
+    },
+    "post_processor": {
+      "type": "TemplateProcessing",
+      "single": first,
+      "pair": first + second,
+      "special_tokens": {
+        token: {"id": token, "ids": [special[token]], "tokens": [token]}
+        for token in ("[CLS]", "[SEP]")
+      },
+    },
+  }
 
 
 def files(folder: ModelFolder, tokenizer: Tokenizer) -> Dict[str, Any]:
@@ -154,23 +224,35 @@ def files(folder: ModelFolder, tokenizer: Tokenizer) -> Dict[str, Any]:
   lower, length = tokenizer.do_lower_case, folder.length()
   if not isinstance(tokenizer, tokenization.WordPieceTokenizer):
     if folder.by_character:
-      raise InputError("--by_character with SentencePiece cannot be converted: "
-                       "transformers have no such tokenizer")
-    return {"tokenizer.json": unigram_tokenizer(
-        folder.tokenizer_file or "", lower),
-            "tokenizer_config.json": tokenizer_settings(
-                SENTENCEPIECE, lower, length)}
+      raise InputError(
+        "--by_character with SentencePiece cannot be converted: "
+        "transformers have no such tokenizer"
+      )
+    return {
+      "tokenizer.json": unigram_tokenizer(folder.tokenizer_file or "", lower),
+      "tokenizer_config.json": tokenizer_settings(SENTENCEPIECE, lower, length),
+    }
   if folder.by_character:
-    return {"tokenizer.json": character_tokenizer(tokenizer.vocab, lower),
-            "tokenizer_config.json": tokenizer_settings(
-                WORDPIECE, lower, length)}
-  return {"tokenizer_config.json": tokenizer_settings(None, lower, length, {
-      word: tokenizer.vocab[word] for word in tokenizer.words.values()})}
+    return {
+      "tokenizer.json": character_tokenizer(tokenizer.vocab, lower),
+      "tokenizer_config.json": tokenizer_settings(WORDPIECE, lower, length),
+    }
+  return {
+    "tokenizer_config.json": tokenizer_settings(
+      None,
+      lower,
+      length,
+      {word: tokenizer.vocab[word] for word in tokenizer.words.values()},
+    )
+  }
 
 
-def tokenizer_settings(special: Optional[Dict[str, str]], do_lower_case: bool,
-                       max_length: int, words: Optional[Dict[str, int]] = None
-                       ) -> Dict[str, Any]:
+def tokenizer_settings(
+  special: Optional[Dict[str, str]],
+  do_lower_case: bool,
+  max_length: int,
+  words: Optional[Dict[str, int]] = None,
+) -> Dict[str, Any]:
   """Returns the content of `tokenizer_config.json`.
 
   Args:
@@ -183,16 +265,26 @@ def tokenizer_settings(special: Optional[Dict[str, str]], do_lower_case: bool,
       in one.
   """
   settings: Dict[str, Any] = {
-      "tokenizer_class": "PreTrainedTokenizerFast" if special else
-                         "BertTokenizer",
-      **(special or {}), "do_lower_case": do_lower_case,
-      "model_max_length": max_length, "model_input_names": [
-          "input_ids", "token_type_ids", "attention_mask"]}
+    "tokenizer_class": "PreTrainedTokenizerFast"
+    if special
+    else "BertTokenizer",
+    **(special or {}),
+    "do_lower_case": do_lower_case,
+    "model_max_length": max_length,
+    "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+  }
   if words:
     settings["added_tokens_decoder"] = {
-        str(number): {"content": word, "normalized": True, "special": False,
-                      "single_word": False, "lstrip": False, "rstrip": False}
-        for word, number in words.items()}
+      str(number): {
+        "content": word,
+        "normalized": True,
+        "special": False,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+      }
+      for word, number in words.items()
+    }
   return settings
 
 
@@ -207,11 +299,20 @@ def read_vocabulary(folder: str) -> Optional[List[str]]:
   Raises:
     InputError: an id has no token.
   """
-  files = {name: os.path.join(folder, name) for name in (
-      "vocab.txt", "tokenizer.json", "tokenizer_config.json",
-      "added_tokens.json")}
-  contents = {name: filesystem.read_json(path) for name, path in files.items()
-              if name.endswith(".json") and filesystem.exists(path)}
+  files = {
+    name: os.path.join(folder, name)
+    for name in (
+      "vocab.txt",
+      "tokenizer.json",
+      "tokenizer_config.json",
+      "added_tokens.json",
+    )
+  }
+  contents = {
+    name: filesystem.read_json(path)
+    for name, path in files.items()
+    if name.endswith(".json") and filesystem.exists(path)
+  }
   whole = contents.get("tokenizer.json", {})
   if filesystem.exists(files["vocab.txt"]):
     ids = tokenization.load_vocab(files["vocab.txt"])
@@ -221,12 +322,19 @@ def read_vocabulary(folder: str) -> Optional[List[str]]:
     return None
   # Which of these files has added tokens depends on the version.
   ids.update(contents.get("added_tokens.json", {}))
-  ids.update((token["content"], int(number)) for number, token in contents.get(
-      "tokenizer_config.json", {}).get("added_tokens_decoder", {}).items())
-  ids.update((token["content"], token["id"])
-             for token in whole.get("added_tokens", []))
+  ids.update(
+    (token["content"], int(number))
+    for number, token in contents.get("tokenizer_config.json", {})
+    .get("added_tokens_decoder", {})
+    .items()
+  )
+  ids.update(
+    (token["content"], token["id"]) for token in whole.get("added_tokens", [])
+  )
   tokens = sorted(ids, key=lambda token: ids[token])
   if sorted(ids.values()) != list(range(len(ids))):
-    raise InputError("%s: the ids of its %d tokens are not 0 to %d" % (
-        folder, len(ids), len(ids) - 1))
+    raise InputError(
+      "%s: the ids of its %d tokens are not 0 to %d"
+      % (folder, len(ids), len(ids) - 1)
+    )
   return tokens

@@ -36,21 +36,28 @@ from albert.errors import InputError
 
 STARTER = "albert_tiny_starter"  # the bundled model
 # Advice for text in a different encoding.
-CONVERT = ("convert the text to UTF-8, for instance from GBK: "
-           "iconv -f gbk -t utf-8 OLD >NEW")
+CONVERT = (
+  "convert the text to UTF-8, for instance from GBK: "
+  "iconv -f gbk -t utf-8 OLD >NEW"
+)
 FROM_PYTORCH = "python convert_to_pytorch.py --pytorch_dir=%s --output_dir=NEW"
 _BUFFER_SIZE = 1 << 20  # bytes per read from a remote file system
 
 
 # tf.io.gfile for local files, without importing TensorFlow.
 _LOCAL = types.SimpleNamespace(
-    GFile=open, exists=os.path.exists, isdir=os.path.isdir,
-    listdir=os.listdir, remove=os.remove,
-    rename=lambda source, target, overwrite: os.replace(source, target))
+  GFile=open,
+  exists=os.path.exists,
+  isdir=os.path.isdir,
+  listdir=os.listdir,
+  remove=os.remove,
+  rename=lambda source, target, overwrite: os.replace(source, target),
+)
 
 
 def _tensorflow():
   import tensorflow.compat.v1 as tf  # local files do not need it
+
   return tf
 
 
@@ -73,7 +80,7 @@ class _RemoteFile(io.RawIOBase):
 
   def readinto(self, buffer):
     content = self._file.read(len(buffer))
-    buffer[:len(content)] = content
+    buffer[: len(content)] = content
     return len(content)
 
   def seek(self, offset, whence=os.SEEK_SET):
@@ -102,12 +109,13 @@ def find_files(folder: str, pattern: str) -> List[str]:
   """
   gfile = _gfile(folder)
   names = gfile.listdir(folder) if gfile.isdir(folder) else []
-  return [os.path.join(folder, name)
-          for name in sorted(fnmatch.filter(names, pattern))]
+  return [
+    os.path.join(folder, name)
+    for name in sorted(fnmatch.filter(names, pattern))
+  ]
 
 
-def find_beside(path: Optional[str],
-                patterns: Sequence[str]) -> Optional[str]:
+def find_beside(path: Optional[str], patterns: Sequence[str]) -> Optional[str]:
   """Returns the path of the first matching file next to a checkpoint, or None.
 
   Args:
@@ -118,8 +126,10 @@ def find_beside(path: Optional[str],
     return None
   gfile = _gfile(path)
   folder = path if gfile.isdir(path) else os.path.dirname(path) or "."
-  return next((found for pattern in patterns
-               for found in find_files(folder, pattern)), None)
+  return next(
+    (found for pattern in patterns for found in find_files(folder, pattern)),
+    None,
+  )
 
 
 def open_binary(path: str) -> BinaryIO:
@@ -137,8 +147,9 @@ def open_binary(path: str) -> BinaryIO:
     tf.io.gfile.stat(path)  # GFile itself opens at the first read
     return io.BufferedReader(_RemoteFile(path), _BUFFER_SIZE)
   except tf.errors.OpError as error:
-    raise OSError(error.error_code, error.message.split("\n")[0],
-                  path) from error
+    raise OSError(
+      error.error_code, error.message.split("\n")[0], path
+    ) from error
 
 
 def size(path: str) -> int:
@@ -168,7 +179,7 @@ def read_bytes(path: str, most: Optional[int] = None) -> bytes:
 def local_copy(path: str) -> str:
   """Returns a local path: `path`, or a copy that is deleted at exit."""
   if path.startswith("file://"):
-    return path[len("file://"):]
+    return path[len("file://") :]
   if "://" not in path:
     return path
   copy = tempfile.NamedTemporaryFile(prefix="albert-", delete=False)
@@ -204,8 +215,9 @@ def read_text(path: str, most: Optional[int] = None) -> str:
   try:
     return read_bytes(path, most).decode("utf-8-sig")
   except UnicodeDecodeError as error:
-    raise InputError("%s: not UTF-8 (%s); %s" % (
-        path, error, CONVERT)) from error
+    raise InputError(
+      "%s: not UTF-8 (%s); %s" % (path, error, CONVERT)
+    ) from error
 
 
 def check_encoding(path: str, num_lines: int, num_bad: int) -> None:
@@ -218,8 +230,10 @@ def check_encoding(path: str, num_lines: int, num_bad: int) -> None:
       lines, are tolerated.
   """
   if num_bad > 1 + num_lines / 1000:
-    raise InputError("%s: %d of the first %d lines are not UTF-8; %s" % (
-        path, num_bad, num_lines, CONVERT))
+    raise InputError(
+      "%s: %d of the first %d lines are not UTF-8; %s"
+      % (path, num_bad, num_lines, CONVERT)
+    )
 
 
 def read_json(path: str) -> Any:
@@ -274,8 +288,12 @@ def _unfinished(path):
   """Returns a temporary name, unique across processes and containers."""
   path = path.rstrip("/")
   remove_unfinished(path)
-  return "%s.%s-%d-%s.tmp" % (path, platform.node(), os.getpid(),
-                              uuid.uuid4().hex[:8])
+  return "%s.%s-%d-%s.tmp" % (
+    path,
+    platform.node(),
+    os.getpid(),
+    uuid.uuid4().hex[:8],
+  )
 
 
 @contextlib.contextmanager
@@ -298,8 +316,9 @@ def remove_unfinished(path: str) -> None:
   folder, name = os.path.split(path)
   if "://" in path or not os.path.isdir(folder or "."):
     return
-  left = re.compile(re.escape("%s.%s-" % (name, platform.node())) +
-                    r"(\d+)-\w{8}\.tmp")
+  left = re.compile(
+    re.escape("%s.%s-" % (name, platform.node())) + r"(\d+)-\w{8}\.tmp"
+  )
   for found in filter(None, map(left.fullmatch, os.listdir(folder or "."))):
     path = os.path.join(folder, found.group())
     if _is_alive(int(found.group(1))):
@@ -338,17 +357,23 @@ def lock(folder: str) -> None:
     return
   try:
     import fcntl  # not on every system
+
     if "://" in path:
       raise OSError("not a local folder")
     _locks[path] = open(path, "w")
     fcntl.flock(_locks[path], fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError as error:
     _locks.pop(path).close()
-    raise InputError("--output_dir=%s: another run trains there: wait for it, "
-                     "or choose a different folder" % folder) from error
+    raise InputError(
+      "--output_dir=%s: another run trains there: wait for it, "
+      "or choose a different folder" % folder
+    ) from error
   except (ImportError, OSError) as error:
-    logging.warning("%s cannot be locked (%s): make sure that no other run "
-                    "trains there", folder, error)
+    logging.warning(
+      "%s cannot be locked (%s): make sure that no other run trains there",
+      folder,
+      error,
+    )
 
 
 def unlock() -> None:
@@ -444,8 +469,9 @@ def whole_folder(path: str) -> Iterator[str]:
   """
   gfile = _tensorflow().io.gfile
   if gfile.exists(path):
-    raise InputError("%s already exists: remove it, or choose a different "
-                     "--output_dir" % path)
+    raise InputError(
+      "%s already exists: remove it, or choose a different --output_dir" % path
+    )
   unfinished = _unfinished(path)
   make_folder(unfinished)
   try:
@@ -458,7 +484,7 @@ def whole_folder(path: str) -> Iterator[str]:
 
 def resolve(path: str) -> str:
   """Returns the canonical path of a local file; other URLs are unchanged."""
-  path = path[len("file://"):] if path.startswith("file://") else path
+  path = path[len("file://") :] if path.startswith("file://") else path
   return path if "://" in path else os.path.realpath(path)
 
 

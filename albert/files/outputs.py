@@ -16,8 +16,9 @@ from albert.errors import InputError
 from albert.files import checkpoints, filesystem
 
 
-def prepare_output_dir(output_dir: str, contents: Dict[str, bytes],
-                       trains: bool = False) -> None:
+def prepare_output_dir(
+  output_dir: str, contents: Dict[str, bytes], trains: bool = False
+) -> None:
   """Creates the output folder and writes the files that describe the model.
 
   Args:
@@ -31,8 +32,10 @@ def prepare_output_dir(output_dir: str, contents: Dict[str, bytes],
       trains there, or TensorFlow would treat its name as a glob.
   """
   if re.search(r"[][*?]", output_dir):
-    raise InputError("--output_dir: TensorFlow finds no checkpoints in folders "
-                     "with [ ] * ? in their names: %s" % output_dir)
+    raise InputError(
+      "--output_dir: TensorFlow finds no checkpoints in folders "
+      "with [ ] * ? in their names: %s" % output_dir
+    )
   filesystem.make_folder(output_dir)
   if trains:
     filesystem.lock(output_dir)
@@ -40,18 +43,28 @@ def prepare_output_dir(output_dir: str, contents: Dict[str, bytes],
   has_model = checkpoints.newest_or_best(output_dir)
   for name, content in contents.items():
     path = os.path.join(output_dir, name)
-    if has_model and tf.io.gfile.exists(path) and _contradicts(
-        filesystem.read_bytes(path), content):
+    if (
+      has_model
+      and tf.io.gfile.exists(path)
+      and _contradicts(filesystem.read_bytes(path), content)
+    ):
       raise InputError(
-          "%s: the checkpoints there were made with different settings: choose "
-          "a different --output_dir" % path)
+        "%s: the checkpoints there were made with different settings: choose "
+        "a different --output_dir" % path
+      )
     filesystem.write_bytes(path, content)
   path = os.path.join(output_dir, "command.txt")
   # TF 1.15 cannot append to a new file in gs://.
   before = filesystem.read_text(path) if filesystem.exists(path) else ""
-  filesystem.write_text(path, "%s%s %s\n" % (
-      before, datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S"),
-      " ".join(map(shlex.quote, [sys.executable] + sys.argv))))
+  filesystem.write_text(
+    path,
+    "%s%s %s\n"
+    % (
+      before,
+      datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S"),
+      " ".join(map(shlex.quote, [sys.executable] + sys.argv)),
+    ),
+  )
 
 
 def _contradicts(before, now):
@@ -71,9 +84,15 @@ def write_summary(output_dir: str, step: int, values: Dict[str, float]) -> None:
   """
   with tf.Graph().as_default():
     writer = tf.summary.FileWriterCache.get(output_dir)
-  writer.add_summary(tf.Summary(value=[
-      tf.Summary.Value(tag=name, simple_value=value)
-      for name, value in sorted(values.items())]), step)
+  writer.add_summary(
+    tf.Summary(
+      value=[
+        tf.Summary.Value(tag=name, simple_value=value)
+        for name, value in sorted(values.items())
+      ]
+    ),
+    step,
+  )
   writer.flush()
 
 
@@ -82,14 +101,19 @@ def shown(results: Dict[str, Any]) -> str:
   hidden = {"global_step"}
   if results.get("loss") == results.get("eval_loss"):
     hidden.add("loss")
-  return " | ".join("%s %s" % (name, short(results[name]))
-                    for name in sorted(set(results) - hidden))
+  return " | ".join(
+    "%s %s" % (name, short(results[name]))
+    for name in sorted(set(results) - hidden)
+  )
 
 
 def write_test_scores(
-    output_dir: str, name: str, labels: Sequence[Any],
-    score: Callable[[np.ndarray], Tuple[Dict[str, Any], Optional[str]]],
-    checkpoint: Optional[str] = None) -> None:
+  output_dir: str,
+  name: str,
+  labels: Sequence[Any],
+  score: Callable[[np.ndarray], Tuple[Dict[str, Any], Optional[str]]],
+  checkpoint: Optional[str] = None,
+) -> None:
   """Scores the predictions of the labelled examples of a file.
 
   Writes `NAME_results.txt` and, if `score` returns a report, `NAME_report.txt`.
@@ -102,8 +126,10 @@ def write_test_scores(
       (results, report or None).
     checkpoint: checkpoint of the predictions; None for --init_checkpoint.
   """
-  path, report_path = (os.path.join(output_dir, name + ending)
-                       for ending in ("_results.txt", "_report.txt"))
+  path, report_path = (
+    os.path.join(output_dir, name + ending)
+    for ending in ("_results.txt", "_report.txt")
+  )
   for before in filter(tf.io.gfile.exists, (path, report_path)):
     tf.io.gfile.remove(before)
   labelled = np.flatnonzero([label is not None for label in labels])
@@ -116,9 +142,13 @@ def write_test_scores(
   logging.info("%s: %s", path, shown(results))
 
 
-def keep_best(best: str, checkpoint: str, results: Dict[str, Any],
-              files: Sequence[str] = (),
-              for_use: Optional[Callable] = None) -> None:
+def keep_best(
+  best: str,
+  checkpoint: str,
+  results: Dict[str, Any],
+  files: Sequence[str] = (),
+  for_use: Optional[Callable] = None,
+) -> None:
   """Copies a checkpoint to the folder of the best one.
 
   If interrupted, `best/checkpoint` still names a complete checkpoint.
@@ -132,16 +162,23 @@ def keep_best(best: str, checkpoint: str, results: Dict[str, Any],
   """
   tf.io.gfile.makedirs(best)
   folder, name = os.path.split(checkpoint)
-  parts = [] if for_use else [
-      part for part in tf.io.gfile.listdir(folder)
-      if part.startswith(name + ".") and not part.endswith(".meta")]
+  parts = (
+    []
+    if for_use
+    else [
+      part
+      for part in tf.io.gfile.listdir(folder)
+      if part.startswith(name + ".") and not part.endswith(".meta")
+    ]
+  )
   # The index is copied last, because it marks a checkpoint as complete.
   parts.sort(key=lambda part: part.endswith(".index"))
   for part in [*files, *parts]:
     filesystem.copy(os.path.join(folder, part), os.path.join(best, part))
   if for_use:
     checkpoints.write_checkpoint(
-        best, name, for_use(checkpoints.read_all(checkpoint)))
+      best, name, for_use(checkpoints.read_all(checkpoint))
+    )
   checkpoints.name_newest(best, name)
   write_results(os.path.join(best, "eval_results.txt"), results, checkpoint)
   for part in tf.io.gfile.listdir(best):
@@ -158,8 +195,9 @@ def short(value: float) -> str:
 _TEXTS = ("init_checkpoint", "positive_label")
 
 
-def write_results(path: str, results: Dict[str, Any],
-                  checkpoint: Optional[str] = None) -> None:
+def write_results(
+  path: str, results: Dict[str, Any], checkpoint: Optional[str] = None
+) -> None:
   """Writes `key = value` lines sorted by key, and describes the model.
 
   Adds `init_checkpoint` and the `positive_label` of F1 from the folder's
@@ -174,13 +212,16 @@ def write_results(path: str, results: Dict[str, Any],
   task = filesystem.find_beside(folder, ["task.json"])
   known = filesystem.read_json(task) if task else {}
   begun = known.get("init_checkpoint", "")
-  values = dict(results, **{name: known[name] for name in _TEXTS
-                            if known.get(name)})
+  values = dict(
+    results, **{name: known[name] for name in _TEXTS if known.get(name)}
+  )
   if checkpoint or begun:
     values["parameters"] = checkpoints.count_weights(
-        checkpoint or checkpoints.find_checkpoint(begun))
-  filesystem.write_lines(path, (
-      "%s = %s" % (name, values[name]) for name in sorted(values)))
+      checkpoint or checkpoints.find_checkpoint(begun)
+    )
+  filesystem.write_lines(
+    path, ("%s = %s" % (name, values[name]) for name in sorted(values))
+  )
 
 
 def read_results(path: str) -> Dict[str, float]:
@@ -188,9 +229,13 @@ def read_results(path: str) -> Dict[str, float]:
   if not tf.io.gfile.exists(path):
     return {}
   try:
-    pairs = [line.split(" = ", 1)
-             for line in filesystem.read_text(path).splitlines()]
-    return {name: int(value) if value.isdigit() else float(value)
-            for name, value in pairs if name not in _TEXTS}
+    pairs = [
+      line.split(" = ", 1) for line in filesystem.read_text(path).splitlines()
+    ]
+    return {
+      name: int(value) if value.isdigit() else float(value)
+      for name, value in pairs
+      if name not in _TEXTS
+    }
   except ValueError as error:
     raise InputError("%s: damaged (%s): remove it" % (path, error)) from error

@@ -9,15 +9,22 @@ from typing import Iterator, Tuple, Union
 # Message -> number of a field -> message of that field. A tensor's fields 13,
 # external_data, and 14, data_location, name a file.
 _FIELDS = {
-    "model": {7: "graph", 20: "training", 25: "function"},
-    "training": {1: "graph", 2: "graph"},
-    "graph": {1: "node", 5: "tensor", 15: "sparse"},
-    "function": {7: "node", 11: "attribute"},
-    "node": {5: "attribute"},
-    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph",
-                  22: "sparse", 23: "sparse"},
-    "sparse": {1: "tensor", 2: "tensor"},
-    "tensor": {}}
+  "model": {7: "graph", 20: "training", 25: "function"},
+  "training": {1: "graph", 2: "graph"},
+  "graph": {1: "node", 5: "tensor", 15: "sparse"},
+  "function": {7: "node", 11: "attribute"},
+  "node": {5: "attribute"},
+  "attribute": {
+    5: "tensor",
+    6: "graph",
+    10: "tensor",
+    11: "graph",
+    22: "sparse",
+    23: "sparse",
+  },
+  "sparse": {1: "tensor", 2: "tensor"},
+  "tensor": {},
+}
 
 
 def names_files(content: bytes) -> bool:
@@ -54,7 +61,7 @@ def _fields(data: memoryview) -> Iterator[Tuple[int, Union[int, memoryview]]]:
       at += 8 if kind == 1 else 4
     elif kind == 2:
       size, at = _varint(data, at)
-      value, at = data[at:at + size], at + size
+      value, at = data[at : at + size], at + size
     else:
       raise ValueError("field %d has the wire type %d" % (tag >> 3, kind))
     if at > len(data):

@@ -13,8 +13,12 @@ _POOL = 400  # batches per pool in which examples are sorted by length
 _STEP = 8  # batches are padded to a multiple of this: no finer order is needed
 
 
-def batches(lengths: Union[Sequence[int], np.ndarray], batch_size: int,
-            seed: int, start: int = 0) -> Iterator[np.ndarray]:
+def batches(
+  lengths: Union[Sequence[int], np.ndarray],
+  batch_size: int,
+  seed: int,
+  start: int = 0,
+) -> Iterator[np.ndarray]:
   """Yields endless batches of examples of similar length.
 
   Read counts of examples never differ by more than one; a batch can span two
@@ -38,14 +42,18 @@ def batches(lengths: Union[Sequence[int], np.ndarray], batch_size: int,
         number = position // len(lengths)
         examples = _pass(lengths, batch_size, seed, number)
       first = position % len(lengths)
-      taken = examples[first:first + batch_size - len(batch)]
+      taken = examples[first : first + batch_size - len(batch)]
       batch.extend(taken)
       position += len(taken)
     yield np.array(batch)
 
 
-def left_out(lengths: Union[Sequence[int], np.ndarray], batch_size: int,
-             seed: int, end: int) -> np.ndarray:
+def left_out(
+  lengths: Union[Sequence[int], np.ndarray],
+  batch_size: int,
+  seed: int,
+  end: int,
+) -> np.ndarray:
   """Returns the examples that the last, partial epoch skips.
 
   Args:
@@ -56,8 +64,11 @@ def left_out(lengths: Union[Sequence[int], np.ndarray], batch_size: int,
     int [...], sorted indices of examples.
   """
   number, position = divmod(end * batch_size, len(lengths))
-  return np.sort(_pass(np.asarray(lengths), batch_size, seed, number)[
-      position:]) if position else np.array([], int)
+  return (
+    np.sort(_pass(np.asarray(lengths), batch_size, seed, number)[position:])
+    if position
+    else np.array([], int)
+  )
 
 
 def _pass(lengths, batch_size, seed, number):
@@ -69,16 +80,18 @@ def _pass(lengths, batch_size, seed, number):
   end = begin + (len(lengths) - begin) // batch_size * batch_size
   if end > begin:
     whole = examples[begin:end]
-    for pool in np.split(whole, range(_POOL * batch_size, len(whole),
-                                      _POOL * batch_size)):
+    for pool in np.split(
+      whole, range(_POOL * batch_size, len(whole), _POOL * batch_size)
+    ):
       pool[:] = pool[np.argsort(-(-lengths[pool] // _STEP), kind="stable")]
     rows = whole.reshape([-1, batch_size])
     rows[:] = rows[rng.permutation(len(rows))]
   return examples
 
 
-def resumed(order: np.ndarray, counts: np.ndarray, cycle: int,
-            position: int) -> Tuple[np.ndarray, np.ndarray]:
+def resumed(
+  order: np.ndarray, counts: np.ndarray, cycle: int, position: int
+) -> Tuple[np.ndarray, np.ndarray]:
   """Computes the parts and records that remain to be read.
 
   Simulates `tf.data.Dataset.interleave`: `cycle` slots take turns of one record

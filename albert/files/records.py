@@ -39,6 +39,7 @@ class FeatureSpec(NamedTuple):
     rows: number of equal-length rows to split the values into, or None.
     limit: integers must be at least 0 and lower than this; None for any.
   """
+
   name: str
   dtype: str
   length: Optional[int]
@@ -56,6 +57,7 @@ class RecordFile(NamedTuple):
     whole: number of records before the damage; None if there is none.
     bad: indices of records to skip.
   """
+
   path: str
   size: int
   count: int = 0  # type: ignore[assignment]  # tuple has a `count`
@@ -70,18 +72,27 @@ _OPEN_FILES = 16  # files read at the same time
 _without_autograph = tf.autograph.experimental.do_not_convert
 
 
-def pretraining_specs(max_seq_length: int, max_predictions_per_seq: int,
-                      vocab_size: Optional[int] = None) -> List[FeatureSpec]:
+def pretraining_specs(
+  max_seq_length: int,
+  max_predictions_per_seq: int,
+  vocab_size: Optional[int] = None,
+) -> List[FeatureSpec]:
   """Returns the features of pretraining records, as in BERT's tfrecords."""
   length, count = max_seq_length, max_predictions_per_seq
-  return [FeatureSpec(name, "float" if name.endswith("weights") else "int",
-                      size, limit=limit) for name, size, limit in (
-                          ("input_ids", length, vocab_size),
-                          ("input_mask", length, 2), ("segment_ids", length, 2),
-                          ("masked_lm_positions", count, length),
-                          ("masked_lm_ids", count, vocab_size),
-                          ("masked_lm_weights", count, None),
-                          ("next_sentence_labels", 1, 2))]
+  return [
+    FeatureSpec(
+      name, "float" if name.endswith("weights") else "int", size, limit=limit
+    )
+    for name, size, limit in (
+      ("input_ids", length, vocab_size),
+      ("input_mask", length, 2),
+      ("segment_ids", length, 2),
+      ("masked_lm_positions", count, length),
+      ("masked_lm_ids", count, vocab_size),
+      ("masked_lm_weights", count, None),
+      ("next_sentence_labels", 1, 2),
+    )
+  ]
 
 
 def serialize(values: Dict[str, Any], specs: Sequence[FeatureSpec]) -> bytes:
@@ -155,6 +166,7 @@ class _Scan(NamedTuple):
     bad: index of a record that does not fit the model -> reason.
     error: why the file is unreadable, or None.
   """
+
   records: int
   good: int
   size: int
@@ -179,8 +191,11 @@ def expand_patterns(patterns: str, flag: str) -> List[str]:
   for pattern in filter(None, (p.strip() for p in patterns.split(","))):
     # File names may contain brackets, so try an exact match first.
     try:
-      matches = [pattern] if tf.io.gfile.exists(pattern) else (
-          tf.io.gfile.glob(pattern))
+      matches = (
+        [pattern]
+        if tf.io.gfile.exists(pattern)
+        else (tf.io.gfile.glob(pattern))
+      )
     except tf.errors.OpError:  # no such folder
       matches = []
     if not matches:
@@ -196,9 +211,12 @@ def record_file(path: str) -> RecordFile:
   return RecordFile(path, tf.io.gfile.stat(path).length)
 
 
-def check_records(paths: Sequence[str], specs: "Sequence[FeatureSpec]",
-                  skip_corrupt: bool = False,
-                  read_all: bool = False) -> List[RecordFile]:
+def check_records(
+  paths: Sequence[str],
+  specs: "Sequence[FeatureSpec]",
+  skip_corrupt: bool = False,
+  read_all: bool = False,
+) -> List[RecordFile]:
   """Checks that record files have the features of the model.
 
   Args:
@@ -215,23 +233,35 @@ def check_records(paths: Sequence[str], specs: "Sequence[FeatureSpec]",
   """
   files = []
   scan_one = functools.partial(
-      _scan if read_all or skip_corrupt else _look, specs)
-  for path, scan in zip(paths, tqdm.tqdm(
-      _in_threads(scan_one, paths), "checking records", len(paths),
-      disable=None, leave=False)):
+    _scan if read_all or skip_corrupt else _look, specs
+  )
+  for path, scan in zip(
+    paths,
+    tqdm.tqdm(
+      _in_threads(scan_one, paths),
+      "checking records",
+      len(paths),
+      disable=None,
+      leave=False,
+    ),
+  ):
     problems = _problems(path, scan)
     if problems and not skip_corrupt:
-      raise InputError("%s: make it again, or skip bad records with "
-                       "--skip_corrupt_records" % problems[0])
+      raise InputError(
+        "%s: make it again, or skip bad records with "
+        "--skip_corrupt_records" % problems[0]
+      )
     for problem in problems:
       logging.warning("%s: skipped", problem)
     count = scan.records - len(scan.bad)
     if count and problems:
-      files.append(RecordFile(
-          path, scan.good, count, scan.records, tuple(scan.bad)))
+      files.append(
+        RecordFile(path, scan.good, count, scan.records, tuple(scan.bad))
+      )
     elif count:
-      files.append(RecordFile(
-          path, scan.size, count * scan.size // max(1, scan.good)))
+      files.append(
+        RecordFile(path, scan.size, count * scan.size // max(1, scan.good))
+      )
   if not files:
     raise InputError("%s: no readable record in any file" % ", ".join(paths))
   return files
@@ -243,11 +273,15 @@ def _problems(path, scan):
   if scan.bad:
     number, what = min(scan.bad.items())
     more = len(scan.bad) - 1
-    found.append("%s: record %d %s%s" % (
-        path, number + 1, what, ", and %d more" % more if more else ""))
+    found.append(
+      "%s: record %d %s%s"
+      % (path, number + 1, what, ", and %d more" % more if more else "")
+    )
   if scan.error and scan.records:
-    found.append("%s: damaged after %d records, %d of %d bytes (%s)" % (
-        path, scan.records, scan.size - scan.good, scan.size, scan.error))
+    found.append(
+      "%s: damaged after %d records, %d of %d bytes (%s)"
+      % (path, scan.records, scan.size - scan.good, scan.size, scan.error)
+    )
   elif scan.error:
     found.append("%s: not a readable tfrecord file (%s)" % (path, scan.error))
   elif not scan.records:
@@ -261,8 +295,13 @@ class Reader:
   Args: see `check_records`.
   """
 
-  def __init__(self, paths: Sequence[str], specs: Sequence[FeatureSpec],
-               skip_corrupt: bool = False, read_all: bool = False):
+  def __init__(
+    self,
+    paths: Sequence[str],
+    specs: Sequence[FeatureSpec],
+    skip_corrupt: bool = False,
+    read_all: bool = False,
+  ):
     self.specs = specs
     self._skip_corrupt = skip_corrupt
     self._files = check_records(paths, specs, skip_corrupt, read_all)
@@ -272,8 +311,9 @@ class Reader:
     """Returns the number of records, estimated unless all were read."""
     return sum(file.count for file in self._files)
 
-  def files(self, error: Optional[tf.errors.OpError] = None
-            ) -> List[RecordFile]:
+  def files(
+    self, error: Optional[tf.errors.OpError] = None
+  ) -> List[RecordFile]:
     """Returns the files that can be read.
 
     Args:
@@ -286,31 +326,42 @@ class Reader:
     if error:
       # Other errors, such as out of memory, do not justify reading all records.
       if _INPUT not in error.message and not isinstance(
-          error, tf.errors.InvalidArgumentError):
+        error, tf.errors.InvalidArgumentError
+      ):
         raise error
       before, self._files = self._files, self._check_again(error)
       self._failures += 1
-      changed = [file.path for file, old in zip(self._files, before)
-                 if file.path == old.path and file.size != old.size]
+      changed = [
+        file.path
+        for file, old in zip(self._files, before)
+        if file.path == old.path and file.size != old.size
+      ]
       if changed and not self._skip_corrupt:
         raise InputError("%s: has changed while being read" % changed[0])
       is_same = [file._replace(count=0) for file in before] == [
-          file._replace(count=0) for file in self._files]
+        file._replace(count=0) for file in self._files
+      ]
       if is_same and (
-          self._failures > len(_WAITS) or _INPUT not in error.message):
+        self._failures > len(_WAITS) or _INPUT not in error.message
+      ):
         raise error
     return self._files
 
   def _check_again(self, error):
     paths = [file.path for file in self._files]
-    logging.warning("%s: reading all records to find the cause",
-                    error.message.split("\n")[0])
+    logging.warning(
+      "%s: reading all records to find the cause", error.message.split("\n")[0]
+    )
     for seconds in _WAITS:
       closed = [path for path in paths if _open_error(path)]
       if not closed:
         break
-      logging.warning("%s cannot be read (%s): retrying in %d s", closed[0],
-                      _open_error(closed[0]), seconds)
+      logging.warning(
+        "%s cannot be read (%s): retrying in %d s",
+        closed[0],
+        _open_error(closed[0]),
+        seconds,
+      )
       time.sleep(seconds)
     try:
       return check_records(paths, self.specs, self._skip_corrupt, True)
@@ -340,8 +391,10 @@ def count_batches(files: Sequence[RecordFile], batch_size: int) -> int:
   """
   count = sum(_in_threads(_count, files))
   if count < batch_size:
-    raise InputError("%s: %d records are less than one batch of %d" % (
-        ", ".join(file.path for file in files), count, batch_size))
+    raise InputError(
+      "%s: %d records are less than one batch of %d"
+      % (", ".join(file.path for file in files), count, batch_size)
+    )
   return count // batch_size
 
 
@@ -410,26 +463,33 @@ def _misfit(record, specs):
     if not values and spec.length != 0:
       return "has no feature %r: is it for a different task?" % spec.name
     if spec.length and len(values) != spec.length:
-      return ("has %d values of %r, but the flags require %d: use the "
-              "--max_seq_length and --max_predictions_per_seq that the records "
-              "were made with" % (len(values), spec.name, spec.length))
+      return (
+        "has %d values of %r, but the flags require %d: use the "
+        "--max_seq_length and --max_predictions_per_seq that the records "
+        "were made with" % (len(values), spec.name, spec.length)
+      )
     if spec.limit and not (0 <= min(values) and max(values) < spec.limit):
       return "has a value of %r that is not between 0 and %d" % (
-          spec.name, spec.limit - 1)
+        spec.name,
+        spec.limit - 1,
+      )
   return None
 
 
 def read_description(path: str) -> Optional[Dict[str, Any]]:
   """Returns the description of how a record file was made, or None."""
-  for candidate in (path + ".json",
-                    os.path.join(os.path.dirname(path), "records.json")):
+  for candidate in (
+    path + ".json",
+    os.path.join(os.path.dirname(path), "records.json"),
+  ):
     if tf.io.gfile.exists(candidate):
       return filesystem.read_json(candidate)
   return None
 
 
-def check_descriptions(paths: Sequence[str], expected: Dict[str, Any],
-                       may_differ: Sequence[str] = ()) -> Dict[str, Any]:
+def check_descriptions(
+  paths: Sequence[str], expected: Dict[str, Any], may_differ: Sequence[str] = ()
+) -> Dict[str, Any]:
   """Checks how record files were made.
 
   Skips files without a description, made by other tools.
@@ -457,7 +517,12 @@ def check_descriptions(paths: Sequence[str], expected: Dict[str, Any],
         if value == description[key]:
           continue
         message = "%s was made with %s %s, but %s has %s" % (
-            path, key, description[key], source, value)
+          path,
+          key,
+          description[key],
+          source,
+          value,
+        )
         if key in expected:
           raise InputError(message)
         if key not in differing:
@@ -473,7 +538,8 @@ def _parse(serialized, specs, batched):
     dtype = tf.int64 if spec.dtype == "int" else tf.float32
     if spec.length is None:
       features[spec.name] = tf.io.FixedLenSequenceFeature(
-          [], dtype, allow_missing=True)
+        [], dtype, allow_missing=True
+      )
     else:
       shape = [spec.length] if spec.length else []
       features[spec.name] = tf.io.FixedLenFeature(shape, dtype)
@@ -490,11 +556,16 @@ def _parse(serialized, specs, batched):
 
 
 def input_fn_builder(
-    files: Sequence[RecordFile], specs: Sequence[FeatureSpec],
-    is_training: bool, max_length: Optional[int] = None,
-    pad_to_max: bool = False, seed: int = 0, start: int = 0,
-    shuffle_buffer: int = 10000, drop_remainder: bool = False,
-    shard: Tuple[int, int] = (1, 0)
+  files: Sequence[RecordFile],
+  specs: Sequence[FeatureSpec],
+  is_training: bool,
+  max_length: Optional[int] = None,
+  pad_to_max: bool = False,
+  seed: int = 0,
+  start: int = 0,
+  shuffle_buffer: int = 10000,
+  drop_remainder: bool = False,
+  shard: Tuple[int, int] = (1, 0),
 ) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
   """Returns an `input_fn` for TPUEstimator that streams record files.
 
@@ -525,45 +596,67 @@ def input_fn_builder(
     function of `params` (which has "batch_size") that returns a dataset of
     dicts: name -> int32 or float32 [B], [B, length] or [B, rows, length].
   """
+
   @_without_autograph
   def read(params):
     batch_size = params["batch_size"]
     (readers, reader), cores = shard, 1
     if is_training and "context" in params:  # one call per TPU host
-      _, reader, readers, cores = (
-          params["context"].current_input_fn_deployment())
+      _, reader, readers, cores = params[
+        "context"
+      ].current_input_fn_deployment()
     if is_training:
-      dataset = _passes(Parts.of(files, readers, reader), seed,
-                        start * batch_size * cores, shuffle_buffer)
+      dataset = _passes(
+        Parts.of(files, readers, reader),
+        seed,
+        start * batch_size * cores,
+        shuffle_buffer,
+      )
     else:
       dataset = Parts.of(files, 1, 0).read()
-    return _batched(dataset, specs, batch_size, max_length,
-                    pad_to_max or is_training, drop_remainder).prefetch(4)
+    return _batched(
+      dataset,
+      specs,
+      batch_size,
+      max_length,
+      pad_to_max or is_training,
+      drop_remainder,
+    ).prefetch(4)
 
   # TPUEstimator looks for an argument named `params`.
   return lambda params: read(params)
 
 
-def _batched(dataset, specs, batch_size, max_length, pad_to_max,
-             drop_remainder):
+def _batched(
+  dataset, specs, batch_size, max_length, pad_to_max, drop_remainder
+):
   """Returns a dataset of parsed batches; see `input_fn_builder`."""
   varying = [spec.name for spec in specs if spec.length is None]
   if not varying:
     dataset = dataset.batch(batch_size, drop_remainder)
   dataset = dataset.map(
-      lambda serialized: _parse(serialized, specs, batched=not varying),
-      num_parallel_calls=os.cpu_count())
+    lambda serialized: _parse(serialized, specs, batched=not varying),
+    num_parallel_calls=os.cpu_count(),
+  )
   if not varying:
     return dataset
   if pad_to_max:
     return dataset.padded_batch(
-        batch_size, _padded_shapes(specs, max_length),
-        drop_remainder=drop_remainder)
+      batch_size,
+      _padded_shapes(specs, max_length),
+      drop_remainder=drop_remainder,
+    )
   ends = list(range(9, max_length + 1, 8)) + [max_length + 1]
-  return dataset.apply(tf.data.experimental.bucket_by_sequence_length(
-      lambda example: tf.shape(example[varying[0]])[-1], ends,
-      [batch_size] * (len(ends) + 1), _padded_shapes(specs, None),
-      pad_to_bucket_boundary=True, drop_remainder=drop_remainder))
+  return dataset.apply(
+    tf.data.experimental.bucket_by_sequence_length(
+      lambda example: tf.shape(example[varying[0]])[-1],
+      ends,
+      [batch_size] * (len(ends) + 1),
+      _padded_shapes(specs, None),
+      pad_to_bucket_boundary=True,
+      drop_remainder=drop_remainder,
+    )
+  )
 
 
 class Parts(NamedTuple):
@@ -576,25 +669,35 @@ class Parts(NamedTuple):
     every: (number of readers, index of this one) if each reads every n-th
       record, else (1, 0).
   """
+
   paths: List[str]
   sizes: np.ndarray
   every: Tuple[int, int]
 
   @classmethod
-  def of(cls, files: Sequence[RecordFile], readers: int,
-         reader: int) -> "Parts":
+  def of(
+    cls, files: Sequence[RecordFile], readers: int, reader: int
+  ) -> "Parts":
     """Returns the Parts of a reader; see `input_fn_builder`."""
     if len(files) < readers:
       own, every = [(file, 0, file.size) for file in files], (readers, reader)
     else:
       own, every = file_parts(files, readers, reader), (1, 0)
     most = max(1, *(len(file.bad) for file, _, _ in own))
-    sizes = [(file.size, start, end,
-              _MOST_RECORDS if file.whole is None else file.whole,
-              *file.bad, *[-1] * (most - len(file.bad)))
-             for file, start, end in own]
-    return cls([file.path for file, _, _ in own], np.array(sizes, np.int64),
-               every)
+    sizes = [
+      (
+        file.size,
+        start,
+        end,
+        _MOST_RECORDS if file.whole is None else file.whole,
+        *file.bad,
+        *[-1] * (most - len(file.bad)),
+      )
+      for file, start, end in own
+    ]
+    return cls(
+      [file.path for file, _, _ in own], np.array(sizes, np.int64), every
+    )
 
   @property
   def cycle(self) -> int:
@@ -618,25 +721,37 @@ class Parts(NamedTuple):
     skips = tf.zeros_like(order, tf.int64) if skips is None else skips
     # Each file prefetches by itself: TF 1.15 crashes if a session ends during
     # an interleave with num_parallel_calls.
-    return tf.data.Dataset.from_tensor_slices((
-        tf.gather(self.paths, order), tf.gather(self.sizes, order), skips)
-        ).interleave(
-            lambda path, sizes, skip: self.read_one(path, sizes).skip(
-                skip).prefetch(64), cycle_length=self.cycle)
+    return tf.data.Dataset.from_tensor_slices(
+      (tf.gather(self.paths, order), tf.gather(self.sizes, order), skips)
+    ).interleave(
+      lambda path, sizes, skip: (
+        self.read_one(path, sizes).skip(skip).prefetch(64)
+      ),
+      cycle_length=self.cycle,
+    )
 
   @_without_autograph
   def counts(self) -> np.ndarray:
     """Returns the number of records of each part, int [P]; reads all files."""
+
     def count(path, sizes):
-      return self.read_one(path, sizes).batch(1000).reduce(
-          np.int64(0), lambda total, batch: total + tf.size(
-              batch, out_type=tf.int64))
+      return (
+        self.read_one(path, sizes)
+        .batch(1000)
+        .reduce(
+          np.int64(0),
+          lambda total, batch: total + tf.size(batch, out_type=tf.int64),
+        )
+      )
 
     with tf.Graph().as_default(), tf.Session(
-        config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+      config=tf.ConfigProto(device_count={"GPU": 0})
+    ) as session:
       counts = tf.data.make_one_shot_iterator(
-          tf.data.Dataset.from_tensor_slices((self.paths, self.sizes)).map(
-              count, os.cpu_count())).get_next()
+        tf.data.Dataset.from_tensor_slices((self.paths, self.sizes)).map(
+          count, os.cpu_count()
+        )
+      ).get_next()
       return np.array([session.run(counts) for _ in self.paths])
 
 
@@ -655,34 +770,51 @@ def _passes(parts, seed, start, window):
     first, after = divmod(start, int(counts.sum()))
 
   def order_of(number):
-    return tf.argsort(tf.random.stateless_uniform(
-        [len(parts.paths)], tf.stack([seed, number])))
+    return tf.argsort(
+      tf.random.stateless_uniform([len(parts.paths)], tf.stack([seed, number]))
+    )
 
   def shuffled(records, number, first_window):
     def shuffle(index, batch):
-      return tf.gather(batch, tf.argsort(tf.random.stateless_uniform(
-          [tf.size(batch)], tf.stack(
-              [(seed + 1) % 2**31,
-               tf.cast(index, tf.int32) + 65536 * number]))))
+      return tf.gather(
+        batch,
+        tf.argsort(
+          tf.random.stateless_uniform(
+            [tf.size(batch)],
+            tf.stack(
+              [(seed + 1) % 2**31, tf.cast(index, tf.int32) + 65536 * number]
+            ),
+          )
+        ),
+      )
 
-    return records.batch(window).apply(tf.data.experimental.enumerate_dataset(
-        first_window)).map(shuffle).prefetch(1).unbatch()
+    return (
+      records.batch(window)
+      .apply(tf.data.experimental.enumerate_dataset(first_window))
+      .map(shuffle)
+      .prefetch(1)
+      .unbatch()
+    )
 
   def one_pass(number):
     number = tf.cast(number, tf.int32)
     return shuffled(parts.read(order_of(number)), number, 0)
 
   following = tf.data.Dataset.range(first + bool(after), 2**31).flat_map(
-      one_pass)
+    one_pass
+  )
   if not after:
     return following
   with tf.Graph().as_default(), tf.Session() as session:
     order = session.run(order_of(first))
   windows = after // window
   begun = shuffled(
-      parts.read(*reading_order.resumed(order, counts, parts.cycle,
-                                       windows * window)),
-      first, windows).skip(after % window)
+    parts.read(
+      *reading_order.resumed(order, counts, parts.cycle, windows * window)
+    ),
+    first,
+    windows,
+  ).skip(after % window)
   return begun.concatenate(following)
 
 
@@ -694,14 +826,20 @@ class Index(NamedTuple):
     sizes: int [N], bytes of each record.
     lengths: int [N], tokens of each example.
   """
+
   path: str
   sizes: np.ndarray
   lengths: np.ndarray
 
 
 def ordered_input_fn_builder(
-    index: Index, specs: Sequence[FeatureSpec], max_length: int,
-    pad_to_max: bool, seed: int, start: int, shard: Tuple[int, int] = (1, 0)
+  index: Index,
+  specs: Sequence[FeatureSpec],
+  max_length: int,
+  pad_to_max: bool,
+  seed: int,
+  start: int,
+  shard: Tuple[int, int] = (1, 0),
 ) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
   """Returns an `input_fn` for training batches of examples of similar length.
 
@@ -732,10 +870,13 @@ def ordered_input_fn_builder(
     def generate():
       content = np.memmap(filesystem.local_copy(index.path), mode="r")
       for batch in reading_order.batches(
-          index.lengths, batch_size * processes, seed, start):
-        rows = batch[process * batch_size:(process + 1) * batch_size]
-        yield [content[first:first + size].tobytes() for first, size in zip(
-            starts[rows], index.sizes[rows])]
+        index.lengths, batch_size * processes, seed, start
+      ):
+        rows = batch[process * batch_size : (process + 1) * batch_size]
+        yield [
+          content[first : first + size].tobytes()
+          for first, size in zip(starts[rows], index.sizes[rows])
+        ]
 
     def pad(batch):
       for spec in specs:
@@ -746,22 +887,31 @@ def ordered_input_fn_builder(
           if not pad_to_max:
             wanted = tf.minimum(length + -length % 8, max_length)
           batch[spec.name] = tf.pad(
-              x, [[0, 0]] * (x.shape.ndims - 1) + [[0, wanted - length]])
+            x, [[0, 0]] * (x.shape.ndims - 1) + [[0, wanted - length]]
+          )
       return batch
 
     dataset = tf.data.Dataset.from_generator(generate, tf.string, [None])
-    return dataset.unbatch().map(
+    return (
+      dataset.unbatch()
+      .map(
         lambda serialized: _parse(serialized, specs, batched=False),
-        num_parallel_calls=os.cpu_count()).padded_batch(
-            batch_size, _padded_shapes(specs, None), drop_remainder=True).map(
-                pad).prefetch(4)
+        num_parallel_calls=os.cpu_count(),
+      )
+      .padded_batch(
+        batch_size, _padded_shapes(specs, None), drop_remainder=True
+      )
+      .map(pad)
+      .prefetch(4)
+    )
 
   # TPUEstimator looks for an argument named `params`.
   return lambda params: read(params)
 
 
-def file_parts(files: Sequence[RecordFile], readers: int,
-               reader: int) -> List[Tuple[RecordFile, int, int]]:
+def file_parts(
+  files: Sequence[RecordFile], readers: int, reader: int
+) -> List[Tuple[RecordFile, int, int]]:
   """Returns one reader's share of the files, equal in bytes.
 
   Args:
@@ -800,18 +950,28 @@ def _read_file(path, sizes):
     starts = good + tf.cumsum(lengths, exclusive=True)
     good += tf.reduce_sum(lengths)
     is_whole = tf.Assert(
-        tf.logical_or(tf.size(batch) > 0, good >= size), [path, " is damaged"])
+      tf.logical_or(tf.size(batch) > 0, good >= size), [path, " is damaged"]
+    )
     kept = tf.reduce_all(tf.not_equal(numbers[:, None], bad), 1)
     with tf.control_dependencies([is_whole]):
       return good, tf.boolean_mask(
-          batch, kept & (starts >= start) & (starts < end))
+        batch, kept & (starts >= start) & (starts < end)
+      )
 
   # The empty batch marks the end.
-  return tf.data.Dataset.zip((
-      tf.data.Dataset.range(whole), tf.data.TFRecordDataset(path))).batch(
-          _READ_RECORDS).concatenate(tf.data.Dataset.from_tensors(
-              (tf.constant([], tf.int64), tf.constant([], tf.string)))).apply(
-                  tf.data.experimental.scan(np.int64(0), check)).unbatch()
+  return (
+    tf.data.Dataset.zip(
+      (tf.data.Dataset.range(whole), tf.data.TFRecordDataset(path))
+    )
+    .batch(_READ_RECORDS)
+    .concatenate(
+      tf.data.Dataset.from_tensors(
+        (tf.constant([], tf.int64), tf.constant([], tf.string))
+      )
+    )
+    .apply(tf.data.experimental.scan(np.int64(0), check))
+    .unbatch()
+  )
 
 
 def _padded_shapes(specs, max_length):

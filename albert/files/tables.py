@@ -20,15 +20,15 @@ import re
 import sys
 import zlib
 from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
+  Any,
+  Callable,
+  Dict,
+  Iterable,
+  Iterator,
+  List,
+  NamedTuple,
+  Optional,
+  Sequence,
 )
 
 from absl import logging
@@ -39,49 +39,95 @@ from albert.settings import setting
 
 # The first bytes of files that are not text, and advice.
 _BINARY = (
-    (b"\xff\xfe", "UTF-16: give --encoding=utf-16, or save it as UTF-8"),
-    (b"\xfe\xff", "UTF-16: give --encoding=utf-16, or save it as UTF-8"),
-    (b"PK\x03\x04", "a zip archive or a spreadsheet (.xlsx): unpack it, or "
-     "save it as CSV (UTF-8)"),
-    (b"\xd0\xcf\x11\xe0", "a spreadsheet (.xls): save it as CSV (UTF-8)"),
-    (b"PAR1", "Parquet: convert it: python -c \"import pandas; "
-     "pandas.read_parquet('OLD').to_csv('NEW.csv', index=False)\""),
-    (b"\x1f\x8b", "gzipped: its name must end in .gz"),
-    (b"BZh", "compressed by bzip2: unpack it"),
-    (b"\xfd7zXZ", "compressed by xz: unpack it"))
+  (b"\xff\xfe", "UTF-16: give --encoding=utf-16, or save it as UTF-8"),
+  (b"\xfe\xff", "UTF-16: give --encoding=utf-16, or save it as UTF-8"),
+  (
+    b"PK\x03\x04",
+    "a zip archive or a spreadsheet (.xlsx): unpack it, or "
+    "save it as CSV (UTF-8)",
+  ),
+  (b"\xd0\xcf\x11\xe0", "a spreadsheet (.xls): save it as CSV (UTF-8)"),
+  (
+    b"PAR1",
+    'Parquet: convert it: python -c "import pandas; '
+    "pandas.read_parquet('OLD').to_csv('NEW.csv', index=False)\"",
+  ),
+  (b"\x1f\x8b", "gzipped: its name must end in .gz"),
+  (b"BZh", "compressed by bzip2: unpack it"),
+  (b"\xfd7zXZ", "compressed by xz: unpack it"),
+)
 _BAD = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8
 _JSON = re.compile(r'\s*[{[]\s*(["{]|$)')
 _QUOTED = re.compile('"(?:[^"]|"")*"')
 # Common names of columns.
-TEXT = ("text_a", "text", "content", "sentence", "review", "sentence1", "query",
-        "query1", "question1", "premise", "文本", "内容", "评论", "句子",
-        "句子1", "标题", "title")
+TEXT = (
+  "text_a",
+  "text",
+  "content",
+  "sentence",
+  "review",
+  "sentence1",
+  "query",
+  "query1",
+  "question1",
+  "premise",
+  "文本",
+  "内容",
+  "评论",
+  "句子",
+  "句子1",
+  "标题",
+  "title",
+)
 SECOND = ("text_b", "sentence2", "query2", "question2", "hypothesis", "句子2")
-LABEL = ("label", "labels", "category", "class", "target", "sentiment", "score",
-         "标签", "类别", "分类", "情感")
+LABEL = (
+  "label",
+  "labels",
+  "category",
+  "class",
+  "target",
+  "sentiment",
+  "score",
+  "标签",
+  "类别",
+  "分类",
+  "情感",
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class ReadSettings:
   """How to read files."""
+
   encoding: str = setting("utf-8", "Encoding of the files, such as gb18030.")
   skip_bad_rows: bool = setting(
-      False, "Skip and count bad rows of the training and dev files; in the "
-      "test file, they are errors.", needs="do_train or do_eval")
+    False,
+    "Skip and count bad rows of the training and dev files; in the "
+    "test file, they are errors.",
+    needs="do_train or do_eval",
+  )
   max_bad_rows: float = setting(
-      0.1, "--skip_bad_rows: maximum share of a file.", least=0.0, most=1.0,
-      needs="skip_bad_rows")
+    0.1,
+    "--skip_bad_rows: maximum share of a file.",
+    least=0.0,
+    most=1.0,
+    needs="skip_bad_rows",
+  )
 
 
 @dataclasses.dataclass(frozen=True)
 class TableSettings(ReadSettings):
   """How to read tables."""
+
   columns: list = setting(
-      None, "Column names of files without a header, such as label,text_a.")
+    None, "Column names of files without a header, such as label,text_a."
+  )
   id_field: str = setting(
-      None, "Column or JSON key of the id; default: id or index.")
+    None, "Column or JSON key of the id; default: id or index."
+  )
   label_separator: str = setting(
-      "|", "--multi_label: separator of labels, such as a comma.")
+    "|", "--multi_label: separator of labels, such as a comma."
+  )
 
 
 LINE = "\n"  # the column of a text file; no table can have this name
@@ -96,6 +142,7 @@ class Row(NamedTuple):
     error: the problem of a bad row, otherwise None.
     is_blank: whether the row is empty.
   """
+
   values: Dict[str, Any]
   where: str
   error: Optional[str] = None
@@ -122,9 +169,9 @@ class Skipped:
     """Counts a bad row, or raises an InputError if it may not be skipped."""
     message = "%s: %s" % (where, error)
     if not self._may_skip:
-      raise InputError(message + (
-          "" if self._is_test else "; --skip_bad_rows skips such rows")
-          ) from error
+      raise InputError(
+        message + ("" if self._is_test else "; --skip_bad_rows skips such rows")
+      ) from error
     self._messages.append(message)
 
   def report(self, count: int) -> None:
@@ -136,26 +183,41 @@ class Skipped:
     bad = len(self._messages)
     if bad > self._settings.max_bad_rows * (count + bad):
       raise InputError(
-          "%s: %d of %d rows are bad, more than --max_bad_rows=%g; the first: "
-          "%s" % (self._path, bad, count + bad, self._settings.max_bad_rows,
-                  self._messages[0]))
+        "%s: %d of %d rows are bad, more than --max_bad_rows=%g; the first: "
+        "%s"
+        % (
+          self._path,
+          bad,
+          count + bad,
+          self._settings.max_bad_rows,
+          self._messages[0],
+        )
+      )
     if bad:
-      logging.warning("%s: skipped %d bad row(s), the first: %s", self._path,
-                      bad, self._messages[0])
+      logging.warning(
+        "%s: skipped %d bad row(s), the first: %s",
+        self._path,
+        bad,
+        self._messages[0],
+      )
 
 
 def kind_of(path: Optional[str]) -> str:
   """Returns "csv", "tsv", "json" or "txt", by the file's extension."""
   name = re.sub(r"\.gz$", "", (path or "").lower())
   ending = name.rsplit(".", 1)[-1]
-  return {"csv": "csv", "tsv": "tsv", "json": "json",
-          "jsonl": "json"}.get(ending, "txt")
+  return {"csv": "csv", "tsv": "tsv", "json": "json", "jsonl": "json"}.get(
+    ending, "txt"
+  )
 
 
-def read(path: Optional[str], settings: Optional[TableSettings] = None,
-         header: Optional[Callable[[List[str]], Sequence[str]]] = None,
-         may_be_quoted: bool = True,
-         as_lines: bool = False) -> Iterator[Row]:
+def read(
+  path: Optional[str],
+  settings: Optional[TableSettings] = None,
+  header: Optional[Callable[[List[str]], Sequence[str]]] = None,
+  may_be_quoted: bool = True,
+  as_lines: bool = False,
+) -> Iterator[Row]:
   """Reads a table.
 
   Args:
@@ -182,8 +244,9 @@ def read(path: Optional[str], settings: Optional[TableSettings] = None,
     if not path and _JSON.match(first):
       kind = "json"
     if kind == "json" and begin not in ("", "{", "["):
-      raise InputError("%s: not JSON: it begins with %r" % (
-          name, first.strip()[:40]))
+      raise InputError(
+        "%s: not JSON: it begins with %r" % (name, first.strip()[:40])
+      )
     if kind != "json" and _JSON.match(first):
       raise InputError("%s: looks like JSON: rename it to .jsonl" % name)
     if kind == "json":
@@ -196,13 +259,16 @@ def read(path: Optional[str], settings: Optional[TableSettings] = None,
       cells = _quoted_cells(lines, name, ",")
       if "," not in first and re.search("[;\t]", first):
         raise InputError("%s:1: columns are not separated by commas" % name)
-    elif kind == "tsv" and may_be_quoted and _is_quoted(
-        path, settings.encoding):
+    elif (
+      kind == "tsv" and may_be_quoted and _is_quoted(path, settings.encoding)
+    ):
       logging.info("%s: has quotes as in CSV; they are removed", name)
       cells = _quoted_cells(lines, name, "\t")
     else:
-      cells = ((number, line.rstrip("\r\n").split("\t") if line.strip() else [])
-               for number, line in enumerate(lines, 1))
+      cells = (
+        (number, line.rstrip("\r\n").split("\t") if line.strip() else [])
+        for number, line in enumerate(lines, 1)
+      )
     yield from _rows(cells, name, settings.columns, header)
 
 
@@ -217,8 +283,7 @@ def read_json(path: str, encoding: str = "utf-8") -> Any:
   try:
     return _load(text)
   except ValueError as error:
-    rows = [row for row in _objects(text.split("\n"), path)
-            if not row.is_blank]
+    rows = [row for row in _objects(text.split("\n"), path) if not row.is_blank]
     bad = next((row for row in rows if row.error), None)
     if not bad:
       return [row.values for row in rows]
@@ -251,8 +316,11 @@ def _text_rows(lines, name):
     text = _BAD.sub("\ufffd", line)
     count += 1
     bad += text != line
-    yield Row({LINE: text.rstrip("\r\n")}, "%s:%d" % (name, count),
-              is_blank=not text.strip())
+    yield Row(
+      {LINE: text.rstrip("\r\n")},
+      "%s:%d" % (name, count),
+      is_blank=not text.strip(),
+    )
   filesystem.check_encoding(name, count, bad)
 
 
@@ -265,8 +333,9 @@ def count_lines(path: str) -> int:
     return sum(chunk.count(b"\n") for chunk in chunks) or 1
 
 
-def find_column(names: Iterable[str], columns: Sequence[str],
-                synonyms: Sequence[str]) -> Optional[str]:
+def find_column(
+  names: Iterable[str], columns: Sequence[str], synonyms: Sequence[str]
+) -> Optional[str]:
   """Returns the first of `names` among the columns, else the only synonym.
 
   Args:
@@ -302,8 +371,11 @@ def open_text(path: Optional[str], encoding: str = "utf-8"):
         reader = io.BufferedReader(reader)
       _check_head(reader.peek(1), name)
     text = io.TextIOWrapper(
-        reader, "utf-8-sig" if is_utf8 else encoding, newline="\n",
-        errors="surrogateescape" if is_utf8 else "strict")
+      reader,
+      "utf-8-sig" if is_utf8 else encoding,
+      newline="\n",
+      errors="surrogateescape" if is_utf8 else "strict",
+    )
     try:
       yield text
     finally:
@@ -327,14 +399,24 @@ def _check_head(head, name):
   if b"\0" in head:
     raise InputError("%s: not text: it has NUL bytes" % name)
   lines = head.split(b"\n")
-  numbered = [(number, line) for number, line in enumerate(
-      lines[:-1] or lines, 1) if max(line, default=0) > 127]
+  numbered = [
+    (number, line)
+    for number, line in enumerate(lines[:-1] or lines, 1)
+    if max(line, default=0) > 127
+  ]
   bad = [(number, line) for number, line in numbered if not _is(line, "utf-8")]
   if bad and len(bad) > len(numbered) / 2:
     is_gbk = all(_is(line, "gb18030") for _, line in bad)
-    raise InputError("%s:%d: not UTF-8%s" % (
-        name, bad[0][0], ", but GBK: give --encoding=gb18030, or " +
-        filesystem.CONVERT if is_gbk else ""))
+    raise InputError(
+      "%s:%d: not UTF-8%s"
+      % (
+        name,
+        bad[0][0],
+        ", but GBK: give --encoding=gb18030, or " + filesystem.CONVERT
+        if is_gbk
+        else "",
+      )
+    )
 
 
 def _is(line, encoding):
@@ -397,8 +479,9 @@ def _load(text):
   if _BAD.search(text):
     raise ValueError("not UTF-8")
   try:
-    return json.loads(text, object_pairs_hook=_unique,
-                      parse_constant=lambda _: None)
+    return json.loads(
+      text, object_pairs_hook=_unique, parse_constant=lambda _: None
+    )
   except RecursionError as error:
     raise ValueError("nested too deeply") from error
 
@@ -407,8 +490,9 @@ def _unique(pairs):
   values = dict(pairs)
   if len(values) < len(pairs):
     keys = [key for key, _ in pairs]
-    raise ValueError("duplicate key %r" % next(
-        key for key in keys if keys.count(key) > 1))
+    raise ValueError(
+      "duplicate key %r" % next(key for key in keys if keys.count(key) > 1)
+    )
   return values
 
 
@@ -422,8 +506,9 @@ def _quoted_cells(lines, name, delimiter):
       yield number, cells
       number = reader.line_num + 1
   except csv.Error as error:
-    raise InputError("%s:%d: invalid CSV quotes (%s)" % (
-        name, number, error)) from error
+    raise InputError(
+      "%s:%d: invalid CSV quotes (%s)" % (name, number, error)
+    ) from error
 
 
 def _is_quoted(path, encoding):
@@ -448,8 +533,12 @@ def _is_table(path, encoding):
   """Returns whether all rows have the same length when read with quotes."""
   try:
     with open_text(path, encoding) as lines:
-      return len({len(cells) for _, cells in _quoted_cells(lines, path, "\t")
-                  if cells}) == 1
+      return (
+        len(
+          {len(cells) for _, cells in _quoted_cells(lines, path, "\t") if cells}
+        )
+        == 1
+      )
   except InputError:
     return False
 
@@ -469,13 +558,18 @@ def _rows(numbered, name, columns, header):
         raise InputError("%s: the header has %s" % (where, error)) from error
       if expected == cells:
         if len(set(cells)) < len(cells):
-          raise InputError("%s: the header has a duplicate column: %s" % (
-              where, ", ".join(cells)))
+          raise InputError(
+            "%s: the header has a duplicate column: %s"
+            % (where, ", ".join(cells))
+          )
         continue
     problem = None
     if any(map(_BAD.search, cells)):
       problem = "not UTF-8"
     elif len(cells) != len(expected):
       problem = "expected %d columns (%s), found %d" % (
-          len(expected), ", ".join(expected), len(cells))
+        len(expected),
+        ", ".join(expected),
+        len(cells),
+      )
     yield Row({} if problem else dict(zip(expected, cells)), where, problem)

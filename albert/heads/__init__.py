@@ -11,12 +11,24 @@ from albert.heads.vectors import Encode, SentenceVector
 from albert.model_folder import ModelFolder
 
 # In order of preference for exports.
-ALL = (Classifier, MultiLabel, Regression, Choices, TokenLabels, Spans,
-       BeamSpans, Encode, SentenceVector, MaskedLm, SentenceOrder)
+ALL = (
+  Classifier,
+  MultiLabel,
+  Regression,
+  Choices,
+  TokenLabels,
+  Spans,
+  BeamSpans,
+  Encode,
+  SentenceVector,
+  MaskedLm,
+  SentenceOrder,
+)
 
 
-def restore(saved: Dict[str, List[int]],
-            folder: ModelFolder) -> Dict[str, Head]:
+def restore(
+  saved: Dict[str, List[int]], folder: ModelFolder
+) -> Dict[str, Head]:
   """Returns the heads of a checkpoint by signature.
 
   Args:

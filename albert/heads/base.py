@@ -25,15 +25,19 @@ class HeadOutput(NamedTuple):
     each: float [B], loss of each example, summed up in `losses`; None if the
       loss is not per example.
   """
+
   predictions: Dict[str, tf.Tensor]
   losses: Dict[str, tf.Tensor] = {}
   metrics: Dict[str, Tuple[tf.Tensor, tf.Tensor]] = {}
   each: Optional[tf.Tensor] = None
 
 
-def example_losses(losses: tf.Tensor, predictions: Dict[str, tf.Tensor],
-                   weights: Optional[tf.Tensor] = None,
-                   **metrics: tf.Tensor) -> HeadOutput:
+def example_losses(
+  losses: tf.Tensor,
+  predictions: Dict[str, tf.Tensor],
+  weights: Optional[tf.Tensor] = None,
+  **metrics: tf.Tensor,
+) -> HeadOutput:
   """Returns the HeadOutput of a task with one loss per example.
 
   Args:
@@ -46,9 +50,11 @@ def example_losses(losses: tf.Tensor, predictions: Dict[str, tf.Tensor],
   shown = dict(metrics, example_loss=losses)
   each = losses if weights is None else losses * weights
   return HeadOutput(
-      predictions, {"example_loss": tf.reduce_sum(each)},
-      {name: (values, tf.ones_like(values)) for name, values in shown.items()},
-      each)
+    predictions,
+    {"example_loss": tf.reduce_sum(each)},
+    {name: (values, tf.ones_like(values)) for name, values in shown.items()},
+    each,
+  )
 
 
 class Head:
@@ -70,6 +76,7 @@ class Head:
     for_use: function that converts trained weights, by name, to those for
       inference; None if they are the same.
   """
+
   name: str = ""
   title: Optional[str] = None
   marker: str = ""
@@ -80,11 +87,13 @@ class Head:
   onnx_outputs: Optional[Tuple[str, ...]] = None
   tensorflow_outputs: Optional[Tuple[str, ...]] = None
   for_use: Optional[
-      Callable[[Dict[str, np.ndarray]], Dict[str, np.ndarray]]] = None
+    Callable[[Dict[str, np.ndarray]], Dict[str, np.ndarray]]
+  ] = None
 
   @classmethod
-  def restore(cls, saved: Dict[str, List[int]],
-              folder: ModelFolder) -> Optional["Head"]:
+  def restore(
+    cls, saved: Dict[str, List[int]], folder: ModelFolder
+  ) -> Optional["Head"]:
     """Returns the head of a checkpoint; None if it has a different one.
 
     Args:
@@ -119,8 +128,9 @@ class Head:
     del inputs
     return None
 
-  def outputs(self, model: AlbertModel,
-              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
+  def outputs(
+    self, model: AlbertModel, inputs: Dict[str, tf.Tensor]
+  ) -> Dict[str, tf.Tensor]:
     """Returns the outputs of an exported model, tensors [B, ...] by name.
 
     Args:
@@ -130,8 +140,9 @@ class Head:
     """
     raise NotImplementedError
 
-  def apply(self, model: AlbertModel,
-            features: Dict[str, tf.Tensor]) -> HeadOutput:
+  def apply(
+    self, model: AlbertModel, features: Dict[str, tf.Tensor]
+  ) -> HeadOutput:
     """Returns the HeadOutput of a batch.
 
     Args:
@@ -146,8 +157,9 @@ class Head:
     Args:
       features: tensors of the whole batch, of which `apply` may get a slice.
     """
-    return {"example_loss": tf.cast(tf.shape(features["input_ids"])[0],
-                                    tf.float32)}
+    return {
+      "example_loss": tf.cast(tf.shape(features["input_ids"])[0], tf.float32)
+    }
 
 
 def first_token(inputs: Dict[str, tf.Tensor]) -> tf.Tensor:
@@ -157,5 +169,6 @@ def first_token(inputs: Dict[str, tf.Tensor]) -> tf.Tensor:
 
 def hits(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
   """Returns float [M], 1 where the highest of logits [M, L] is the label's."""
-  return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels),
-                 tf.float32)
+  return tf.cast(
+    tf.equal(tf.argmax(logits, -1, output_type=tf.int32), labels), tf.float32
+  )

@@ -24,9 +24,12 @@ def transition_scores(labels: Sequence[str]) -> tf.Tensor:
   Args:
     labels: L labels; see `bio.forbidden`.
   """
-  return tf.get_variable(
-      TRANSITIONS, [len(labels)] * 2,
-      initializer=tf.zeros_initializer()) + bio.forbidden(labels)[0]
+  return (
+    tf.get_variable(
+      TRANSITIONS, [len(labels)] * 2, initializer=tf.zeros_initializer()
+    )
+    + bio.forbidden(labels)[0]
+  )
 
 
 def load_transitions(checkpoint: str, labels: Sequence[str]) -> np.ndarray:
@@ -40,8 +43,9 @@ def load_transitions(checkpoint: str, labels: Sequence[str]) -> np.ndarray:
   return scores
 
 
-def unrolled_scan(function: Callable, elements: Sequence[tf.Tensor],
-                  initial: Any) -> Any:
+def unrolled_scan(
+  function: Callable, elements: Sequence[tf.Tensor], initial: Any
+) -> Any:
   """tf.scan without a loop, for elements of static length."""
   elements = [tf.unstack(x) for x in elements]
   outputs, value = [], initial
@@ -61,8 +65,9 @@ def _by_position(x):
   return tf.transpose(x, [1, 0] + list(range(2, x.shape.ndims)))
 
 
-def log_likelihood(scores: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor,
-                   transitions: tf.Tensor) -> tf.Tensor:
+def log_likelihood(
+  scores: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor, transitions: tf.Tensor
+) -> tf.Tensor:
   """Computes the log-probabilities of label sequences.
 
   A sequence can be a slice of a longer one: any label can be first or last.
@@ -81,29 +86,45 @@ def log_likelihood(scores: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor,
   chosen = tf.one_hot(labels, num_labels, dtype=scores.dtype)  # [B, S, L]
   before = tf.pad(chosen[:, :-1], [[0, 0], [1, 0], [0, 0]])
   moves = tf.reshape(
-      tf.matmul(tf.reshape(before, [-1, num_labels]), transitions),
-      tf.shape(before))  # scores of each possible next label
+    tf.matmul(tf.reshape(before, [-1, num_labels]), transitions),
+    tf.shape(before),
+  )  # scores of each possible next label
   of_labels = tf.reduce_sum(
-      chosen * (scores * tf.expand_dims(mask, -1) +
-                moves * tf.expand_dims(joined, -1)), [1, 2])
+    chosen
+    * (scores * tf.expand_dims(mask, -1) + moves * tf.expand_dims(joined, -1)),
+    [1, 2],
+  )
 
   # Scores [B, L], summed over all sequences that end in each label.
   def step(total, position):
     scores, mask, joined = position
-    moved = tf.reduce_logsumexp(
-        tf.expand_dims(total, -1) +
-        transitions * tf.reshape(joined, [-1, 1, 1]), 1) + scores
+    moved = (
+      tf.reduce_logsumexp(
+        tf.expand_dims(total, -1)
+        + transitions * tf.reshape(joined, [-1, 1, 1]),
+        1,
+      )
+      + scores
+    )
     mask = tf.expand_dims(mask, -1)
     return mask * moved + (1.0 - mask) * total
 
   # Before the first position, the probabilities of all labels sum to 1.
-  totals = tf.scan(step, tuple(map(_by_position, (scores, mask, joined))),
-                   tf.zeros_like(scores[:, 0]) - np.log(num_labels))
+  totals = tf.scan(
+    step,
+    tuple(map(_by_position, (scores, mask, joined))),
+    tf.zeros_like(scores[:, 0]) - np.log(num_labels),
+  )
   return of_labels - tf.reduce_logsumexp(totals[-1], -1)
 
 
-def viterbi(scores: tf.Tensor, mask: tf.Tensor, transitions: tf.Tensor,
-            starts: tf.Tensor, scan: Callable = tf.scan) -> tf.Tensor:
+def viterbi(
+  scores: tf.Tensor,
+  mask: tf.Tensor,
+  transitions: tf.Tensor,
+  starts: tf.Tensor,
+  scan: Callable = tf.scan,
+) -> tf.Tensor:
   """Finds the label sequences with the highest scores.
 
   Args:
@@ -124,27 +145,33 @@ def viterbi(scores: tf.Tensor, mask: tf.Tensor, transitions: tf.Tensor,
     best, _ = state  # [B, L], best scores of sequences that end in each label
     scores, mask, joined = position
     moved = tf.expand_dims(best, -1) + (
-        transitions * tf.reshape(joined, [-1, 1, 1]))  # [B, L, L]
+      transitions * tf.reshape(joined, [-1, 1, 1])
+    )  # [B, L, L]
     mask = tf.expand_dims(mask, -1)
     best = mask * (tf.reduce_max(moved, 1) + scores) + (1.0 - mask) * best
     return best, tf.argmax(moved, 1, output_type=tf.int32)
 
   zeros = tf.zeros_like(scores[:, 0])
   best, origins = scan(
-      forward, tuple(map(_by_position, (scores, mask, joined))),
-      (zeros, tf.cast(zeros, tf.int32)))  # [S, B, L]
+    forward,
+    tuple(map(_by_position, (scores, mask, joined))),
+    (zeros, tf.cast(zeros, tf.int32)),
+  )  # [S, B, L]
 
   def backward(label, position):  # returns the previous label, [B]
     origins, joined = position
-    origin = tf.reduce_sum(tf.one_hot(label, num_labels, dtype=tf.int32) *
-                           origins, -1)
+    origin = tf.reduce_sum(
+      tf.one_hot(label, num_labels, dtype=tf.int32) * origins, -1
+    )
     return joined * origin + (1 - joined) * label
 
   # Axis 1, because TF 1.15 converts -1 to TFLite with a wrong shape.
   last = tf.argmax(best[-1], 1, output_type=tf.int32)
   joined = tf.cast(_by_position(joined), tf.int32)
-  before = scan(backward, (tf.reverse(origins, [0]), tf.reverse(joined, [0])),
-                last)  # from the last position to the first
+  before = scan(
+    backward, (tf.reverse(origins, [0]), tf.reverse(joined, [0])), last
+  )  # from the last position to the first
   labels = tf.reverse(
-      tf.concat([tf.expand_dims(last, 0), before[:-1]], 0), [0])  # [S, B]
+    tf.concat([tf.expand_dims(last, 0), before[:-1]], 0), [0]
+  )  # [S, B]
   return _by_position(labels) * tf.cast(mask, tf.int32)

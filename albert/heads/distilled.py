@@ -18,8 +18,9 @@ IS_LABELLED = "is_labelled"
 TOKENS = "teacher_mask"  # tokens that the teacher also has
 
 
-def softmax_divergence(logits: tf.Tensor, teacher: tf.Tensor,
-                       temperature: float) -> tf.Tensor:
+def softmax_divergence(
+  logits: tf.Tensor, teacher: tf.Tensor, temperature: float
+) -> tf.Tensor:
   """Returns T^2 KL(teacher || student) over L exclusive labels.
 
   The factor makes the scale of the gradient independent of T.
@@ -36,19 +37,23 @@ def softmax_divergence(logits: tf.Tensor, teacher: tf.Tensor,
   return temperature**2 * tf.reduce_sum(tf.exp(theirs) * (theirs - ours), -1)
 
 
-def sigmoid_divergence(logits: tf.Tensor, teacher: tf.Tensor,
-                       temperature: float) -> tf.Tensor:
+def sigmoid_divergence(
+  logits: tf.Tensor, teacher: tf.Tensor, temperature: float
+) -> tf.Tensor:
   """The same for independent sigmoid labels, averaged over labels."""
   ours, theirs = logits / temperature, teacher / temperature
   there = tf.nn.sigmoid(theirs)
   each = there * (tf.nn.softplus(-ours) - tf.nn.softplus(-theirs)) + (
-      1.0 - there) * (tf.nn.softplus(ours) - tf.nn.softplus(theirs))
+    1.0 - there
+  ) * (tf.nn.softplus(ours) - tf.nn.softplus(theirs))
   return temperature**2 * tf.reduce_mean(each, -1)
 
 
-_DIVERGENCES = {Classifier.name: softmax_divergence,
-                MultiLabel.name: sigmoid_divergence,
-                TokenLabels.name: softmax_divergence}
+_DIVERGENCES = {
+  Classifier.name: softmax_divergence,
+  MultiLabel.name: sigmoid_divergence,
+  TokenLabels.name: softmax_divergence,
+}
 
 
 class Distilled(base.Head):
@@ -66,16 +71,21 @@ class Distilled(base.Head):
     temperature: T.
   """
 
-  def __init__(self, head: Union[Classifier, Regression, TokenLabels],
-               weight: float, temperature: float):
+  def __init__(
+    self,
+    head: Union[Classifier, Regression, TokenLabels],
+    weight: float,
+    temperature: float,
+  ):
     self._head = head
     self._weight = weight
     self._temperature = temperature
     self.name = head.name
     self.for_use = head.for_use
 
-  def apply(self, model: AlbertModel,
-            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
+  def apply(
+    self, model: AlbertModel, features: Dict[str, tf.Tensor]
+  ) -> base.HeadOutput:
     output = self._head.apply(model, features)
     if LOGITS not in features:
       return output
@@ -83,11 +93,16 @@ class Distilled(base.Head):
     labelled = tf.cast(features[IS_LABELLED], tf.float32)  # [B]
     own = labelled * (1.0 - self._weight)
     mixed = own * output.each + (1.0 - own) * divergence
-    shown = {name: (values, weights * labelled)
-             for name, (values, weights) in output.metrics.items()}
+    shown = {
+      name: (values, weights * labelled)
+      for name, (values, weights) in output.metrics.items()
+    }
     return base.HeadOutput(
-        output.predictions, {"example_loss": tf.reduce_sum(mixed)},
-        dict(shown, teacher_loss=(divergence, tf.ones_like(divergence))), mixed)
+      output.predictions,
+      {"example_loss": tf.reduce_sum(mixed)},
+      dict(shown, teacher_loss=(divergence, tf.ones_like(divergence))),
+      mixed,
+    )
 
   def _divergence(self, logits, features):
     """Returns float [B]."""
@@ -97,8 +112,11 @@ class Distilled(base.Head):
     diverge = _DIVERGENCES[self.name]
     if self.name != TokenLabels.name:
       return diverge(logits, teacher, self._temperature)
-    each = diverge(logits, tf.transpose(teacher, [0, 2, 1]),  # from [B, L, S]
-                   self._temperature)
+    each = diverge(
+      logits,
+      tf.transpose(teacher, [0, 2, 1]),  # from [B, L, S]
+      self._temperature,
+    )
     mask = tf.cast(features["label_mask"], tf.float32)
     known = mask * tf.cast(features[TOKENS], tf.float32)
     return tf.div_no_nan(tf.reduce_sum(known * each, 1), tf.reduce_sum(mask, 1))

@@ -19,15 +19,19 @@ class Signature(NamedTuple):
     inputs: name -> placeholder, int32 [B, S], or [B, P] for extra inputs.
     outputs: name -> tensor [B, ...].
   """
+
   inputs: Dict[str, tf.Tensor]
   outputs: Dict[str, tf.Tensor]
 
 
-def build_signature(config: AlbertConfig, head: Head,
-                    batch_size: Optional[int] = None,
-                    length: Optional[int] = None,
-                    num_positions: Optional[int] = None,
-                    kernels: modeling.Kernels = modeling.PLAIN) -> Signature:
+def build_signature(
+  config: AlbertConfig,
+  head: Head,
+  batch_size: Optional[int] = None,
+  length: Optional[int] = None,
+  num_positions: Optional[int] = None,
+  kernels: modeling.Kernels = modeling.PLAIN,
+) -> Signature:
   """Builds a signature in the default graph.
 
   The last layer computes only the tokens that the head needs.
@@ -39,14 +43,26 @@ def build_signature(config: AlbertConfig, head: Head,
     kernels: see modeling.Kernels.
   """
   # TFLite files keep the names of these placeholders.
-  inputs = {name: tf.placeholder(tf.int32, [batch_size, length], name)
-            for name in INPUTS}
-  inputs.update((name, tf.placeholder(
-      tf.int32, [batch_size, num_positions], name))
-                for name in head.extra_inputs)
+  inputs = {
+    name: tf.placeholder(tf.int32, [batch_size, length], name)
+    for name in INPUTS
+  }
+  inputs.update(
+    (name, tf.placeholder(tf.int32, [batch_size, num_positions], name))
+    for name in head.extra_inputs
+  )
   with tf.name_scope(head.signature):
     model = create_model(
-        config, False, *[inputs[name] for name in INPUTS], kernels=kernels,
-        output_positions=head.positions(inputs))
-    return Signature(inputs, {name: tf.identity(x, name) for name, x in
-                              head.outputs(model, inputs).items()})
+      config,
+      False,
+      *[inputs[name] for name in INPUTS],
+      kernels=kernels,
+      output_positions=head.positions(inputs),
+    )
+    return Signature(
+      inputs,
+      {
+        name: tf.identity(x, name)
+        for name, x in head.outputs(model, inputs).items()
+      },
+    )

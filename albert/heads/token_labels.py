@@ -17,6 +17,7 @@ class TokenLabels(base.Head):
     labels: L labels; see `ner.labels_of`.
     use_crf: whether to train transitions.
   """
+
   name = "token_labels"
   marker = classifier.WEIGHTS
   signature = "label_tokens"
@@ -31,8 +32,9 @@ class TokenLabels(base.Head):
     self.use_crf = use_crf
 
   @classmethod
-  def restore(cls, saved: Dict[str, List[int]],
-              folder: ModelFolder) -> Optional[base.Head]:
+  def restore(
+    cls, saved: Dict[str, List[int]], folder: ModelFolder
+  ) -> Optional[base.Head]:
     if folder.head != cls.name or not classifier.has_labels(saved, folder):
       return None
     return cls(cast(List[str], folder.labels), crf.TRANSITIONS in saved)
@@ -47,11 +49,13 @@ class TokenLabels(base.Head):
     batch, length, hidden = modeling.get_shape_list(x, 3, "sequence output")
     num_labels = len(self._labels)
     return tf.reshape(
-        classifier.label_logits(model, tf.reshape(x, [-1, hidden]), num_labels),
-        [batch, length, num_labels])
+      classifier.label_logits(model, tf.reshape(x, [-1, hidden]), num_labels),
+      [batch, length, num_labels],
+    )
 
-  def outputs(self, model: modeling.AlbertModel,
-              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
+  def outputs(
+    self, model: modeling.AlbertModel, inputs: Dict[str, tf.Tensor]
+  ) -> Dict[str, tf.Tensor]:
     logits = self.logits(model)
     mask = tf.cast(model.input_mask, tf.float32)
     # Without [CLS] and the last [SEP].
@@ -60,11 +64,15 @@ class TokenLabels(base.Head):
     scan = tf.scan if logits.shape.as_list()[1] is None else crf.unrolled_scan
     transitions = tf.convert_to_tensor(self._transitions())
     starts = tf.constant(bio.forbidden(self._labels)[1])
-    return {"labels": crf.viterbi(logits, inside, transitions, starts, scan),
-            "scores": logits, "transitions": transitions}
+    return {
+      "labels": crf.viterbi(logits, inside, transitions, starts, scan),
+      "scores": logits,
+      "transitions": transitions,
+    }
 
-  def apply(self, model: modeling.AlbertModel,
-            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
+  def apply(
+    self, model: modeling.AlbertModel, features: Dict[str, tf.Tensor]
+  ) -> base.HeadOutput:
     logits = self.logits(model)
     if "label_ids" not in features:
       return base.HeadOutput({"logits": logits})
@@ -74,8 +82,12 @@ class TokenLabels(base.Head):
       totals = -crf.log_likelihood(logits, label_ids, mask, self._transitions())
     else:
       totals = tf.reduce_sum(
-          mask * tf.nn.sparse_softmax_cross_entropy_with_logits(
-              labels=label_ids, logits=logits), 1)
+        mask
+        * tf.nn.sparse_softmax_cross_entropy_with_logits(
+          labels=label_ids, logits=logits
+        ),
+        1,
+      )
     losses = tf.div_no_nan(totals, tf.reduce_sum(mask, 1))  # [B]
     return base.example_losses(losses, {"logits": logits, "loss": losses})
 

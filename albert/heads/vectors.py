@@ -14,17 +14,22 @@ _MARKER = "bert/pooler/dense/kernel"
 
 class Encode(base.Head):
   """The last layer, the pooled output, and all layers from `layer_0`."""
+
   name = signature = "encode"
   marker = _MARKER
   tensorflow_outputs = ("sequence_output", "pooled_output")
 
-  def outputs(self, model: AlbertModel,
-              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
-    outputs = {"sequence_output": model.get_sequence_output(),
-               "pooled_output": model.get_pooled_output()}
+  def outputs(
+    self, model: AlbertModel, inputs: Dict[str, tf.Tensor]
+  ) -> Dict[str, tf.Tensor]:
+    outputs = {
+      "sequence_output": model.get_sequence_output(),
+      "pooled_output": model.get_pooled_output(),
+    }
     layers = [model.get_embedding_output()] + model.get_all_encoder_layers()
-    return dict(outputs, **{"layer_%d" % number: x
-                            for number, x in enumerate(layers)})
+    return dict(
+      outputs, **{"layer_%d" % number: x for number, x in enumerate(layers)}
+    )
 
 
 class SentenceVector(base.Head):
@@ -33,6 +38,7 @@ class SentenceVector(base.Head):
   Args:
     pooling, layer: settings of `vector`; see `sentence_vectors`.
   """
+
   name = signature = "sentence_vector"
   marker = _MARKER
   tensorflow_outputs = ("vector",)
@@ -42,23 +48,29 @@ class SentenceVector(base.Head):
     self.layer = layer
 
   @classmethod
-  def restore(cls, saved: Dict[str, List[int]],
-              folder: ModelFolder) -> Optional[base.Head]:
+  def restore(
+    cls, saved: Dict[str, List[int]], folder: ModelFolder
+  ) -> Optional[base.Head]:
     return cls(*folder.vector or ()) if cls.marker in saved else None
 
-  def outputs(self, model: AlbertModel,
-              inputs: Dict[str, tf.Tensor]) -> Dict[str, tf.Tensor]:
-    vectors = {"vector": sentence_vectors(model, self.pooling, self.layer),
-               "pooled": model.get_pooled_output()}
+  def outputs(
+    self, model: AlbertModel, inputs: Dict[str, tf.Tensor]
+  ) -> Dict[str, tf.Tensor]:
+    vectors = {
+      "vector": sentence_vectors(model, self.pooling, self.layer),
+      "pooled": model.get_pooled_output(),
+    }
     for layer in range(1 + model.config.num_hidden_layers):
       for pooling in ("mean", "cls"):
         vectors["%s_%d" % (pooling, layer)] = sentence_vectors(
-            model, pooling, layer)
+          model, pooling, layer
+        )
     return vectors
 
 
-def sentence_vectors(model: AlbertModel, pooling: str = "mean",
-                     layer: int = -1) -> tf.Tensor:
+def sentence_vectors(
+  model: AlbertModel, pooling: str = "mean", layer: int = -1
+) -> tf.Tensor:
   """Returns one vector per text, float [B, H].
 
   Args:
@@ -94,18 +106,20 @@ class Likeness(SentenceVector):
     pooling, layer: see `sentence_vectors`.
   """
 
-  def __init__(self, loss: str, scale: float, pooling: str = "mean",
-               layer: int = -1):
+  def __init__(
+    self, loss: str, scale: float, pooling: str = "mean", layer: int = -1
+  ):
     super().__init__(pooling, layer)
     self._loss = loss
     self._scale = scale
 
-  def apply(self, model: AlbertModel,
-            features: Dict[str, tf.Tensor]) -> base.HeadOutput:
+  def apply(
+    self, model: AlbertModel, features: Dict[str, tf.Tensor]
+  ) -> base.HeadOutput:
     x = tf.reshape(
-        sentence_vectors(model, self.pooling, self.layer),
-        [-1, features["input_ids"].shape.as_list()[1],
-         model.config.hidden_size])
+      sentence_vectors(model, self.pooling, self.layer),
+      [-1, features["input_ids"].shape.as_list()[1], model.config.hidden_size],
+    )
     x = tf.nn.l2_normalize(x, -1)
     cosines = tf.reduce_sum(x[:, 0] * x[:, 1], -1)
     predictions = {"cosines": cosines}
@@ -117,9 +131,11 @@ class Likeness(SentenceVector):
     logits = in_batch_logits(x, features["texts"], self._scale)
     labels = tf.range(tf.shape(logits)[0])
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        labels=labels, logits=logits)
-    return base.example_losses(losses, predictions,
-                               accuracy=base.hits(logits, labels))
+      labels=labels, logits=logits
+    )
+    return base.example_losses(
+      losses, predictions, accuracy=base.hits(logits, labels)
+    )
 
 
 def in_batch_logits(x: tf.Tensor, texts: tf.Tensor, scale: float) -> tf.Tensor:
@@ -148,15 +164,18 @@ def in_batch_logits(x: tf.Tensor, texts: tf.Tensor, scale: float) -> tf.Tensor:
   def same(column, row):
     return tf.equal(tf.expand_dims(column, 1), tf.expand_dims(row, 0))
 
-  alike = tf.reduce_any([same(texts[:, i], other) for i in range(2)
-                         for other in (numbers, likes)], 0)
+  alike = tf.reduce_any(
+    [same(texts[:, i], other) for i in range(2) for other in (numbers, likes)],
+    0,
+  )
   own = tf.eye(tf.shape(logits)[0], tf.shape(logits)[1]) > 0
   no_answer = tf.logical_and(alike, tf.logical_not(own))
   return tf.where(no_answer, tf.fill(tf.shape(logits), -1e9), logits)
 
 
-def cosent_loss(cosines: tf.Tensor, scores: tf.Tensor,
-                scale: float) -> tf.Tensor:
+def cosent_loss(
+  cosines: tf.Tensor, scores: tf.Tensor, scale: float
+) -> tf.Tensor:
   """Trains pairs with higher scores to have higher cosines.
 
   log(1 + sum of exp(scale * (cos_j - cos_i)) over all i, j with score_i >
@@ -169,8 +188,9 @@ def cosent_loss(cosines: tf.Tensor, scores: tf.Tensor,
   Returns:
     float scalar; 0 if all scores are equal.
   """
-  differences = scale * (tf.expand_dims(cosines, 0) -
-                         tf.expand_dims(cosines, 1))  # cos_j - cos_i at [i, j]
+  differences = scale * (
+    tf.expand_dims(cosines, 0) - tf.expand_dims(cosines, 1)
+  )  # cos_j - cos_i at [i, j]
   is_above = tf.expand_dims(scores, 1) > tf.expand_dims(scores, 0)
   terms = tf.where(is_above, differences, tf.fill(tf.shape(differences), -1e9))
   return tf.reduce_logsumexp(tf.concat([[0.0], tf.reshape(terms, [-1])], 0))

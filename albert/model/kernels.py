@@ -16,9 +16,13 @@ import modeling
 LONG_SEQUENCE = 256
 
 
-def for_training(length: Optional[int], precision: str = "float32",
-                 recompute_blocks: bool = False, use_cpu: bool = False,
-                 compiled: bool = False) -> modeling.Kernels:
+def for_training(
+  length: Optional[int],
+  precision: str = "float32",
+  recompute_blocks: bool = False,
+  use_cpu: bool = False,
+  compiled: bool = False,
+) -> modeling.Kernels:
   """Returns the Kernels for training.
 
   Args:
@@ -34,11 +38,13 @@ def for_training(length: Optional[int], precision: str = "float32",
   if recompute_blocks:
     blocks["run_block"] = functools.partial(recompute, compiled=compiled)
   return modeling.Kernels(
-      matmul=bfloat16_matmul if precision == "bf16" else tf.matmul,
-      attention=functools.partial(recomputed_attention, one_by_one=one_by_one,
-                                  compiled=compiled),
-      gelu=half_gelu if precision == "fp16" else lean_gelu,
-      **blocks)
+    matmul=bfloat16_matmul if precision == "bf16" else tf.matmul,
+    attention=functools.partial(
+      recomputed_attention, one_by_one=one_by_one, compiled=compiled
+    ),
+    gelu=half_gelu if precision == "fp16" else lean_gelu,
+    **blocks,
+  )
 
 
 def for_phones(batch_size: int) -> modeling.Kernels:
@@ -48,8 +54,8 @@ def for_phones(batch_size: int) -> modeling.Kernels:
     batch_size: texts per batch.
   """
   return modeling.Kernels(
-      matmul=matmul_by_heads if batch_size == 1 else tf.matmul,
-      gelu=sigmoid_gelu)
+    matmul=matmul_by_heads if batch_size == 1 else tf.matmul, gelu=sigmoid_gelu
+  )
 
 
 _GELU = 2.0 * math.sqrt(2.0 / math.pi)
@@ -98,8 +104,9 @@ def bfloat16_matmul(x: tf.Tensor, y: tf.Tensor, **kwargs: Any) -> tf.Tensor:
 
   Gradients are also float32. Only matrix multiplications are rounded.
   """
-  product = tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(y, tf.bfloat16),
-                      **kwargs)
+  product = tf.matmul(
+    tf.cast(x, tf.bfloat16), tf.cast(y, tf.bfloat16), **kwargs
+  )
   return tf.cast(product, tf.float32)
 
 
@@ -116,8 +123,9 @@ def _after(dy, tensors, compiled):
     return [tf.stop_gradient(x) for x in tensors]
 
 
-def recompute(block: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor,
-              compiled: bool = False) -> tf.Tensor:
+def recompute(
+  block: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor, compiled: bool = False
+) -> tf.Tensor:
   """Returns `block(x)`; its backward pass runs the block a second time.
 
   Only `x` is stored in between, no other activation (Chen et al.,
@@ -135,7 +143,7 @@ def recompute(block: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor,
   @tf.custom_gradient
   def recomputed(x):
     def gradient(dy, variables=()):
-      again, = _after(dy, [x], compiled)
+      (again,) = _after(dy, [x], compiled)
       with tf.variable_scope(scope, reuse=True):
         y = block(again)
       gradients = tf.gradients(y, [again] + list(variables), dy)
@@ -157,15 +165,24 @@ def _all_examples(function, unused_dtypes, tensors):
 def _each_example(function, dtypes, tensors):
   """Calls function(example, *slices) for one example after another."""
   return tf.map_fn(
-      lambda slices: function(*slices),
-      (tf.range(tf.shape(tensors[0])[0]), *tensors), dtypes,
-      parallel_iterations=1, back_prop=False)
+    lambda slices: function(*slices),
+    (tf.range(tf.shape(tensors[0])[0]), *tensors),
+    dtypes,
+    parallel_iterations=1,
+    back_prop=False,
+  )
 
 
 def recomputed_attention(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask_bias: tf.Tensor,
-    dropout: Callable, matmul: Callable = tf.matmul, one_by_one: bool = False,
-    compiled: bool = False) -> tf.Tensor:
+  query: tf.Tensor,
+  key: tf.Tensor,
+  value: tf.Tensor,
+  mask_bias: tf.Tensor,
+  dropout: Callable,
+  matmul: Callable = tf.matmul,
+  one_by_one: bool = False,
+  compiled: bool = False,
+) -> tf.Tensor:
   """`modeling.attention` that does not store the probabilities.
 
   The probabilities, [B, N, T, S], take much memory but little time, so the
@@ -193,16 +210,20 @@ def recomputed_attention(
   def backward(example, query, key, value, mask_bias, context, gradient):
     probs = probabilities(query, key, mask_bias)
     probs_gradient = dropout(
-        matmul(gradient, value, transpose_b=True), example=example)
+      matmul(gradient, value, transpose_b=True), example=example
+    )
     # Equals the sum of probs * probs_gradient over S, which is larger than D.
     mean = tf.reduce_sum(gradient * context, -1, keepdims=True)
     scores_gradient = probs * (probs_gradient - mean)
     # TF 1.15 computes [D, S] [S, S] faster than the product with a large
     # transposed matrix, [S, S]^T [S, D].
-    return (matmul(scores_gradient, key),
-            _transposed(matmul(_transposed(query), scores_gradient)),
-            _transposed(matmul(_transposed(gradient),
-                               dropout(probs, example=example))))
+    return (
+      matmul(scores_gradient, key),
+      _transposed(matmul(_transposed(query), scores_gradient)),
+      _transposed(
+        matmul(_transposed(gradient), dropout(probs, example=example))
+      ),
+    )
 
   run = _each_example if one_by_one else _all_examples
 
@@ -216,12 +237,14 @@ def recomputed_attention(
 
     return context, gradient
 
-  return attend(query * (1.0 / math.sqrt(query.shape.as_list()[-1])), key,
-                value)
+  return attend(
+    query * (1.0 / math.sqrt(query.shape.as_list()[-1])), key, value
+  )
 
 
-def matmul_by_heads(a: tf.Tensor, b: tf.Tensor,
-                    transpose_b: bool = False) -> tf.Tensor:
+def matmul_by_heads(
+  a: tf.Tensor, b: tf.Tensor, transpose_b: bool = False
+) -> tf.Tensor:
   """tf.matmul; for [1, N, S, K] and [1, N, K, T], head by head.
 
   TFLite's batched matmul is slower on two threads than on one; its product of
@@ -232,6 +255,12 @@ def matmul_by_heads(a: tf.Tensor, b: tf.Tensor,
     return tf.matmul(a, b, transpose_b=transpose_b)
   if not transpose_b:
     b = tf.transpose(b, [0, 1, 3, 2])
-  return tf.expand_dims(tf.stack([
-      tf.matmul(x, y, transpose_b=True)
-      for x, y in zip(tf.unstack(a[0]), tf.unstack(b[0]))]), 0)
+  return tf.expand_dims(
+    tf.stack(
+      [
+        tf.matmul(x, y, transpose_b=True)
+        for x, y in zip(tf.unstack(a[0]), tf.unstack(b[0]))
+      ]
+    ),
+    0,
+  )

@@ -12,7 +12,8 @@ def model_class(config: AlbertConfig) -> Type[AlbertModel]:
   return GoogleAlbertModel if config.layout == "google" else AlbertModel
 
 
-def create_model(config: AlbertConfig, *args: Any,
-                 **kwargs: Any) -> AlbertModel:
+def create_model(
+  config: AlbertConfig, *args: Any, **kwargs: Any
+) -> AlbertModel:
   """Builds a model in the layout of `config`; arguments as in AlbertModel."""
   return model_class(config)(config, *args, **kwargs)

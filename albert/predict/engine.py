@@ -15,18 +15,20 @@ from albert.files import filesystem
 
 # Error messages for models that lack a signature.
 _MISSING = {
-    "classify": "no classifier: fine-tune one with run_classifier.py",
-    "label_tokens": "no model that finds entities: fine-tune one with "
-                    "run_ner.py",
-    "spans": "no model that finds answers: fine-tune one with run_squad.py",
-    "masked_lm": "no masked-LM weights, as usual after fine-tuning: give a "
-                 "pretrained model"}
+  "classify": "no classifier: fine-tune one with run_classifier.py",
+  "label_tokens": "no model that finds entities: fine-tune one with run_ner.py",
+  "spans": "no model that finds answers: fine-tune one with run_squad.py",
+  "masked_lm": "no masked-LM weights, as usual after fine-tuning: give a "
+  "pretrained model",
+}
 
 
 def missing(path: str, signature: str) -> InputError:
   """Returns the error of a model that lacks a signature."""
-  return InputError("%s has %s" % (path, _MISSING.get(
-      signature, "no weights for %s" % signature)))
+  return InputError(
+    "%s has %s"
+    % (path, _MISSING.get(signature, "no weights for %s" % signature))
+  )
 
 
 class TextPredictor:
@@ -40,9 +42,13 @@ class TextPredictor:
     batch_size: texts per batch.
   """
 
-  def __init__(self, call: Callable[..., Sequence[np.ndarray]],
-               tokenizer: model_folder.Tokenizer, max_seq_length: int,
-               batch_size: int):
+  def __init__(
+    self,
+    call: Callable[..., Sequence[np.ndarray]],
+    tokenizer: model_folder.Tokenizer,
+    max_seq_length: int,
+    batch_size: int,
+  ):
     self._call = call
     self._tokenizer = tokenizer
     self._max_seq_length = max_seq_length
@@ -58,13 +64,18 @@ class TextPredictor:
       float32 [number of texts, ...], the first output.
     """
     rows = [None] * len(texts)
-    for i, values in self.run([tokenization.encode_texts(
-        self._tokenizer, a, b, self._max_seq_length) for a, b in texts]):
+    for i, values in self.run(
+      [
+        tokenization.encode_texts(self._tokenizer, a, b, self._max_seq_length)
+        for a, b in texts
+      ]
+    ):
       rows[i] = values[0]
     return np.array(rows, np.float32)
 
-  def run(self, features: Sequence[Sequence[Sequence[int]]]
-          ) -> Iterator[Tuple[int, Tuple[Any, ...]]]:
+  def run(
+    self, features: Sequence[Sequence[Sequence[int]]]
+  ) -> Iterator[Tuple[int, Tuple[Any, ...]]]:
     """Predicts encoded texts.
 
     Args:
@@ -77,18 +88,19 @@ class TextPredictor:
     # Batching texts of similar length minimizes padding.
     order = sorted(range(len(features)), key=lambda i: len(features[i][0]))
     for start in range(0, len(order), self._batch_size):
-      batch = order[start:start + self._batch_size]
+      batch = order[start : start + self._batch_size]
       input_ids, segment_ids, *more = zip(*[features[i] for i in batch])
       input_mask = [[1] * len(ids) for ids in input_ids]
-      outputs = self._call(*map(
-          _padded, [input_ids, input_mask, segment_ids, *more]))
+      outputs = self._call(
+        *map(_padded, [input_ids, input_mask, segment_ids, *more])
+      )
       yield from zip(batch, zip(*outputs))
 
 
 def _padded(rows):
   array = np.zeros([len(rows), max(map(len, rows))], np.int32)
   for i, row in enumerate(rows):
-    array[i, :len(row)] = row
+    array[i, : len(row)] = row
   return array
 
 
@@ -99,12 +111,17 @@ class Engine:
     folder: the folder that describes the model.
     tokenizer: its tokenizer.
   """
+
   folder: model_folder.ModelFolder
   tokenizer: model_folder.Tokenizer
 
-  def predictor(self, signature: str, *outputs: str,
-                max_seq_length: Optional[int] = None,
-                batch_size: int = 64) -> TextPredictor:
+  def predictor(
+    self,
+    signature: str,
+    *outputs: str,
+    max_seq_length: Optional[int] = None,
+    batch_size: int = 64,
+  ) -> TextPredictor:
     """Returns the predictor of outputs of a signature; see export_model.py.
 
     Args:

@@ -12,8 +12,11 @@ from albert.errors import InputError
 from albert.files import tables
 
 _ALIASES = {"text": "text_a", "text_a": "text"}
-_SYNONYMS = {"text": tables.TEXT, "text_a": tables.TEXT,
-             "text_b": tables.SECOND}
+_SYNONYMS = {
+  "text": tables.TEXT,
+  "text_a": tables.TEXT,
+  "text_b": tables.SECOND,
+}
 
 
 class Item(NamedTuple):
@@ -25,6 +28,7 @@ class Item(NamedTuple):
     row: all fields of the row, in order.
     where: file and line, for messages.
   """
+
   values: Any
   row: Dict[str, Any]
   where: str
@@ -52,8 +56,9 @@ def from_arguments(arguments: List[str], fields: Tuple[str, ...]) -> List[Any]:
   raise InputError("the model takes %s: %s" % (", ".join(fields), advice))
 
 
-def with_given(texts: List[str], given: Dict[str, Any],
-               fields: Tuple[str, ...]) -> List[Any]:
+def with_given(
+  texts: List[str], given: Dict[str, Any], fields: Tuple[str, ...]
+) -> List[Any]:
   """Returns inputs that share a question or choices.
 
   Args:
@@ -66,12 +71,19 @@ def with_given(texts: List[str], given: Dict[str, Any],
   """
   idle = sorted(set(given) - set(fields))
   if idle:
-    raise InputError("the model takes %s, not --%s" % (
-        ", ".join(fields), idle[0]))
+    raise InputError(
+      "the model takes %s, not --%s" % (", ".join(fields), idle[0])
+    )
   if len(fields) != len(given) + 1:
-    raise InputError("the model takes %s: also give --%s" % (
-        ", ".join(fields), " and --".join(sorted(
-            {"question", "choices"}.intersection(fields) - set(given)))))
+    raise InputError(
+      "the model takes %s: also give --%s"
+      % (
+        ", ".join(fields),
+        " and --".join(
+          sorted({"question", "choices"}.intersection(fields) - set(given))
+        ),
+      )
+    )
   return [tuple(given.get(field, text) for field in fields) for text in texts]
 
 
@@ -85,9 +97,12 @@ def column_of(field: str, reading: Dict[str, Any]) -> Optional[str]:
   return reading.get("text_a" if field == "text" else field)
 
 
-def read(path: Optional[str], fields: Tuple[str, ...],
-         settings: Optional[tables.TableSettings] = None,
-         reading: Optional[Dict[str, Any]] = None) -> Iterator[Item]:
+def read(
+  path: Optional[str],
+  fields: Tuple[str, ...],
+  settings: Optional[tables.TableSettings] = None,
+  reading: Optional[Dict[str, Any]] = None,
+) -> Iterator[Item]:
   """Reads a file.
 
   Args:
@@ -111,8 +126,9 @@ def read(path: Optional[str], fields: Tuple[str, ...],
       columns = reading.get("columns", [])
       if len(columns) != len(cells):
         raise
-      logging.info("%s: the columns are %s, as in training", path,
-                   ", ".join(columns))
+      logging.info(
+        "%s: the columns are %s, as in training", path, ", ".join(columns)
+      )
       return columns
     return cells
 
@@ -135,13 +151,17 @@ def read(path: Optional[str], fields: Tuple[str, ...],
           if name not in (field, _ALIASES.get(field)):
             logging.info("%s: %s is %s", path, field, name)
       values = tuple(row.values[name] for name in found)
-      if any(value is None or isinstance(value, str) and not value.strip()
-             for value in values):
+      if any(
+        value is None or isinstance(value, str) and not value.strip()
+        for value in values
+      ):
         yield Item(None, row.values, row.where)
         continue
     except KeyError as error:
-      raise InputError("%s: no field %s, only %s" % (
-          row.where, error.args[0], ", ".join(row.values))) from error
+      raise InputError(
+        "%s: no field %s, only %s"
+        % (row.where, error.args[0], ", ".join(row.values))
+      ) from error
     except ValueError as error:
       raise InputError("%s: %s" % (row.where, error)) from error
     yield Item(values[0] if len(fields) == 1 else values, row.values, row.where)
@@ -158,17 +178,24 @@ def _find_fields(fields, columns, reading):
   for field in fields:
     names = (column_of(field, reading), field, _ALIASES.get(field))
     name = tables.find_column(
-        filter(None, names), columns, _SYNONYMS.get(field, ()))
+      filter(None, names), columns, _SYNONYMS.get(field, ())
+    )
     if name is None:
       raise ValueError(
-          "no field %s, only %s; a .csv or .tsv without a header needs "
-          "--columns" % (field, ", ".join(columns)))
+        "no field %s, only %s; a .csv or .tsv without a header needs "
+        "--columns" % (field, ", ".join(columns))
+      )
     found.append(name)
   second = tables.find_column((), columns, tables.SECOND)
-  if len(fields) == 1 and second and found[0] not in (
-      *fields, "text_a", reading.get("text_a")):
-    raise ValueError("two texts, %s and %s, but the model takes one: rename it "
-                     "to text" % (found[0], second))
+  if (
+    len(fields) == 1
+    and second
+    and found[0] not in (*fields, "text_a", reading.get("text_a"))
+  ):
+    raise ValueError(
+      "two texts, %s and %s, but the model takes one: rename it "
+      "to text" % (found[0], second)
+    )
   return found
 
 
@@ -180,8 +207,10 @@ def _split(line, fields):
   has_choices = "choices" in fields  # the remaining cells
   least = len(fields) + has_choices
   if len(cells) < least or (len(cells) > least and not has_choices):
-    raise ValueError("expected %s separated by tabs, found %d" % (
-        ", ".join(fields), len(cells)))
+    raise ValueError(
+      "expected %s separated by tabs, found %d"
+      % (", ".join(fields), len(cells))
+    )
   if not has_choices:
     return tuple(cells)
   last = len(fields) - 1

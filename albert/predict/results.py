@@ -12,6 +12,7 @@ from typing import Any, List, NamedTuple, Optional
 
 class Candidate(NamedTuple):
   """A label, token or answer and its probability."""
+
   text: str
   probability: float
 
@@ -27,6 +28,7 @@ class LabelResult(NamedTuple):
     probability: of the most likely label.
     candidates: most likely first.
   """
+
   label: Optional[str]
   probability: float
   candidates: List[Candidate]
@@ -38,6 +40,7 @@ class LabelResult(NamedTuple):
 
 class LabelsResult(NamedTuple):
   """All labels of a text or pair; `candidates`: most likely first."""
+
   labels: List[str]
   candidates: List[Candidate]
 
@@ -47,6 +50,7 @@ class LabelsResult(NamedTuple):
 
 class ScoreResult(NamedTuple):
   """The score of a text or pair."""
+
   score: float
 
   def cells(self) -> List[str]:
@@ -55,6 +59,7 @@ class ScoreResult(NamedTuple):
 
 class FoundEntity(NamedTuple):
   """An entity: text, offsets and type."""
+
   text: str
   start: int
   end: int
@@ -63,15 +68,20 @@ class FoundEntity(NamedTuple):
 
 class EntityResult(NamedTuple):
   """The entities of a text, in order of position."""
+
   entities: List[FoundEntity]
 
   def cells(self) -> List[str]:
-    return [", ".join("%s %s %d-%d" % (x.text, x.kind, x.start, x.end)
-                      for x in self.entities)]
+    return [
+      ", ".join(
+        "%s %s %d-%d" % (x.text, x.kind, x.start, x.end) for x in self.entities
+      )
+    ]
 
 
 class AnswerCandidate(NamedTuple):
   """A span of a passage, `passage[start:end]`, and its probability."""
+
   text: str
   probability: float
   start: int
@@ -89,6 +99,7 @@ class AnswerResult(NamedTuple):
     null_odds: score of "no answer" minus that of the best candidate; None if
       the model was trained without unanswerable questions.
   """
+
   text: str
   start: int
   end: int
@@ -97,8 +108,10 @@ class AnswerResult(NamedTuple):
   null_odds: Optional[float]
 
   def cells(self) -> List[str]:
-    return [self.text and "%s %.4f %d-%d" % (
-        self.text, self.probability, self.start, self.end)]
+    return [
+      self.text
+      and "%s %.4f %d-%d" % (self.text, self.probability, self.start, self.end)
+    ]
 
 
 class ChoiceResult(NamedTuple):
@@ -109,6 +122,7 @@ class ChoiceResult(NamedTuple):
     text: its text.
     candidates: all choices, in the given order.
   """
+
   choice: int
   text: str
   candidates: List[Candidate]
@@ -119,6 +133,7 @@ class ChoiceResult(NamedTuple):
 
 class IdiomResult(NamedTuple):
   """The idiom for each blank of a text, in order of position."""
+
   blanks: List[ChoiceResult]
 
   def cells(self) -> List[str]:
@@ -127,6 +142,7 @@ class IdiomResult(NamedTuple):
 
 class MaskResult(NamedTuple):
   """The tokens for each mask of a text, most likely first."""
+
   masks: List[List[Candidate]]
 
   def cells(self) -> List[str]:

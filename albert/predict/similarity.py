@@ -42,10 +42,13 @@ class BertSim:
     engine: see EngineSettings.
   """
 
-  def __init__(self,
-               model_dir: Union[str, Engine] = "output/lcqmc/best",
-               batch_size: int = 64, given: Optional[FolderSettings] = None,
-               engine: str = "auto"):
+  def __init__(
+    self,
+    model_dir: Union[str, Engine] = "output/lcqmc/best",
+    batch_size: int = 64,
+    given: Optional[FolderSettings] = None,
+    engine: str = "auto",
+  ):
     self._model_dir = model_dir
     self._batch_size = batch_size
     self._given = given
@@ -58,16 +61,21 @@ class BertSim:
     Raises:
       InputError: the folder has no such model.
     """
-    model = (engines.load(self._engine, self._model_dir, self._given)
-             if isinstance(self._model_dir, str) else self._model_dir)
+    model = (
+      engines.load(self._engine, self._model_dir, self._given)
+      if isinstance(self._model_dir, str)
+      else self._model_dir
+    )
     labels = model.folder.labels or []
     if "1" not in labels:
       raise InputError(
-          "%s: the labels (%s) are not those of a similarity task: fine-tune "
-          "on pairs labelled 0 and 1, or use --unsupervised" % (
-              model.folder.where, ", ".join(labels) or "none"))
+        "%s: the labels (%s) are not those of a similarity task: fine-tune "
+        "on pairs labelled 0 and 1, or use --unsupervised"
+        % (model.folder.where, ", ".join(labels) or "none")
+      )
     self._model = predictors.of_engine(
-        model, predictors.PredictSettings(batch_size=self._batch_size))
+      model, predictors.PredictSettings(batch_size=self._batch_size)
+    )
     if model.folder.pairs is None:  # from an earlier version
       self._model.fields = ("text_a", "text_b")
 
@@ -85,8 +93,9 @@ class BertSim:
       self.start_model()
     model = cast(predictors.Predictor, self._model)
     found = model.predict(pairs, len(cast(List[str], model.labels)))
-    return np.array([dict(result.candidates)["1"] for result in found],
-                    np.float32)
+    return np.array(
+      [dict(result.candidates)["1"] for result in found], np.float32
+    )
 
 
 class VectorSim:
@@ -118,36 +127,48 @@ class VectorSim:
     InputError: the folder has no such model, or the reference is unsuitable.
   """
 
-  def __init__(self,
-               model_dir: Union[str, Engine] = "albert_tiny_starter",
-               reference: Optional[List[str]] = None, whiten: bool = False,
-               whitening_dim: Optional[int] = None,
-               layer: Optional[int] = None, batch_size: int = 64,
-               given: Optional[FolderSettings] = None,
-               engine: str = "auto",
-               untrained_reference: Optional[List[str]] = None):
-    model = (engines.load(engine, model_dir, given)
-             if isinstance(model_dir, str) else model_dir)
+  def __init__(
+    self,
+    model_dir: Union[str, Engine] = "albert_tiny_starter",
+    reference: Optional[List[str]] = None,
+    whiten: bool = False,
+    whitening_dim: Optional[int] = None,
+    layer: Optional[int] = None,
+    batch_size: int = 64,
+    given: Optional[FolderSettings] = None,
+    engine: str = "auto",
+    untrained_reference: Optional[List[str]] = None,
+  ):
+    model = (
+      engines.load(engine, model_dir, given)
+      if isinstance(model_dir, str)
+      else model_dir
+    )
     is_trained = model.folder.vector is not None
     if layer is None and not is_trained:
       layer = DEFAULT_LAYER
     self._predictor = engines.sentence_vectors(
-        model, layer=layer, max_seq_length=None if is_trained else 512,
-        batch_size=batch_size)
+      model,
+      layer=layer,
+      max_seq_length=None if is_trained else 512,
+      batch_size=batch_size,
+    )
     self._mean: Union[None, float, np.ndarray] = 0.0 if is_trained else None
     self._matrix = np.identity(model.folder.config.hidden_size)
     if not is_trained:
       reference = reference or untrained_reference
-    self.key = json.dumps([model.digest(), layer, whiten, whitening_dim,
-                           reference])
+    self.key = json.dumps(
+      [model.digest(), layer, whiten, whitening_dim, reference]
+    )
     if reference:
       vectors = self._vectors(reference)
       self._mean = vectors.mean(0)
       if whiten:
         self._matrix = whitening(vectors, whitening_dim)
     elif whiten:
-      raise InputError("whitening needs sentences to learn from: give "
-                       "--reference_file")
+      raise InputError(
+        "whitening needs sentences to learn from: give --reference_file"
+      )
 
   @property
   def dim(self) -> int:
@@ -168,8 +189,10 @@ class VectorSim:
     """
     pairs = list(pairs)
     if self._mean is None and len(pairs) < 2:
-      raise InputError("a single pair has no mean to subtract: give "
-                       "--reference_file, or more pairs")
+      raise InputError(
+        "a single pair has no mean to subtract: give "
+        "--reference_file, or more pairs"
+      )
     vectors = self.directions([text for pair in pairs for text in pair])
     return (vectors[::2] * vectors[1::2]).sum(1)
 
@@ -185,12 +208,15 @@ class VectorSim:
     vectors = (vectors - mean) @ self._matrix
     # A vector that equals the mean has no direction.
     return vectors / np.maximum(
-        np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+      np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12
+    )
 
   def _vectors(self, texts):
     """Returns float64 [number of texts, H]."""
-    return np.reshape(self._predictor.predict([(text, None) for text in texts]),
-                      [len(texts), len(self._matrix)]).astype(np.float64)
+    return np.reshape(
+      self._predictor.predict([(text, None) for text in texts]),
+      [len(texts), len(self._matrix)],
+    ).astype(np.float64)
 
 
 def read_reference(path: Optional[str]) -> Optional[List[str]]:
@@ -233,14 +259,16 @@ def whitening(vectors: np.ndarray, dim: Optional[int] = None) -> np.ndarray:
   kept = dim or max(count, 1)
   if kept > count:
     raise InputError(
-        "%d sentences vary in %d directions, too few to whiten %d: use more in "
-        "--reference_file, or a smaller --whitening_dim" % (
-            len(vectors), count, kept))
+      "%d sentences vary in %d directions, too few to whiten %d: use more in "
+      "--reference_file, or a smaller --whitening_dim"
+      % (len(vectors), count, kept)
+    )
   return u[:, :kept] / np.sqrt(eigenvalues[:kept])
 
 
 class Found(NamedTuple):
   """A text of a corpus, its line number, and its cosine with the query."""
+
   text: str
   line: int
   score: float
@@ -266,8 +294,9 @@ class Corpus:
     InputError: the file has no texts, or the folder has no model.
   """
 
-  def __init__(self, path: str, reference: Optional[List[str]] = None,
-               **kwargs: Any):
+  def __init__(
+    self, path: str, reference: Optional[List[str]] = None, **kwargs: Any
+  ):
     lines = tables.read_lines(path)
     self._lines = [i for i, line in enumerate(lines) if line.strip()]
     self._texts = [lines[i] for i in self._lines]
@@ -275,10 +304,15 @@ class Corpus:
       raise InputError("%s: has no texts" % path)
     step = -(-len(self._texts) // _REFERENCE)
     self.similarity = VectorSim(
-        reference=reference, untrained_reference=self._texts[::step], **kwargs)
+      reference=reference, untrained_reference=self._texts[::step], **kwargs
+    )
     # Hashes the lines that were read, even if the file changes meanwhile.
-    self._vectors = self._read_or_make(path, hashlib.sha256("\n".join(
-        [self.similarity.key, *lines]).encode()).hexdigest())
+    self._vectors = self._read_or_make(
+      path,
+      hashlib.sha256(
+        "\n".join([self.similarity.key, *lines]).encode()
+      ).hexdigest(),
+    )
     self._index = None  # faiss index; False if faiss is not installed
 
   def __len__(self):
@@ -297,11 +331,14 @@ class Corpus:
     if not queries:
       return []
     vectors = self.similarity.directions(queries).astype(np.float32)
-    return [[Found(self._texts[i], 1 + self._lines[i], float(score))
-             for score, i in zip(*row)]
-            for start in range(0, len(vectors), _QUERIES)
-            for row in zip(*self._nearest(
-                vectors[start:start + _QUERIES], top_k))]
+    return [
+      [
+        Found(self._texts[i], 1 + self._lines[i], float(score))
+        for score, i in zip(*row)
+      ]
+      for start in range(0, len(vectors), _QUERIES)
+      for row in zip(*self._nearest(vectors[start : start + _QUERIES], top_k))
+    ]
 
   def _nearest(self, vectors, top_k):
     """Returns the highest cosines with each of `vectors`, and their texts.
@@ -320,13 +357,21 @@ class Corpus:
     scores = np.empty([len(vectors), 0], np.float32)
     places = np.empty([len(vectors), 0], np.int64)
     for start in range(0, len(self._vectors), _BLOCK):
-      block = vectors @ self._vectors[start:start + _BLOCK].T
+      block = vectors @ self._vectors[start : start + _BLOCK].T
       scores = np.concatenate([scores, block], 1)
-      places = np.concatenate([places, np.broadcast_to(
-          np.arange(start, start + block.shape[1]), block.shape)], 1)
+      places = np.concatenate(
+        [
+          places,
+          np.broadcast_to(
+            np.arange(start, start + block.shape[1]), block.shape
+          ),
+        ],
+        1,
+      )
       best = _greatest(scores, top_k)
-      scores, places = [np.take_along_axis(x, best, 1)
-                        for x in (scores, places)]
+      scores, places = [
+        np.take_along_axis(x, best, 1) for x in (scores, places)
+      ]
     return scores, places
 
   def _read_or_make(self, path, key):
@@ -370,10 +415,13 @@ class Corpus:
       if content.startswith(header):
         count = (len(content) - len(header)) // (4 * dim)
         done = np.frombuffer(content, np.float32, count * dim, len(header))
-        done = done.reshape([count, dim])[:count - count % _AT_ONCE]
+        done = done.reshape([count, dim])[: count - count % _AT_ONCE]
     parts = [done]
-    logging.info("computing the vectors of %d texts%s", len(self), ", after %d "
-                 "of an interrupted run" % len(done) if len(done) else "")
+    logging.info(
+      "computing the vectors of %d texts%s",
+      len(self),
+      ", after %d of an interrupted run" % len(done) if len(done) else "",
+    )
     progress = Progress("texts")
     with contextlib.ExitStack() as stack:
       try:
@@ -383,8 +431,11 @@ class Corpus:
         writer = None
       for i in range(len(done), len(self), _AT_ONCE):
         progress.log(i, i / len(self))
-        parts.append(self.similarity.directions(
-            self._texts[i:i + _AT_ONCE]).astype(np.float32))
+        parts.append(
+          self.similarity.directions(self._texts[i : i + _AT_ONCE]).astype(
+            np.float32
+          )
+        )
         if writer:
           writer.write(parts[-1].tobytes())
           writer.flush()
@@ -398,8 +449,14 @@ def _read_arrays(path):
     if arrays["vectors"].ndim != 2:
       raise ValueError("vectors are not a matrix")
     return arrays
-  except (EOFError, KeyError, NotImplementedError, ValueError,
-          zipfile.BadZipFile, zlib.error) as error:
+  except (
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+  ) as error:
     raise InputError("%s: damaged (%s): delete it" % (path, error)) from error
 
 
@@ -412,8 +469,9 @@ def _faiss_index(vectors):
   try:
     import faiss
   except ImportError:
-    logging.warning("%d texts: `pip install '.[faiss]'` for faster search",
-                    len(vectors))
+    logging.warning(
+      "%d texts: `pip install '.[faiss]'` for faster search", len(vectors)
+    )
     return False
   index = faiss.IndexFlatIP(vectors.shape[1])
   index.add(vectors)
@@ -431,7 +489,7 @@ def _greatest(scores, count):
     int [Q, min(count, N)].
   """
   if count < scores.shape[1]:
-    limit = -np.partition(-scores, count - 1, 1)[:, count - 1:count]
+    limit = -np.partition(-scores, count - 1, 1)[:, count - 1 : count]
     rows = []
     for row, least in zip(scores, limit):
       there = np.flatnonzero(row >= least)

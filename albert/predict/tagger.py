@@ -33,8 +33,9 @@ class Tagger:
     self._folder = model.folder
     self.labels = cast(List[str], model.folder.labels)
     self._transitions = model.constant("label_tokens", "transitions")
-    self._predictor = model.predictor("label_tokens", "scores",
-                                      batch_size=batch_size)
+    self._predictor = model.predictor(
+      "label_tokens", "scores", batch_size=batch_size
+    )
 
   def predict(self, texts: Iterable[str]) -> List[List[entity_files.Entity]]:
     """Finds entities.
@@ -47,12 +48,13 @@ class Tagger:
     """
     windowed, scores = self.scores(texts)
     if len(self._transitions) != len(self.labels):
-      raise InputError("%s has %d labels, the model %d outputs" % (
-          self._folder.where, len(self.labels), len(self._transitions)))
+      raise InputError(
+        "%s has %d labels, the model %d outputs"
+        % (self._folder.where, len(self.labels), len(self._transitions))
+      )
     return windowed.entities(decode(scores, self._transitions, self.labels))
 
-  def scores(
-      self, texts: Iterable[str]) -> Tuple[ner.Texts, List[np.ndarray]]:
+  def scores(self, texts: Iterable[str]) -> Tuple[ner.Texts, List[np.ndarray]]:
     """Scores the labels of tokens.
 
     Args:
@@ -62,20 +64,27 @@ class Tagger:
       the windowed texts, and float [tokens, L] for each text.
     """
     windowed = ner.Texts(
-        [entity_files.Example(number, text, None)
-         for number, text in enumerate(texts)],
-        self._tokenizer, self.labels, self._folder.length(),
-        self._folder.by_character)
+      [
+        entity_files.Example(number, text, None)
+        for number, text in enumerate(texts)
+      ],
+      self._tokenizer,
+      self.labels,
+      self._folder.length(),
+      self._folder.by_character,
+    )
     features = map(windowed.make_features, windowed.windows)
     scores = [None] * len(windowed.windows)
     for number, (values,) in self._predictor.run(
-        [(row["input_ids"], row["segment_ids"]) for row in features]):
+      [(row["input_ids"], row["segment_ids"]) for row in features]
+    ):
       scores[number] = values
     return windowed, windowed.join(scores)
 
 
-def decode(scores: List[np.ndarray], transitions: np.ndarray,
-           labels: List[str]) -> List[np.ndarray]:
+def decode(
+  scores: List[np.ndarray], transitions: np.ndarray, labels: List[str]
+) -> List[np.ndarray]:
   """Labels the tokens of whole texts.
 
   Args:
@@ -87,5 +96,6 @@ def decode(scores: List[np.ndarray], transitions: np.ndarray,
     int [tokens] for each text, indices of labels.
   """
   _, starts = bio.forbidden(labels)
-  return [bio.best_sequence(np.asarray(rows), transitions, starts)
-          for rows in scores]
+  return [
+    bio.best_sequence(np.asarray(rows), transitions, starts) for rows in scores
+  ]

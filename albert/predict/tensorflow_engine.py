@@ -25,15 +25,23 @@ class TensorFlowEngine(Engine):
     self._path = path
     self._checkpoint = self.folder.checkpoint
     self._heads = heads.restore(
-        checkpoints.saved_shapes(self._checkpoint), self.folder)
+      checkpoints.saved_shapes(self._checkpoint), self.folder
+    )
 
-  def predictor(self, signature: str, *outputs: str,
-                max_seq_length: Optional[int] = None,
-                batch_size: int = 64) -> TextPredictor:
+  def predictor(
+    self,
+    signature: str,
+    *outputs: str,
+    max_seq_length: Optional[int] = None,
+    batch_size: int = 64,
+  ) -> TextPredictor:
     """See Engine."""
     return TextPredictor(
-        self._call(signature, outputs), self.tokenizer,
-        self.folder.length(max_seq_length), batch_size)
+      self._call(signature, outputs),
+      self.tokenizer,
+      self.folder.length(max_seq_length),
+      batch_size,
+    )
 
   def constant(self, signature: str, output: str) -> np.ndarray:
     """See Engine."""
@@ -43,9 +51,11 @@ class TensorFlowEngine(Engine):
   def weight_files(self) -> List[str]:
     """See Engine."""
     folder, name = os.path.split(self._checkpoint)
-    return [path for path in filesystem.find_files(folder or ".", "*")
-            if os.path.basename(path).startswith(
-                (name + ".index", name + ".data-"))]
+    return [
+      path
+      for path in filesystem.find_files(folder or ".", "*")
+      if os.path.basename(path).startswith((name + ".index", name + ".data-"))
+    ]
 
   def _call(self, signature, outputs):
     if signature not in self._heads:
@@ -57,5 +67,5 @@ class TensorFlowEngine(Engine):
           raise InputError("%s has no output %s" % (self._path, name))
       session = checkpoints.restored_session(self._checkpoint)
       return session.make_callable(
-          [built.outputs[name] for name in outputs],
-          list(built.inputs.values()))
+        [built.outputs[name] for name in outputs], list(built.inputs.values())
+      )

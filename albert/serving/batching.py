@@ -65,10 +65,15 @@ class Batcher:
       the batch is a single input.
   """
 
-  def __init__(self, predict: Callable[[List[Any], Any], List[Any]],
-               max_batch_size: int, max_wait: float, max_queue_size: int,
-               on_batch: Optional[Callable[[int], Any]] = None,
-               max_batch_tokens: int = 1 << 60):
+  def __init__(
+    self,
+    predict: Callable[[List[Any], Any], List[Any]],
+    max_batch_size: int,
+    max_wait: float,
+    max_queue_size: int,
+    on_batch: Optional[Callable[[int], Any]] = None,
+    max_batch_tokens: int = 1 << 60,
+  ):
     self._predict = predict
     self._max_batch_size = max_batch_size
     self._max_batch_tokens = max_batch_tokens
@@ -88,9 +93,13 @@ class Batcher:
     with self._changed:
       return sum(map(_count, self._clients.values()))
 
-  def submit(self, inputs: List[Any], top_k: Optional[int], client: str = "",
-             sizes: Optional[Sequence[int]] = None
-             ) -> concurrent.futures.Future:
+  def submit(
+    self,
+    inputs: List[Any],
+    top_k: Optional[int],
+    client: str = "",
+    sizes: Optional[Sequence[int]] = None,
+  ) -> concurrent.futures.Future:
     """Queues a request.
 
     Args:
@@ -105,18 +114,25 @@ class Batcher:
     Raises:
       Full: too many inputs of the client are queued.
     """
-    request = _Request(inputs, sizes or [1] * len(inputs), top_k, client,
-                       time.monotonic() + self._max_wait)
+    request = _Request(
+      inputs,
+      sizes or [1] * len(inputs),
+      top_k,
+      client,
+      time.monotonic() + self._max_wait,
+    )
     with self._changed:
       queue = self._clients.get(client, ())
       count = len(self._clients) + (client not in self._clients)
-      if self._closed or (queue and _count(queue) + len(inputs) > (
-          self._max_queue_size // count)):
+      if self._closed or (
+        queue and _count(queue) + len(inputs) > (self._max_queue_size // count)
+      ):
         raise Full()
       self._clients.setdefault(client, collections.deque()).append(request)
       self._changed.notify()
     request.future.add_done_callback(
-        lambda future: future.cancelled() and self._drop(request))
+      lambda future: future.cancelled() and self._drop(request)
+    )
     return request.future
 
   def close(self, seconds: float = 60.0) -> None:
@@ -154,9 +170,13 @@ class Batcher:
         if self._clients:
           first = next(iter(self._clients.values()))[0]
           self._changed.wait_for(
-              lambda: self._closed or sum(map(_count, self._clients.values())
-                                          ) >= self._max_batch_size,
-              max(0, first.deadline - time.monotonic()))
+            lambda: (
+              self._closed
+              or sum(map(_count, self._clients.values()))
+              >= self._max_batch_size
+            ),
+            max(0, first.deadline - time.monotonic()),
+          )
         taken = self._take()
         if taken or self._closed:
           return list(taken.items())
@@ -169,8 +189,9 @@ class Batcher:
       client, queue = next(iter(self._clients.items()))
       request = queue[0]
       size = max(longest, request.sizes[request.taken])
-      if count and (request.top_k != top_k or
-                    size * (count + 1) > self._max_batch_tokens):
+      if count and (
+        request.top_k != top_k or size * (count + 1) > self._max_batch_tokens
+      ):
         # Other clients may fit; this one keeps its turn.
         skipped.append((client, self._clients.pop(client)))
         continue
@@ -197,8 +218,13 @@ class Batcher:
 
   def _answer(self, batch):
     """Adds results to each request, or sets its error."""
-    inputs = [row for request, count in batch for row in request.inputs[
-        len(request.results):len(request.results) + count]]
+    inputs = [
+      row
+      for request, count in batch
+      for row in request.inputs[
+        len(request.results) : len(request.results) + count
+      ]
+    ]
     try:
       results = self._predict(inputs, batch[0][0].top_k)
     except Exception as error:

@@ -39,8 +39,9 @@ try:
   from albert.serving import service
   from albert.serving.gate import LOCAL, Keys
 except ImportError as problem:
-  raise SystemExit("ERROR: serve.py needs more packages (%s): pip install "
-                   "'.[serve]'" % problem) from problem
+  raise SystemExit(
+    "ERROR: serve.py needs more packages (%s): pip install '.[serve]'" % problem
+  ) from problem
 
 
 _MOST_CONNECTIONS = 1000
@@ -51,34 +52,57 @@ _MEMORY = 4  # times a model's files that loading it takes
 @dataclasses.dataclass(frozen=True)
 class ServerSettings:
   """The models, the address and the API keys."""
+
   model_dir: tuple = setting(
-      None, "Model folder, or NAME=folder; repeat it for more models. NAME "
-      "defaults to the folder's, for a `best` folder to its parent's. Default: "
-      "albert_tiny_starter.", NEEDED)
+    None,
+    "Model folder, or NAME=folder; repeat it for more models. NAME "
+    "defaults to the folder's, for a `best` folder to its parent's. Default: "
+    "albert_tiny_starter.",
+    NEEDED,
+  )
   host: str = setting(
-      "127.0.0.1", "Address to listen on; 0.0.0.0 for all, which requires "
-      "--api_key_file.", USUAL)
-  port: int = setting(8080, "Port; 0 for a free one.", USUAL, least=0,
-                      most=65535)
+    "127.0.0.1",
+    "Address to listen on; 0.0.0.0 for all, which requires --api_key_file.",
+    USUAL,
+  )
+  port: int = setting(
+    8080, "Port; 0 for a free one.", USUAL, least=0, most=65535
+  )
   api_key_file: str = setting(
-      None, "API keys, one per line; requests need one of them.", USUAL)
+    None, "API keys, one per line; requests need one of them.", USUAL
+  )
   reference_file: str = setting(
-      None, "Sentences, one per line, whose mean vector pretrained models "
-      "subtract to compare sentences; default: some of --corpus_file.",
-      USUAL)
+    None,
+    "Sentences, one per line, whose mean vector pretrained models "
+    "subtract to compare sentences; default: some of --corpus_file.",
+    USUAL,
+  )
   corpus_file: str = setting(
-      None, "Texts, one per line, that pretrained models search for similar "
-      "ones; their vectors are cached next to it.", USUAL)
+    None,
+    "Texts, one per line, that pretrained models search for similar "
+    "ones; their vectors are cached next to it.",
+    USUAL,
+  )
   allowed_hosts: list = setting(
-      None, "Host names that browsers may use; default: localhost and its "
-      "addresses, or any with a public --host.")
+    None,
+    "Host names that browsers may use; default: localhost and its "
+    "addresses, or any with a public --host.",
+  )
   shutdown_seconds: float = setting(
-      30.0, "Maximum seconds to finish queued requests at shutdown; then they "
-      "get status 503.", least=0)
+    30.0,
+    "Maximum seconds to finish queued requests at shutdown; then they "
+    "get status 503.",
+    least=0,
+  )
 
 
-SETTINGS = (ServerSettings, service.ServiceSettings, engines.EngineSettings,
-            predictors.PredictSettings, FolderSettings)
+SETTINGS = (
+  ServerSettings,
+  service.ServiceSettings,
+  engines.EngineSettings,
+  predictors.PredictSettings,
+  FolderSettings,
+)
 
 
 def named(args: ServerSettings) -> Dict[str, str]:
@@ -90,11 +114,14 @@ def named(args: ServerSettings) -> Dict[str, str]:
       *_, above, last = ["model"] + os.path.abspath(given).split(os.sep)
       name, path = above if last == "best" else last, given
     if not re.fullmatch(r"[\w.-]+", name):
-      raise InputError("--model_dir=%s: a name has letters, digits, _, . and "
-                       "-: give NAME=folder" % given)
+      raise InputError(
+        "--model_dir=%s: a name has letters, digits, _, . and "
+        "-: give NAME=folder" % given
+      )
     if name in folders:
-      raise InputError("two models are named %s: give --model_dir=NAME=%s" % (
-          name, path))
+      raise InputError(
+        "two models are named %s: give --model_dir=NAME=%s" % (name, path)
+      )
     folders[name] = path
   return folders
 
@@ -117,8 +144,9 @@ def listen(host: str, port: int) -> socket.socket:
     listening.listen(1024)
     return listening
   except OSError as error:
-    raise InputError("--host=%s --port=%d: %s" % (
-        host, port, error.strerror or error)) from error
+    raise InputError(
+      "--host=%s --port=%d: %s" % (host, port, error.strerror or error)
+    ) from error
 
 
 def create_app(args: ServerSettings) -> Any:
@@ -126,11 +154,17 @@ def create_app(args: ServerSettings) -> Any:
   keys = Keys(read_keys(args.api_key_file) if args.api_key_file else ())
   is_local = args.host in ("127.0.0.1", "localhost", "::1")
   if not (is_local or keys.values):
-    raise InputError("--host=%s: refusing to listen publicly without a key: "
-                     "give --api_key_file" % args.host)
+    raise InputError(
+      "--host=%s: refusing to listen publicly without a key: "
+      "give --api_key_file" % args.host
+    )
   folders, engine_settings, given, predict_settings = (
-      named(args), *map(from_flags, (engines.EngineSettings, FolderSettings,
-                                     predictors.PredictSettings)))
+    named(args),
+    *map(
+      from_flags,
+      (engines.EngineSettings, FolderSettings, predictors.PredictSettings),
+    ),
+  )
 
   def load(name):
     reference = read_reference(args.reference_file)
@@ -143,10 +177,15 @@ def create_app(args: ServerSettings) -> Any:
     if args.corpus_file:
       corpus = Corpus(args.corpus_file, reference, model_dir=engine)
       return service.Loaded(
-          model, corpus.similarity.compare, corpus.search, version)
+        model, corpus.similarity.compare, corpus.search, version
+      )
     compares = reference or is_trained
-    return service.Loaded(model, VectorSim(engine, reference).compare if (
-        compares) else None, None, version)
+    return service.Loaded(
+      model,
+      VectorSim(engine, reference).compare if (compares) else None,
+      None,
+      version,
+    )
 
   def load_anew(name):
     check_memory(folders[name])
@@ -157,13 +196,20 @@ def create_app(args: ServerSettings) -> Any:
 
   models = {name: load(name) for name in folders}
   if (args.reference_file or args.corpus_file) and not any(
-      loaded.compare for loaded in models.values()):
-    raise InputError("--reference_file and --corpus_file have no effect "
-                     "without a pretrained model, or one from "
-                     "run_sentence_vectors.py")
+    loaded.compare for loaded in models.values()
+  ):
+    raise InputError(
+      "--reference_file and --corpus_file have no effect "
+      "without a pretrained model, or one from "
+      "run_sentence_vectors.py"
+    )
   return service.create_app(
-      models, from_flags(service.ServiceSettings), keys, load_anew,
-      args.allowed_hosts or (LOCAL if is_local else None))
+    models,
+    from_flags(service.ServiceSettings),
+    keys,
+    load_anew,
+    args.allowed_hosts or (LOCAL if is_local else None),
+  )
 
 
 def check_memory(folder: str) -> None:
@@ -174,8 +220,10 @@ def check_memory(folder: str) -> None:
     free = 1024 * int(re.findall(r"MemAvailable:\s+(\d+)", reader.read())[0])
   size = sum(map(filesystem.size, filesystem.find_files(folder, "*.*")))
   if free < _MEMORY * size:
-    raise InputError("%s: %d MB free, %d MB needed" % (
-        folder, free >> 20, _MEMORY * size >> 20))
+    raise InputError(
+      "%s: %d MB free, %d MB needed"
+      % (folder, free >> 20, _MEMORY * size >> 20)
+    )
 
 
 class Protocol(AutoHTTPProtocol):  # type: ignore[valid-type,misc]
@@ -211,8 +259,9 @@ class Server(uvicorn.Server):
   async def shutdown(self, sockets: Any = None) -> None:
     self._api.is_ending = True
     for one in self._api.served.values():
-      threading.Thread(target=one.close, args=[self._seconds],
-                       daemon=True).start()
+      threading.Thread(
+        target=one.close, args=[self._seconds], daemon=True
+      ).start()
     await super().shutdown(sockets)
 
 
@@ -220,17 +269,32 @@ def main() -> None:
   args = from_flags(ServerSettings)
   listening = listen(args.host, args.port)
   app = create_app(args)
-  logging.info("http://%s:%d serves %s", args.host, listening.getsockname()[1],
-               ", ".join(named(args)))
-  server = Server(uvicorn.Config(
-      app, http=Protocol, access_log=False, log_level="warning",
+  logging.info(
+    "http://%s:%d serves %s",
+    args.host,
+    listening.getsockname()[1],
+    ", ".join(named(args)),
+  )
+  server = Server(
+    uvicorn.Config(
+      app,
+      http=Protocol,
+      access_log=False,
+      log_level="warning",
       limit_concurrency=_MOST_CONNECTIONS,
-      timeout_graceful_shutdown=int(args.shutdown_seconds) + 5),
-                  app.state.api, args.shutdown_seconds)
+      timeout_graceful_shutdown=int(args.shutdown_seconds) + 5,
+    ),
+    app.state.api,
+    args.shutdown_seconds,
+  )
   if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
     signal.signal(signal.SIGHUP, server.handle_exit)
-  signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(
-      target=reload_all, args=[app.state.api], daemon=True).start())
+  signal.signal(
+    signal.SIGUSR1,
+    lambda *_: threading.Thread(
+      target=reload_all, args=[app.state.api], daemon=True
+    ).start(),
+  )
   server.run(sockets=[listening])
   logging.info("ended")
   # Without waiting for running predictions.

@@ -30,8 +30,12 @@ class Keys:
 
   def has(self, header: bytes) -> bool:
     """Returns whether an Authorization header has one of the keys."""
-    return any([hmac.compare_digest(header, b"Bearer " + key.encode())
-                for key in self.values])
+    return any(
+      [
+        hmac.compare_digest(header, b"Bearer " + key.encode())
+        for key in self.values
+      ]
+    )
 
 
 class Gate:
@@ -58,16 +62,18 @@ class Gate:
       await self._app(scope, receive, send)
       return
     start, status = time.perf_counter(), []
-    headers = {name.decode("latin-1"): value
-               for name, value in scope["headers"]}
+    headers = {
+      name.decode("latin-1"): value for name, value in scope["headers"]
+    }
     known = re.fullmatch(rb"[\w.-]{1,64}", headers.get("x-request-id", b""))
     request_id = known.group() if known else uuid.uuid4().hex.encode()
 
     async def counted_send(message):
       if message["type"] == "http.response.start":
         status.append(message["status"])
-        message = dict(message, headers=[
-            *message["headers"], (b"x-request-id", request_id)])
+        message = dict(
+          message, headers=[*message["headers"], (b"x-request-id", request_id)]
+        )
       await send(message)
 
     try:
@@ -88,8 +94,11 @@ class Gate:
       try:
         message = await asyncio.wait_for(receive(), end - time.monotonic())
       except asyncio.TimeoutError:
-        refused = respond({"detail": "the body did not arrive in %d s" %
-                            _BODY_SECONDS}, 408, {"Connection": "close"})
+        refused = respond(
+          {"detail": "the body did not arrive in %d s" % _BODY_SECONDS},
+          408,
+          {"Connection": "close"},
+        )
         break
       if message["type"] == "http.disconnect":
         return
@@ -101,8 +110,9 @@ class Gate:
         break
     # Even a body that is too large was read: most clients send all of it first.
     if size > most:
-      refused = respond({"detail": "more than %d bytes" % most}, 413,
-                         {"Connection": "close"})
+      refused = respond(
+        {"detail": "more than %d bytes" % most}, 413, {"Connection": "close"}
+      )
     whole = [{"type": "http.request", "body": body}]
 
     async def given():
@@ -120,13 +130,21 @@ class Gate:
         hosts.append(origin.split(b"://", 1)[-1])
       for host in hosts:
         if re.sub(r":\d*$", "", host.decode("latin-1")) not in self._hosts:
-          return respond({"detail": "%r is not in --allowed_hosts" %
-                           host.decode("latin-1")}, 403)
+          return respond(
+            {"detail": "%r is not in --allowed_hosts" % host.decode("latin-1")},
+            403,
+          )
     is_open = path in _OPEN or path.startswith("/static/")
-    if self._keys.values and not is_open and not self._keys.has(
-        headers.get("authorization", b"")):
-      return respond({"detail": "give a key: Authorization: Bearer KEY"}, 401,
-                      {"WWW-Authenticate": "Bearer"})
+    if (
+      self._keys.values
+      and not is_open
+      and not self._keys.has(headers.get("authorization", b""))
+    ):
+      return respond(
+        {"detail": "give a key: Authorization: Bearer KEY"},
+        401,
+        {"WWW-Authenticate": "Bearer"},
+      )
     kind = headers.get("content-type", b"").split(b";")[0].strip().lower()
     if scope["method"] == "POST" and kind != b"application/json":
       return respond({"detail": "give Content-Type: application/json"}, 415)
@@ -135,11 +153,20 @@ class Gate:
   def _log(self, scope, status, seconds, request_id):
     if self._settings.access_log == "none":
       return
-    line = {"method": scope["method"], "path": scope["path"][:200],
-            "status": status, "ms": round(1000 * seconds, 1),
-            "client": (scope.get("client") or ["-"])[0],
-            "id": request_id.decode()}
-    logging.info("%s", json.dumps(line, ensure_ascii=True) if (
-        self._settings.access_log == "json") else " ".join(
-            ascii(value)[1:-1] if isinstance(value, str) else str(value)
-            for value in line.values()))
+    line = {
+      "method": scope["method"],
+      "path": scope["path"][:200],
+      "status": status,
+      "ms": round(1000 * seconds, 1),
+      "client": (scope.get("client") or ["-"])[0],
+      "id": request_id.decode(),
+    }
+    logging.info(
+      "%s",
+      json.dumps(line, ensure_ascii=True)
+      if (self._settings.access_log == "json")
+      else " ".join(
+        ascii(value)[1:-1] if isinstance(value, str) else str(value)
+        for value in line.values()
+      ),
+    )

@@ -18,21 +18,23 @@ _MOST_BYTES = 1 << 25  # of a response
 
 class PredictRequest(pydantic.BaseModel, extra="forbid"):
   """Texts, or objects with a key per field and an optional `id`."""
+
   instances: List[Union[str, Dict[str, Any]]] = pydantic.Field(
-      min_length=1, examples=[["这部电影真好看"]])
+    min_length=1, examples=[["这部电影真好看"]]
+  )
   top_k: int = pydantic.Field(5, ge=1, le=1000)
 
 
 class SimilarityRequest(pydantic.BaseModel, extra="forbid"):
   """Sentences to compare with each other."""
-  sentences: List[str] = pydantic.Field(min_length=2,
-                                        max_length=MOST_SENTENCES)
+
+  sentences: List[str] = pydantic.Field(min_length=2, max_length=MOST_SENTENCES)
 
 
 class SearchRequest(pydantic.BaseModel, extra="forbid"):
   """Texts to search the corpus for."""
-  queries: List[str] = pydantic.Field(min_length=1,
-                                      max_length=MOST_SENTENCES)
+
+  queries: List[str] = pydantic.Field(min_length=1, max_length=MOST_SENTENCES)
   top_k: int = pydantic.Field(5, ge=1, le=1000)
 
 
@@ -46,8 +48,11 @@ def size_of(row: Any) -> int:
 def check_candidates(count: int) -> None:
   """Raises an HTTPException if a response would have too many candidates."""
   if count > _MOST_CANDIDATES:
-    raise unfit(["top_k"], "the response would have %d candidates, more than %d"
-                 % (count, _MOST_CANDIDATES))
+    raise unfit(
+      ["top_k"],
+      "the response would have %d candidates, more than %d"
+      % (count, _MOST_CANDIDATES),
+    )
 
 
 def problem_of(text: Any) -> Optional[str]:
@@ -65,27 +70,34 @@ def problem_of(text: Any) -> Optional[str]:
 
 def unfit(where: List[Union[str, int]], message: str) -> HTTPException:
   """Returns the error for a part of a body, status 422."""
-  return _listed([
-      {"loc": ["body", *where], "msg": message, "type": "value_error"}])
+  return _listed(
+    [{"loc": ["body", *where], "msg": message, "type": "value_error"}]
+  )
 
 
 def _listed(problems):
   return HTTPException(422, problems)
 
 
-def respond(content: Any, status: int = 200,
-            headers: Optional[Dict[str, str]] = None) -> responses.Response:
+def respond(
+  content: Any, status: int = 200, headers: Optional[Dict[str, str]] = None
+) -> responses.Response:
   """Returns a JSON response; escapes lone surrogates, invalid in UTF-8."""
   body = json.dumps(content, ensure_ascii=False).encode(
-      "utf-8", "backslashreplace")
+    "utf-8", "backslashreplace"
+  )
   if len(body) > _MOST_BYTES:
-    raise unfit([], "the response would have %d bytes, more than %d" % (
-        len(body), _MOST_BYTES))
+    raise unfit(
+      [],
+      "the response would have %d bytes, more than %d"
+      % (len(body), _MOST_BYTES),
+    )
   return responses.Response(body, status, headers, "application/json")
 
 
-def parsed(kind: Type[pydantic.BaseModel], body: bytes, most: int,
-            max_characters: int) -> Any:
+def parsed(
+  kind: Type[pydantic.BaseModel], body: bytes, most: int, max_characters: int
+) -> Any:
   """Returns the request in a body.
 
   Args:
@@ -108,10 +120,16 @@ def parsed(kind: Type[pydantic.BaseModel], body: bytes, most: int,
   try:
     request = kind.model_validate(content)
   except pydantic.ValidationError as error:
-    raise _listed([
-        {"loc": ["body", *problem["loc"]], "msg": problem["msg"],
-         "type": problem["type"]}
-        for problem in error.errors()[:_MOST_ERRORS]]) from error
+    raise _listed(
+      [
+        {
+          "loc": ["body", *problem["loc"]],
+          "msg": problem["msg"],
+          "type": problem["type"],
+        }
+        for problem in error.errors()[:_MOST_ERRORS]
+      ]
+    ) from error
   if _characters(rows) > max_characters:
     raise unfit([field], "more than %d characters" % max_characters)
   return request

@@ -58,40 +58,58 @@ from albert.settings import USUAL, setting
 
 _PAGE = pathlib.Path(__file__).with_name("page.html")
 # The page is self-contained and may load nothing else.
-_POLICY = ("default-src 'none'; connect-src 'self'; img-src data:; "
-           "style-src 'unsafe-inline'; script-src 'unsafe-inline'")
+_POLICY = (
+  "default-src 'none'; connect-src 'self'; img-src data:; "
+  "style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+)
 _GRACE_SECONDS = 5  # from a reload to the end of the old model
 
 
 @dataclasses.dataclass(frozen=True)
 class ServiceSettings:
   """Batching and limits."""
+
   max_batch_size: int = setting(
-      32, "Maximum inputs per batch; 1 disables batching.", USUAL, least=1)
+    32, "Maximum inputs per batch; 1 disables batching.", USUAL, least=1
+  )
   max_wait_ms: float = setting(
-      2.0, "Milliseconds that the first request waits for more.", USUAL,
-      least=0)
+    2.0, "Milliseconds that the first request waits for more.", USUAL, least=0
+  )
   max_batch_tokens: int = setting(
-      8192, "Maximum inputs per batch, times the characters of the longest.",
-      least=1)
+    8192,
+    "Maximum inputs per batch, times the characters of the longest.",
+    least=1,
+  )
   max_queue_size: int = setting(
-      1024, "Maximum inputs in the queue, shared by the clients in it; more "
-      "get status 503.", least=1)
+    1024,
+    "Maximum inputs in the queue, shared by the clients in it; more "
+    "get status 503.",
+    least=1,
+  )
   max_instances: int = setting(
-      256, "Maximum inputs per request; more get status 422.", least=1)
+    256, "Maximum inputs per request; more get status 422.", least=1
+  )
   max_characters: int = setting(
-      100000, "Maximum characters per request; more get status 422.", least=1)
+    100000, "Maximum characters per request; more get status 422.", least=1
+  )
   max_input_characters: int = setting(
-      10000, "Maximum characters per input, because long inputs delay others.",
-      least=1)
+    10000,
+    "Maximum characters per input, because long inputs delay others.",
+    least=1,
+  )
   max_body_bytes: int = setting(
-      1 << 20, "Maximum bytes per request; more get status 413.", least=1)
+    1 << 20, "Maximum bytes per request; more get status 413.", least=1
+  )
   request_seconds: float = setting(
-      60.0, "Maximum seconds per request; slower ones get status 504.",
-      least=0.001)
+    60.0,
+    "Maximum seconds per request; slower ones get status 504.",
+    least=0.001,
+  )
   access_log: str = setting(
-      "text", "One line per request on standard error, without its texts.",
-      choices=["text", "json", "none"])
+    "text",
+    "One line per request on standard error, without its texts.",
+    choices=["text", "json", "none"],
+  )
 
 
 class Loaded(NamedTuple):
@@ -105,6 +123,7 @@ class Loaded(NamedTuple):
       if there is no corpus.
     version: identifies weights, vocabulary and settings.
   """
+
   model: predictors.Predictor
   compare: Optional[Callable[[List[str]], np.ndarray]] = None
   search: Optional[Callable[[List[str], int], List[Any]]] = None
@@ -121,37 +140,55 @@ class Served:
     metrics: updated with each batch.
   """
 
-  def __init__(self, name: str, loaded: Loaded, settings: ServiceSettings,
-               metrics: "_Metrics"):
+  def __init__(
+    self,
+    name: str,
+    loaded: Loaded,
+    settings: ServiceSettings,
+    metrics: "_Metrics",
+  ):
     self.name = name
     self.version = loaded.version
     self._model, compare, search, _ = loaded
     self._settings = settings
     self._metrics = metrics
     self.predictions = Batcher(
-        self._predict, settings.max_batch_size, settings.max_wait_ms / 1e3,
-        settings.max_queue_size, metrics.batches.labels(name).observe,
-        settings.max_batch_tokens)
+      self._predict,
+      settings.max_batch_size,
+      settings.max_wait_ms / 1e3,
+      settings.max_queue_size,
+      metrics.batches.labels(name).observe,
+      settings.max_batch_tokens,
+    )
     metrics.waiting.labels(name).set_function(lambda: self.predictions.waiting)
     self.scores: Optional[Batcher] = None
     if compare:
       self.scores = Batcher(
-          lambda inputs, _: [np.asarray(compare(sentences)).tolist()
-                             for sentences in inputs],
-          1, 0, settings.max_queue_size)
+        lambda inputs, _: [
+          np.asarray(compare(sentences)).tolist() for sentences in inputs
+        ],
+        1,
+        0,
+        settings.max_queue_size,
+      )
     self.found: Optional[Batcher] = None
     if search:
       self.found = Batcher(
-          search, settings.max_batch_size, 0, settings.max_queue_size)
+        search, settings.max_batch_size, 0, settings.max_queue_size
+      )
 
   def describe(self) -> Dict[str, Any]:
     """Returns the description for the page and clients."""
-    return {"name": self.name, "version": self.version,
-            "kind": self._model.kind,
-            "fields": self._model.fields, "labels": self._model.labels,
-            "compares_sentences": bool(self.scores),
-            "searches": bool(self.found),
-            "max_instances": self._settings.max_instances}
+    return {
+      "name": self.name,
+      "version": self.version,
+      "kind": self._model.kind,
+      "fields": self._model.fields,
+      "labels": self._model.labels,
+      "compares_sentences": bool(self.scores),
+      "searches": bool(self.found),
+      "max_instances": self._settings.max_instances,
+    }
 
   def close(self, seconds: float = 60.0) -> None:
     """Finishes the queued requests, or refuses them after some seconds."""
@@ -165,8 +202,10 @@ class Served:
       HTTPException: an instance does not fit the model, or the response would
         have too many candidates; status 422.
     """
-    rows = [self._parse(row, ["instances", number])
-            for number, row in enumerate(request.instances)]
+    rows = [
+      self._parse(row, ["instances", number])
+      for number, row in enumerate(request.instances)
+    ]
     most = self._settings.max_input_characters
     for number, row in enumerate(rows):
       if size_of(row) > most:
@@ -184,10 +223,12 @@ class Served:
       row = {fields[0]: row}
     if not isinstance(row, dict):
       raise unfit(where, "expected an object of " + ", ".join(fields))
-    names = {inputs.column_of(field, self._model.reading): field
-             for field in fields}
-    row = {names.get(key, key): value for key, value in row.items()
-           if key != "id"}
+    names = {
+      inputs.column_of(field, self._model.reading): field for field in fields
+    }
+    row = {
+      names.get(key, key): value for key, value in row.items() if key != "id"
+    }
     for key in list(row) + list(fields):
       if key not in fields or key not in row:
         raise unfit(where + [key], "the model takes " + ", ".join(fields))
@@ -205,8 +246,9 @@ class Served:
     """Returns the JSON of each input; runs in the batcher's thread."""
     found = []
     for row, result in zip(inputs, self._model.predict(inputs, top_k)):
-      found.append(dict(results.to_json(result),
-                        truncated=self._model.is_cut(row)))
+      found.append(
+        dict(results.to_json(result), truncated=self._model.is_cut(row))
+      )
       self._metrics.count(self.name, found[-1])
     return found
 
@@ -217,26 +259,47 @@ class _Metrics:
   def __init__(self):
     self.registry = prometheus_client.CollectorRegistry()
     self.answers = prometheus_client.Counter(
-        "albert_answers", "Answers", ["status"], registry=self.registry)
+      "albert_answers", "Answers", ["status"], registry=self.registry
+    )
     self.seconds = prometheus_client.Histogram(
-        "albert_prediction_seconds", "From a request's arrival to its answer",
-        ["model"], buckets=[.001 * 2 ** i for i in range(14)],
-        registry=self.registry)
+      "albert_prediction_seconds",
+      "From a request's arrival to its answer",
+      ["model"],
+      buckets=[0.001 * 2**i for i in range(14)],
+      registry=self.registry,
+    )
     self.batches = prometheus_client.Histogram(
-        "albert_batch_inputs", "Inputs per batch", ["model"],
-        buckets=[2 ** i for i in range(10)], registry=self.registry)
+      "albert_batch_inputs",
+      "Inputs per batch",
+      ["model"],
+      buckets=[2**i for i in range(10)],
+      registry=self.registry,
+    )
     self.waiting = prometheus_client.Gauge(
-        "albert_waiting_inputs", "Inputs that wait", ["model"],
-        registry=self.registry)
+      "albert_waiting_inputs",
+      "Inputs that wait",
+      ["model"],
+      registry=self.registry,
+    )
     self.labels = prometheus_client.Counter(
-        "albert_labels", "Predicted labels", ["model", "label"],
-        registry=self.registry)
+      "albert_labels",
+      "Predicted labels",
+      ["model", "label"],
+      registry=self.registry,
+    )
     self.probabilities = prometheus_client.Histogram(
-        "albert_probability", "Probability of the predicted label", ["model"],
-        buckets=[i / 10 for i in range(1, 11)], registry=self.registry)
+      "albert_probability",
+      "Probability of the predicted label",
+      ["model"],
+      buckets=[i / 10 for i in range(1, 11)],
+      registry=self.registry,
+    )
     self.truncated = prometheus_client.Counter(
-        "albert_truncated_inputs", "Inputs that were truncated", ["model"],
-        registry=self.registry)
+      "albert_truncated_inputs",
+      "Inputs that were truncated",
+      ["model"],
+      registry=self.registry,
+    )
 
   def count(self, name: str, result: Dict[str, Any]) -> None:
     """Counts a prediction of a model."""
@@ -260,9 +323,14 @@ class Api:
     load: reloads a model, by name, and the keys; None if not supported.
   """
 
-  def __init__(self, served: Dict[str, Served], metrics: _Metrics,
-               settings: ServiceSettings, keys: Keys,
-               load: Optional[Callable[[str], Loaded]]):
+  def __init__(
+    self,
+    served: Dict[str, Served],
+    metrics: _Metrics,
+    settings: ServiceSettings,
+    keys: Keys,
+    load: Optional[Callable[[str], Loaded]],
+  ):
     self.served = served
     self.is_ending = False
     self._metrics = metrics
@@ -273,29 +341,37 @@ class Api:
 
   def _find(self, name):
     if name not in self.served:
-      raise HTTPException(404, "there is no model %s, only %s" % (
-          name, ", ".join(self.served)))
+      raise HTTPException(
+        404, "there is no model %s, only %s" % (name, ", ".join(self.served))
+      )
     return self.served[name]
 
   async def _answer(self, request, one, batcher, inputs, top_k=None):
     """Returns the results from a batcher."""
     start = time.perf_counter()
     client = request.headers.get("authorization") or (
-        request.client.host if request.client else "")
+      request.client.host if request.client else ""
+    )
     gone = asyncio.ensure_future(_gone(request))
     try:
-      found = asyncio.wrap_future(batcher.submit(
-          inputs, top_k, client, list(map(size_of, inputs))))
-      await asyncio.wait({found, gone}, timeout=self._settings.request_seconds,
-                         return_when=asyncio.FIRST_COMPLETED)
+      found = asyncio.wrap_future(
+        batcher.submit(inputs, top_k, client, list(map(size_of, inputs)))
+      )
+      await asyncio.wait(
+        {found, gone},
+        timeout=self._settings.request_seconds,
+        return_when=asyncio.FIRST_COMPLETED,
+      )
       if not found.done():  # drops the rest
         found.cancel()
-        raise HTTPException(504, "no answer within %g s" %
-                            self._settings.request_seconds)
+        raise HTTPException(
+          504, "no answer within %g s" % self._settings.request_seconds
+        )
       result = found.result()
     except Full as error:
-      raise HTTPException(503, "%d inputs are waiting" % (
-          batcher.waiting), {"Retry-After": "1"}) from error
+      raise HTTPException(
+        503, "%d inputs are waiting" % (batcher.waiting), {"Retry-After": "1"}
+      ) from error
     except InputError as error:
       raise unfit(["instances"], str(error)) from error
     finally:
@@ -307,15 +383,18 @@ class Api:
     return respond(content, headers={"X-Model-Version": one.version})
 
   def page(self) -> responses.Response:
-    return responses.HTMLResponse(_PAGE.read_bytes(), headers={
-        "Content-Security-Policy": _POLICY})
+    return responses.HTMLResponse(
+      _PAGE.read_bytes(), headers={"Content-Security-Policy": _POLICY}
+    )
 
   def openapi_page(self) -> responses.Response:
     return docs.get_swagger_ui_html(
-        openapi_url="openapi.json", title="Models",
-        swagger_favicon_url="data:,",
-        swagger_js_url="static/swagger-ui-bundle.js",
-        swagger_css_url="static/swagger-ui.css")
+      openapi_url="openapi.json",
+      title="Models",
+      swagger_favicon_url="data:,",
+      swagger_js_url="static/swagger-ui-bundle.js",
+      swagger_css_url="static/swagger-ui.css",
+    )
 
   def health(self) -> Dict[str, str]:
     return {"status": "ok"}
@@ -328,8 +407,9 @@ class Api:
 
   def prometheus(self) -> responses.Response:
     return responses.PlainTextResponse(
-        prometheus_client.generate_latest(self._metrics.registry),
-        media_type=prometheus_client.CONTENT_TYPE_LATEST)
+      prometheus_client.generate_latest(self._metrics.registry),
+      media_type=prometheus_client.CONTENT_TYPE_LATEST,
+    )
 
   def list_models(self) -> Dict[str, Any]:
     """All models."""
@@ -340,31 +420,43 @@ class Api:
     return self._find(name).describe()
 
   async def predict(
-      self, name: str, request: fastapi.Request) -> responses.Response:
+    self, name: str, request: fastapi.Request
+  ) -> responses.Response:
     """A prediction per instance, its `id`, and whether it was truncated."""
     one = self._find(name)
-    asked = await self._read(PredictRequest, request,
-                             self._settings.max_instances)
+    asked = await self._read(
+      PredictRequest, request, self._settings.max_instances
+    )
     found = await self._answer(
-        request, one, one.predictions, one.parse(asked), asked.top_k)
-    return self._respond(one, {"predictions": [
-        dict({"id": row["id"]}, **result)
-        if isinstance(row, dict) and "id" in row else result
-        for row, result in zip(asked.instances, found)]})
+      request, one, one.predictions, one.parse(asked), asked.top_k
+    )
+    return self._respond(
+      one,
+      {
+        "predictions": [
+          dict({"id": row["id"]}, **result)
+          if isinstance(row, dict) and "id" in row
+          else result
+          for row, result in zip(asked.instances, found)
+        ]
+      },
+    )
 
   async def similarity(
-      self, name: str, request: fastapi.Request) -> responses.Response:
+    self, name: str, request: fastapi.Request
+  ) -> responses.Response:
     """The cosines of the sentences with each other: one row per sentence."""
     one = self._find(name)
     if not one.scores:
       raise HTTPException(404, "%s does not compare sentences" % name)
     asked = await self._read(SimilarityRequest, request, MOST_SENTENCES)
     check_texts("sentences", asked.sentences)
-    scores, = await self._answer(request, one, one.scores, [asked.sentences])
+    (scores,) = await self._answer(request, one, one.scores, [asked.sentences])
     return self._respond(one, {"scores": scores})
 
   async def search(
-      self, name: str, request: fastapi.Request) -> responses.Response:
+    self, name: str, request: fastapi.Request
+  ) -> responses.Response:
     """The most similar texts in the corpus for each query."""
     one = self._find(name)
     if not one.found:
@@ -373,13 +465,16 @@ class Api:
     check_texts("queries", asked.queries)
     check_candidates(len(asked.queries) * asked.top_k)
     found = await self._answer(
-        request, one, one.found, asked.queries, asked.top_k)
-    return self._respond(one, {"results": [
-        [x._asdict() for x in row] for row in found]})
+      request, one, one.found, asked.queries, asked.top_k
+    )
+    return self._respond(
+      one, {"results": [[x._asdict() for x in row] for row in found]}
+    )
 
   async def _read(self, kind, request, most):
-    return parsed(kind, await request.body(), most,
-                   self._settings.max_characters)
+    return parsed(
+      kind, await request.body(), most, self._settings.max_characters
+    )
 
   async def reload(self, name: str) -> responses.Response:
     """Reloads the folder of a model, and the keys; needs a key."""
@@ -401,14 +496,15 @@ class Api:
       loaded = cast(Callable, self._load)(one.name)
     except (InputError, OSError, MemoryError) as error:
       logging.warning("%s cannot be reloaded: %s", one.name, error)
-      raise HTTPException(500, "the old model stays: %s" % (
-          error)) from error
+      raise HTTPException(500, "the old model stays: %s" % (error)) from error
     finally:
       self._loading.release()
     self.served[one.name] = Served(
-        one.name, loaded, self._settings, self._metrics)
-    logging.info("%s: version %s, was %s", one.name, loaded.version,
-                 one.version)
+      one.name, loaded, self._settings, self._metrics
+    )
+    logging.info(
+      "%s: version %s, was %s", one.name, loaded.version, one.version
+    )
     # Later, because requests that found it may not be in its queue yet.
     closing = threading.Timer(_GRACE_SECONDS, one.close)
     closing.daemon = True
@@ -425,12 +521,13 @@ def _refuse(request, error):
   return respond({"detail": error.detail}, error.status_code, error.headers)
 
 
-def create_app(models: Dict[str, Loaded],
-               settings: Optional[ServiceSettings] = None,
-               keys: Optional[Keys] = None,
-               load: Optional[Callable[[str], Loaded]] = None,
-               allowed_hosts: Optional[Sequence[str]] = None
-               ) -> fastapi.FastAPI:
+def create_app(
+  models: Dict[str, Loaded],
+  settings: Optional[ServiceSettings] = None,
+  keys: Optional[Keys] = None,
+  load: Optional[Callable[[str], Loaded]] = None,
+  allowed_hosts: Optional[Sequence[str]] = None,
+) -> fastapi.FastAPI:
   """Returns the service, an ASGI application; its `state.api` is the Api.
 
   Args:
@@ -442,8 +539,16 @@ def create_app(models: Dict[str, Loaded],
   """
   settings, keys = settings or ServiceSettings(), keys or Keys()
   metrics = _Metrics()
-  api = Api({name: Served(name, loaded, settings, metrics)
-             for name, loaded in models.items()}, metrics, settings, keys, load)
+  api = Api(
+    {
+      name: Served(name, loaded, settings, metrics)
+      for name, loaded in models.items()
+    },
+    metrics,
+    settings,
+    keys,
+    load,
+  )
 
   @contextlib.asynccontextmanager
   async def lifespan(app):
@@ -452,14 +557,24 @@ def create_app(models: Dict[str, Loaded],
       one.close(0.0 if api.is_ending else 60.0)
 
   app = fastapi.FastAPI(
-      title="Models", lifespan=lifespan, docs_url=None, redoc_url=None,
-      exception_handlers={HTTPException: _refuse})
+    title="Models",
+    lifespan=lifespan,
+    docs_url=None,
+    redoc_url=None,
+    exception_handlers={HTTPException: _refuse},
+  )
   app.state.api = api
   app.add_middleware(
-      Gate, keys=keys, allowed_hosts=allowed_hosts, settings=settings,
-      on_status=lambda status: metrics.answers.labels(status).inc())
-  app.mount("/static", staticfiles.StaticFiles(
-      directory=swagger_ui_bundle.swagger_ui_path))
+    Gate,
+    keys=keys,
+    allowed_hosts=allowed_hosts,
+    settings=settings,
+    on_status=lambda status: metrics.answers.labels(status).inc(),
+  )
+  app.mount(
+    "/static",
+    staticfiles.StaticFiles(directory=swagger_ui_bundle.swagger_ui_path),
+  )
   app.get("/", include_in_schema=False)(api.page)
   app.get("/docs", include_in_schema=False)(api.openapi_page)
   # response_model=None: plain dicts, with no schema derived from annotations.
@@ -468,12 +583,20 @@ def create_app(models: Dict[str, Loaded],
   app.get("/metrics")(api.prometheus)
   app.get("/v1/models", response_model=None)(api.list_models)
   app.get("/v1/models/{name}", response_model=None)(api.describe_model)
-  for route, kind in ((api.predict, PredictRequest),
-                      (api.similarity, SimilarityRequest),
-                      (api.search, SearchRequest)):
+  for route, kind in (
+    (api.predict, PredictRequest),
+    (api.similarity, SimilarityRequest),
+    (api.search, SearchRequest),
+  ):
     # FastAPI would parse all inputs before they are counted.
-    app.post("/v1/models/{name}:" + route.__name__, openapi_extra={
-        "requestBody": {"required": True, "content": {
-            "application/json": {"schema": kind.model_json_schema()}}}})(route)
+    app.post(
+      "/v1/models/{name}:" + route.__name__,
+      openapi_extra={
+        "requestBody": {
+          "required": True,
+          "content": {"application/json": {"schema": kind.model_json_schema()}},
+        }
+      },
+    )(route)
   app.post("/v1/models/{name}:reload")(api.reload)
   return app

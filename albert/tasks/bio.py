@@ -2,6 +2,7 @@
 
 Dimensions in comments: S tokens of a text, L labels.
 """
+
 from typing import Sequence, Tuple
 
 import numpy as np
@@ -26,17 +27,24 @@ def forbidden(labels: Sequence[str]) -> Tuple[np.ndarray, np.ndarray]:
   """
   for label in labels:
     if label != "O" and label[:2] not in ("B-", "I-"):
-      raise InputError("the label %r is not in the BIO scheme, which has O, "
-                       "B-type and I-type" % label)
-  follows = [[label[:2] != "I-" or before[1:] == label[1:] for label in labels]
-             for before in labels]
+      raise InputError(
+        "the label %r is not in the BIO scheme, which has O, "
+        "B-type and I-type" % label
+      )
+  follows = [
+    [label[:2] != "I-" or before[1:] == label[1:] for label in labels]
+    for before in labels
+  ]
   starts = [label[:2] != "I-" for label in labels]
-  return (np.where(follows, 0, _FORBIDDEN).astype(np.float32),
-          np.where(starts, 0, _FORBIDDEN).astype(np.float32))
+  return (
+    np.where(follows, 0, _FORBIDDEN).astype(np.float32),
+    np.where(starts, 0, _FORBIDDEN).astype(np.float32),
+  )
 
 
-def best_sequence(scores: np.ndarray, transitions: np.ndarray,
-                  starts: np.ndarray) -> np.ndarray:
+def best_sequence(
+  scores: np.ndarray, transitions: np.ndarray, starts: np.ndarray
+) -> np.ndarray:
   """Finds the label sequence with the highest score (Viterbi algorithm).
 
   Args:

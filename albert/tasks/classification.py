@@ -44,6 +44,7 @@ class InputExample(NamedTuple):
     where: file and line, for messages.
     negative: a text dissimilar to `text_a`, if the task has one.
   """
+
   id: Any
   text_a: str
   text_b: Optional[str]
@@ -75,6 +76,7 @@ class Task(NamedTuple):
     negative: where to find a text dissimilar to `text_a`; None for none.
     may_be_quoted: whether a .tsv may have quotes as in CSV, unlike GLUE's.
   """
+
   text_a: Where
   text_b: Where
   label: Where
@@ -95,29 +97,56 @@ class Task(NamedTuple):
     return self.labels == []
 
 
-def _task(text_a, text_b=None, labels=None, label="label", files=None,
-          submissions=None, columns=None, keep=None, rename=None,
-          metric="accuracy"):
-  return Task(text_a, text_b, label, labels,
-              files or _files("{}.json", "{}.tsv", "{}.txt"),
-              submissions or {"test": "{}_predict.json"}, columns, keep,
-              rename or {}, metric)
+def _task(
+  text_a,
+  text_b=None,
+  labels=None,
+  label="label",
+  files=None,
+  submissions=None,
+  columns=None,
+  keep=None,
+  rename=None,
+  metric="accuracy",
+):
+  return Task(
+    text_a,
+    text_b,
+    label,
+    labels,
+    files or _files("{}.json", "{}.tsv", "{}.txt"),
+    submissions or {"test": "{}_predict.json"},
+    columns,
+    keep,
+    rename or {},
+    metric,
+  )
 
 
 def _files(*patterns, **others):
-  files = {split: [pattern.format(split) for pattern in patterns]
-           for split in ("train", "dev", "test")}
+  files = {
+    split: [pattern.format(split) for pattern in patterns]
+    for split in ("train", "dev", "test")
+  }
   files.update(others)
   return files
 
 
 def _two_versions(name):
   """The files and submissions of a task with a new test set in CLUE 1.1."""
-  files = _files("{}.json", "{}.tsv", "{}.txt",
-                 test=["test.json", "test1.1.json", "test.tsv", "test.txt"])
-  return {"files": dict(files, **{"test1.0": ["test1.0.json"]}),
-          "submissions": {"test": name + "11_predict.json",
-                          "test1.0": name + "10_predict.json"}}
+  files = _files(
+    "{}.json",
+    "{}.tsv",
+    "{}.txt",
+    test=["test.json", "test1.1.json", "test.tsv", "test.txt"],
+  )
+  return {
+    "files": dict(files, **{"test1.0": ["test1.0.json"]}),
+    "submissions": {
+      "test": name + "11_predict.json",
+      "test1.0": name + "10_predict.json",
+    },
+  }
 
 
 def _mark_spans(row):
@@ -126,7 +155,7 @@ def _mark_spans(row):
   marks = []
   for span, left, right in (("span1", "_", "_"), ("span2", "[", "]")):
     start, words = target[span + "_index"], target[span + "_text"]
-    if text[start:start + len(words)] != words:
+    if text[start : start + len(words)] != words:
       raise ValueError("%r is not at character %d of the text" % (words, start))
     marks += [(start + len(words), right), (start, left)]
   for position, mark in sorted(marks, key=lambda mark: mark[0], reverse=True):
@@ -142,103 +171,154 @@ _YES_NO = _numbers(0, 1)
 _NLI = ["contradiction", "entailment", "neutral"]
 _RTE = ["entailment", "not_entailment"]
 _PAIR = ("sentence1", "sentence2")
-_LCQMC = _task(("sentence1", "text_a"), ("sentence2", "text_b"), _YES_NO,
-               columns=_PAIR + ("label",),
-               files=_files("{}.txt", "{}.tsv", "{}.json"))
+_LCQMC = _task(
+  ("sentence1", "text_a"),
+  ("sentence2", "text_b"),
+  _YES_NO,
+  columns=_PAIR + ("label",),
+  files=_files("{}.txt", "{}.tsv", "{}.json"),
+)
 _WSC = _task(_mark_spans, None, ["false", "true"], **_two_versions("cluewsc"))
 
 _OWN = _task("text_a", ("text_b", None), label=("label", "score"))
 
 
 def _own_files(*endings):
-  return _files(*["{}." + ending + more for more in ("", ".gz")
-                  for ending in endings])
+  return _files(
+    *["{}." + ending + more for more in ("", ".gz") for ending in endings]
+  )
 
 
 def _clue_nli(submission):
   return _task(
-      ("sentence1", "premise"), ("sentence2", "hypothesis"), _NLI,
-      files=_files("{}.json", train=["train.json"] + [
-          "train.%s.json" % size for size in ("50k", "30k", "10k", "3k", "1k")],
-                   diagnostics=["diagnostics.json",
-                                "../diagnostics/test.json"]),
-      submissions={"test": submission,
-                   "diagnostics": "diagnostics_predict.json"},
-      rename={"-": None})  # annotators disagree
+    ("sentence1", "premise"),
+    ("sentence2", "hypothesis"),
+    _NLI,
+    files=_files(
+      "{}.json",
+      train=["train.json"]
+      + ["train.%s.json" % size for size in ("50k", "30k", "10k", "3k", "1k")],
+      diagnostics=["diagnostics.json", "../diagnostics/test.json"],
+    ),
+    submissions={"test": submission, "diagnostics": "diagnostics_predict.json"},
+    rename={"-": None},
+  )  # annotators disagree
 
 
 def _glue(name, *args, **kwargs):
   return _task(*args, submissions={"test": name + ".tsv"}, **kwargs)._replace(
-      may_be_quoted=False)
+    may_be_quoted=False
+  )
 
 
 def _mnli(kind):
-  return _task(*_PAIR, _NLI, label="gold_label", files={
-      "train": ["train.tsv"], "dev": ["dev_%s.tsv" % kind],
+  return _task(
+    *_PAIR,
+    _NLI,
+    label="gold_label",
+    files={
+      "train": ["train.tsv"],
+      "dev": ["dev_%s.tsv" % kind],
       "test": ["test_matched.tsv"],
       "test_mismatched": ["test_mismatched.tsv"],
-      "diagnostic": ["diagnostic.tsv", "AX.tsv",
-                     "../diagnostic/diagnostic.tsv", "../AX/AX.tsv"]},
-               submissions={"test": "MNLI-m.tsv",
-                            "test_mismatched": "MNLI-mm.tsv",
-                            "diagnostic": "AX.tsv"})._replace(
-                                may_be_quoted=False)
+      "diagnostic": [
+        "diagnostic.tsv",
+        "AX.tsv",
+        "../diagnostic/diagnostic.tsv",
+        "../AX/AX.tsv",
+      ],
+    },
+    submissions={
+      "test": "MNLI-m.tsv",
+      "test_mismatched": "MNLI-mm.tsv",
+      "diagnostic": "AX.tsv",
+    },
+  )._replace(may_be_quoted=False)
 
 
 TASKS = {
-    # Chinese
-    "lcqmc": _LCQMC,
-    "lcqmc_pair": _LCQMC,
-    "bq": _LCQMC,
-    "chnsenticorp": _task("text_a", None, _YES_NO),
-    "xnli": _task(
-        ("premise", "sentence1"), ("hypo", "sentence2"), _NLI,
-        label=("label", "gold_label"),
-        files=_files("{}.tsv", "xnli.{}.tsv", train=[
-            "train.tsv", "multinli.train.zh.tsv",
-            "multinli/multinli.train.zh.tsv"]),
-        keep=lambda row: row.get("language", "zh") == "zh",
-        rename={"contradictory": "contradiction"}),
-    # CLUE
-    "afqmc": _LCQMC._replace(files=_files("{}.json", "{}.txt", "{}.tsv")),
-    "tnews": _task("sentence", None, _numbers(
-        *[n for n in range(100, 117) if n not in (105, 111)]),
-                   **_two_versions("tnews")),
-    "iflytek": _task("sentence", None, _numbers(*range(119))),
-    "cmnli": _clue_nli("{}_predict.json"),
-    "ocnli": _clue_nli("{}_50k_predict.json"),
-    "csl": _task(lambda row: " ".join(row["keyword"]), "abst", _YES_NO),
-    "wsc": _WSC,
-    "cluewsc2020": _WSC,
-    # GLUE
-    "cola": _glue("CoLA", "sentence", None, _YES_NO, files=_files("{}.tsv"),
-                  columns=("source", "label", "judgement", "sentence"),
-                  metric="matthews"),
-    "sst-2": _glue("SST-2", "sentence", None, _YES_NO),
-    "mrpc": _glue("MRPC", "#1 String", "#2 String", _YES_NO, label="Quality",
-                  files=_files("{}.tsv", "msr_paraphrase_{}.txt"),
-                  metric="f1"),
-    "qqp": _glue("QQP", "question1", "question2", _YES_NO, label="is_duplicate",
-                 metric="f1"),
-    "sts-b": _glue("STS-B", *_PAIR, [], label="score", metric="pearson"),
-    "mnli": _mnli("matched"),
-    "mnli_matched": _mnli("matched"),
-    "mnli_mismatched": _mnli("mismatched"),
-    "qnli": _glue("QNLI", "question", "sentence", _RTE),
-    "rte": _glue("RTE", *_PAIR, _RTE),
-    "wnli": _glue("WNLI", *_PAIR, _YES_NO),
-    # your own data
-    "tsv": _OWN._replace(files=_own_files("tsv", "txt", "csv")),
-    "csv": _OWN._replace(files=_own_files("csv", "tsv", "txt")),
-    "jsonl": _OWN._replace(files=_own_files("jsonl", "json")),
+  # Chinese
+  "lcqmc": _LCQMC,
+  "lcqmc_pair": _LCQMC,
+  "bq": _LCQMC,
+  "chnsenticorp": _task("text_a", None, _YES_NO),
+  "xnli": _task(
+    ("premise", "sentence1"),
+    ("hypo", "sentence2"),
+    _NLI,
+    label=("label", "gold_label"),
+    files=_files(
+      "{}.tsv",
+      "xnli.{}.tsv",
+      train=[
+        "train.tsv",
+        "multinli.train.zh.tsv",
+        "multinli/multinli.train.zh.tsv",
+      ],
+    ),
+    keep=lambda row: row.get("language", "zh") == "zh",
+    rename={"contradictory": "contradiction"},
+  ),
+  # CLUE
+  "afqmc": _LCQMC._replace(files=_files("{}.json", "{}.txt", "{}.tsv")),
+  "tnews": _task(
+    "sentence",
+    None,
+    _numbers(*[n for n in range(100, 117) if n not in (105, 111)]),
+    **_two_versions("tnews"),
+  ),
+  "iflytek": _task("sentence", None, _numbers(*range(119))),
+  "cmnli": _clue_nli("{}_predict.json"),
+  "ocnli": _clue_nli("{}_50k_predict.json"),
+  "csl": _task(lambda row: " ".join(row["keyword"]), "abst", _YES_NO),
+  "wsc": _WSC,
+  "cluewsc2020": _WSC,
+  # GLUE
+  "cola": _glue(
+    "CoLA",
+    "sentence",
+    None,
+    _YES_NO,
+    files=_files("{}.tsv"),
+    columns=("source", "label", "judgement", "sentence"),
+    metric="matthews",
+  ),
+  "sst-2": _glue("SST-2", "sentence", None, _YES_NO),
+  "mrpc": _glue(
+    "MRPC",
+    "#1 String",
+    "#2 String",
+    _YES_NO,
+    label="Quality",
+    files=_files("{}.tsv", "msr_paraphrase_{}.txt"),
+    metric="f1",
+  ),
+  "qqp": _glue(
+    "QQP", "question1", "question2", _YES_NO, label="is_duplicate", metric="f1"
+  ),
+  "sts-b": _glue("STS-B", *_PAIR, [], label="score", metric="pearson"),
+  "mnli": _mnli("matched"),
+  "mnli_matched": _mnli("matched"),
+  "mnli_mismatched": _mnli("mismatched"),
+  "qnli": _glue("QNLI", "question", "sentence", _RTE),
+  "rte": _glue("RTE", *_PAIR, _RTE),
+  "wnli": _glue("WNLI", *_PAIR, _YES_NO),
+  # your own data
+  "tsv": _OWN._replace(files=_own_files("tsv", "txt", "csv")),
+  "csv": _OWN._replace(files=_own_files("csv", "tsv", "txt")),
+  "jsonl": _OWN._replace(files=_own_files("jsonl", "json")),
 }
 
 
-def get_task(name: str, text_a_field: Optional[str] = None,
-             text_b_field: Optional[str] = None,
-             label_field: Optional[str] = None,
-             labels: Optional[List[str]] = None, regression: bool = False,
-             several: bool = False) -> Task:
+def get_task(
+  name: str,
+  text_a_field: Optional[str] = None,
+  text_b_field: Optional[str] = None,
+  label_field: Optional[str] = None,
+  labels: Optional[List[str]] = None,
+  regression: bool = False,
+  several: bool = False,
+) -> Task:
   """Returns a task by its case-insensitive name; other arguments override it.
 
   Raises:
@@ -246,12 +326,19 @@ def get_task(name: str, text_a_field: Optional[str] = None,
       `several` contradict regression.
   """
   if not name or name.lower() not in TASKS:
-    raise InputError("--task_name: unknown task %r; known are %s" % (
-        name, ", ".join(sorted(TASKS))))
-  changes = {"text_a": text_a_field, "text_b": text_b_field,
-             "label": label_field, "labels": labels}
-  task = TASKS[name.lower()]._replace(**{
-      key: value for key, value in changes.items() if value})
+    raise InputError(
+      "--task_name: unknown task %r; known are %s"
+      % (name, ", ".join(sorted(TASKS)))
+    )
+  changes = {
+    "text_a": text_a_field,
+    "text_b": text_b_field,
+    "label": label_field,
+    "labels": labels,
+  }
+  task = TASKS[name.lower()]._replace(
+    **{key: value for key, value in changes.items() if value}
+  )
   if several:
     if regression or task.is_regression:
       raise InputError("--multi_label does not apply to numbers")
@@ -269,8 +356,11 @@ def reading(settings: Any) -> Optional[Dict[str, Any]]:
   Args:
     settings: TableSettings with `text_a_field` and `text_b_field`.
   """
-  given = {"columns": settings.columns, "text_a": settings.text_a_field,
-           "text_b": settings.text_b_field}
+  given = {
+    "columns": settings.columns,
+    "text_a": settings.text_a_field,
+    "text_b": settings.text_b_field,
+  }
   return {key: value for key, value in given.items() if value} or None
 
 
@@ -282,9 +372,13 @@ def find_file(task: Task, data_dir: str, split: str) -> str:
   """
   for path in _existing(task, data_dir, split):
     return path
-  raise InputError("no %s file: add %s, or change --data_dir" % (
-      split, " or ".join(os.path.join(data_dir, name)
-                         for name in task.files[split])))
+  raise InputError(
+    "no %s file: add %s, or change --data_dir"
+    % (
+      split,
+      " or ".join(os.path.join(data_dir, name) for name in task.files[split]),
+    )
+  )
 
 
 def _existing(task, data_dir, split):
@@ -294,13 +388,17 @@ def _existing(task, data_dir, split):
 
 def splits_to_predict(task: Task, data_dir: str) -> List[str]:
   """Returns the splits to predict that have a file."""
-  return [split for split in task.submissions
-          if _existing(task, data_dir, split)]
+  return [
+    split for split in task.submissions if _existing(task, data_dir, split)
+  ]
 
 
-def read_examples(task: Task, path: str, is_test: bool = False,
-                  settings: Optional[TableSettings] = None
-                  ) -> List[InputExample]:
+def read_examples(
+  task: Task,
+  path: str,
+  is_test: bool = False,
+  settings: Optional[TableSettings] = None,
+) -> List[InputExample]:
   """Reads a file of a task.
 
   Args:
@@ -319,8 +417,11 @@ def read_examples(task: Task, path: str, is_test: bool = False,
   """
   settings = settings or TableSettings()
   rows = tables.read(
-      path, settings, lambda cells: _columns(task, cells, is_test),
-      may_be_quoted=task.may_be_quoted)
+    path,
+    settings,
+    lambda cells: _columns(task, cells, is_test),
+    may_be_quoted=task.may_be_quoted,
+  )
   examples: List[InputExample] = []
   skipped = tables.Skipped(path, settings, is_test)
   names, blank = None, False
@@ -329,8 +430,10 @@ def read_examples(task: Task, path: str, is_test: bool = False,
       blank = True
       continue
     if is_test and blank and examples:
-      raise InputError("%s: after a blank line: remove that line, because "
-                       "leaderboards count rows" % row.where)
+      raise InputError(
+        "%s: after a blank line: remove that line, because "
+        "leaderboards count rows" % row.where
+      )
     try:
       if row.error:
         raise ValueError(row.error)
@@ -339,7 +442,8 @@ def read_examples(task: Task, path: str, is_test: bool = False,
       if names.keep and not names.keep(row.values):
         continue
       example = _make_example(
-          names, row.values, len(examples), is_test, settings)
+        names, row.values, len(examples), is_test, settings
+      )
       if not is_test:
         if example.label is None:
           continue
@@ -353,10 +457,14 @@ def read_examples(task: Task, path: str, is_test: bool = False,
   return _without_placeholders(task, examples, path) if is_test else examples
 
 
-def divide(examples: List[Any], shares: Dict[str, float], seed: int,
-           text_of: Callable[[Any], Any] = lambda x: (x.text_a, x.text_b),
-           label_of: Callable[[Any], Any] = lambda x: x.label,
-           start: float = 0.0) -> Dict[str, List[Any]]:
+def divide(
+  examples: List[Any],
+  shares: Dict[str, float],
+  seed: int,
+  text_of: Callable[[Any], Any] = lambda x: (x.text_a, x.text_b),
+  label_of: Callable[[Any], Any] = lambda x: x.label,
+  start: float = 0.0,
+) -> Dict[str, List[Any]]:
   """Splits examples at random, stratified by label.
 
   Examples with the same texts stay together; the order is kept.
@@ -387,32 +495,58 @@ def divide(examples: List[Any], shares: Dict[str, float], seed: int,
     end = start * len(same)
     for name, share in shares.items():
       begin, end = end, end + share * len(same)
-      for place in itertools.chain.from_iterable(same[round(begin):round(end)]):
+      for place in itertools.chain.from_iterable(
+        same[round(begin) : round(end)]
+      ):
         part_of[place] = name
-  parts = {name: [example for example, part in zip(examples, part_of)
-                  if part == name] for name in ("train", *shares)}
+  parts = {
+    name: [example for example, part in zip(examples, part_of) if part == name]
+    for name in ("train", *shares)
+  }
   for name, part in parts.items():
     if not part:
-      raise InputError("%d examples are too few for a %s part" % (
-          len(examples), name))
+      raise InputError(
+        "%d examples are too few for a %s part" % (len(examples), name)
+      )
   return parts
 
 
-def write_part(output_dir: str, name: str,
-               examples: List[InputExample]) -> None:
+def write_part(
+  output_dir: str, name: str, examples: List[InputExample]
+) -> None:
   """Writes a part of the training file, for --task_name=jsonl."""
-  filesystem.write_lines(os.path.join(output_dir, name + ".jsonl"), (
-      json.dumps({key: value for key, value in (
-          ("id", x.id), ("text_a", x.text_a), ("text_b", x.text_b),
-          ("label", x.label)) if value is not None}, ensure_ascii=False)
-      for x in examples))
+  filesystem.write_lines(
+    os.path.join(output_dir, name + ".jsonl"),
+    (
+      json.dumps(
+        {
+          key: value
+          for key, value in (
+            ("id", x.id),
+            ("text_a", x.text_a),
+            ("text_b", x.text_b),
+            ("label", x.label),
+          )
+          if value is not None
+        },
+        ensure_ascii=False,
+      )
+      for x in examples
+    ),
+  )
 
 
 def items(examples: List[InputExample]) -> List[Item]:
   """Returns the examples for the report on the data."""
-  return [Item((x.text_a,) if x.text_b is None else (x.text_a, x.text_b),
-               x.label if x.label is None or isinstance(x.label, tuple)
-               else (str(x.label),)) for x in examples]
+  return [
+    Item(
+      (x.text_a,) if x.text_b is None else (x.text_a, x.text_b),
+      x.label
+      if x.label is None or isinstance(x.label, tuple)
+      else (str(x.label),),
+    )
+    for x in examples
+  ]
 
 
 def _columns(task, cells, is_test):
@@ -422,8 +556,9 @@ def _columns(task, cells, is_test):
   except ValueError as error:
     if not task.columns:
       raise ValueError(
-          "%s; if the file has no header, name its columns with "
-          "--columns=label,text_a" % error) from error
+        "%s; if the file has no header, name its columns with "
+        "--columns=label,text_a" % error
+      ) from error
     # A test file without a header may lack the label, its last column.
     lacks_label = is_test and len(cells) == len(task.columns) - 1
     return task.columns[:-1] if lacks_label else task.columns
@@ -444,8 +579,10 @@ def _find_columns(task, columns, is_test, path=None):
   """
   found = {}
   for field, synonyms, is_needed in (
-      ("text_a", tables.TEXT, True), ("text_b", tables.SECOND, True),
-      ("label", tables.LABEL, not is_test)):
+    ("text_a", tables.TEXT, True),
+    ("text_b", tables.SECOND, True),
+    ("label", tables.LABEL, not is_test),
+  ):
     names = getattr(task, field)
     if names is None or callable(names):
       continue
@@ -454,8 +591,10 @@ def _find_columns(task, columns, is_test, path=None):
     if name is None and None in names:  # optional
       continue
     if name is None and is_needed:
-      raise ValueError("no field %s, only %s" % (
-          " or ".join(map(repr, names)), ", ".join(map(str, columns))))
+      raise ValueError(
+        "no field %s, only %s"
+        % (" or ".join(map(repr, names)), ", ".join(map(str, columns)))
+      )
     if path and name not in (*names, None):
       logging.info("%s: %s is %s", path, field, name)
     if name:
@@ -475,8 +614,9 @@ def _without_placeholders(task, examples, path):
 
 
 def _make_example(task, row, number, is_test, settings):
-  texts = [_find(where, row)
-           for where in (task.text_a, task.text_b, task.negative)]
+  texts = [
+    _find(where, row) for where in (task.text_a, task.text_b, task.negative)
+  ]
   for text in texts:
     if text is not None and not (isinstance(text, str) and text.strip()):
       raise ValueError("a text is empty or not a string")
@@ -484,11 +624,18 @@ def _make_example(task, row, number, is_test, settings):
   if text_a is None:
     raise ValueError("the text is missing")
   # GLUE's id is `index`; `idx` in CLUEWSC2020's labelled files is not an id.
-  name = row.get(settings.id_field) if settings.id_field else row.get(
-      "id", row.get("index", number))
-  return InputExample(name, text_a, text_b,
-                      _find_label(task, row, is_test, settings),
-                      negative=negative)
+  name = (
+    row.get(settings.id_field)
+    if settings.id_field
+    else row.get("id", row.get("index", number))
+  )
+  return InputExample(
+    name,
+    text_a,
+    text_b,
+    _find_label(task, row, is_test, settings),
+    negative=negative,
+  )
 
 
 def _find_label(task, row, is_test, settings):
@@ -500,14 +647,21 @@ def _find_label(task, row, is_test, settings):
       raise
     label = None
   if task.is_multi_label:
-    return None if label is None else tuple(
+    return (
+      None
+      if label is None
+      else tuple(
         task.rename.get(part, part)
-        for part in label_sets.split(label, settings.label_separator))
+        for part in label_sets.split(label, settings.label_separator)
+      )
+    )
   if isinstance(label, list):
     if len(label) != 1:
-      raise ValueError("%d labels %s: several labels per text need "
-                       "--multi_label" % (len(label), label))
-    label, = label
+      raise ValueError(
+        "%d labels %s: several labels per text need "
+        "--multi_label" % (len(label), label)
+      )
+    (label,) = label
   label = "" if label is None else str(label).strip()
   if not label:
     if is_test:
@@ -521,8 +675,9 @@ def _check_label(task, label):
     _number(label)
   for part in label if task.is_multi_label else [label]:
     if task.labels and part not in task.labels:
-      raise ValueError("unknown label %r; known are %s" % (
-          part, ", ".join(task.labels)))
+      raise ValueError(
+        "unknown label %r; known are %s" % (part, ", ".join(task.labels))
+      )
 
 
 def _number(text):
@@ -549,4 +704,5 @@ def _find(where, row):
     return row[next((name for name in names if name in row), names[0])]
   except (KeyError, TypeError) as error:
     raise ValueError(
-        "no field %s, only %s" % (error, ", ".join(row))) from error
+      "no field %s, only %s" % (error, ", ".join(row))
+    ) from error

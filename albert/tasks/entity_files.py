@@ -15,6 +15,7 @@ from albert.tasks.data_report import Item
 
 class Entity(NamedTuple):
   """An entity, `text[start:end]`, of the type `kind`."""
+
   start: int
   end: int
   kind: str
@@ -28,6 +29,7 @@ class Example(NamedTuple):
     text: not empty.
     entities: sorted, without overlaps; None if unknown.
   """
+
   id: Any
   text: str
   entities: Optional[List[Entity]]
@@ -41,13 +43,15 @@ class Task(NamedTuple):
       `.jsonl` have JSON objects, all other files columns.
     by_character: the default of --by_character.
   """
+
   files: List[str]
   by_character: bool
 
+
 TASKS = {
-    # Some of its entities begin or end inside a word piece.
-    "cluener": Task(["{}.json"], True),
-    "file": Task(["{}.json", "{}.jsonl", "{}.txt", "{}.tsv", "{}.bio"], False),
+  # Some of its entities begin or end inside a word piece.
+  "cluener": Task(["{}.json"], True),
+  "file": Task(["{}.json", "{}.jsonl", "{}.txt", "{}.tsv", "{}.bio"], False),
 }
 
 
@@ -61,13 +65,16 @@ def find_file(task: Task, data_dir: str, split: str) -> str:
   for path in paths:
     if filesystem.exists(path):
       return path
-  raise InputError("no %s file: add %s, or change --data_dir" % (
-      split, " or ".join(paths)))
+  raise InputError(
+    "no %s file: add %s, or change --data_dir" % (split, " or ".join(paths))
+  )
 
 
-def read_examples(path: str, is_test: bool = False,
-                  settings: Optional[tables.ReadSettings] = None
-                  ) -> List[Example]:
+def read_examples(
+  path: str,
+  is_test: bool = False,
+  settings: Optional[tables.ReadSettings] = None,
+) -> List[Example]:
   """Reads a file of JSON objects, or of columns.
 
   JSON has a text and its entities as written by CLUENER, doccano, Label Studio
@@ -108,18 +115,22 @@ def read_examples(path: str, is_test: bool = False,
     if problem:
       skipped.add(where, problem)
     else:
-      examples.append(example._replace(
-          id=len(examples) if example.id is None else example.id))
+      examples.append(
+        example._replace(id=len(examples) if example.id is None else example.id)
+      )
   skipped.report(len(examples))
   if not examples:
     raise InputError("%s: has no texts" % path)
   unknown = sum(example.entities is None for example in examples)
   if 0 < unknown < len(examples):
-    raise InputError("%s: %d of %d texts have no labels: label all or none"
-                     % (path, unknown, len(examples)))
+    raise InputError(
+      "%s: %d of %d texts have no labels: label all or none"
+      % (path, unknown, len(examples))
+    )
   if is_test and not unknown and not any(e.entities for e in examples):
-    logging.info("%s: no text has an entity: treated as placeholders and not "
-                 "scored", path)
+    logging.info(
+      "%s: no text has an entity: treated as placeholders and not scored", path
+    )
     return [example._replace(entities=None) for example in examples]
   return examples
 
@@ -129,17 +140,19 @@ _ENTITIES = ("label", "labels", "entities", "spans")
 _STARTS, _ENDS = ("start", "start_offset"), ("end", "end_offset")
 _KINDS = ("kind", "label", "labels", "type", "entity_group")
 _LAYOUTS = (
-    'not a JSON object with a "text" and its entities: "label": {kind: '
-    '{entity: [[first, last]]}} (CLUENER), "label": [[start, end, kind]] or '
-    '"entities": [{"start_offset", "end_offset", "label"}] (doccano), '
-    '"label": [{"start", "end", "labels"}] (Label Studio), or "tokens" and '
-    '"tags"')
+  'not a JSON object with a "text" and its entities: "label": {kind: '
+  '{entity: [[first, last]]}} (CLUENER), "label": [[start, end, kind]] or '
+  '"entities": [{"start_offset", "end_offset", "label"}] (doccano), '
+  '"label": [{"start", "end", "labels"}] (Label Studio), or "tokens" and '
+  '"tags"'
+)
 
 
 def _read_json(path, settings):
   """Yields (place, Example or ValueError)."""
-  for row in tables.read(path, tables.TableSettings(
-      encoding=settings.encoding)):
+  for row in tables.read(
+    path, tables.TableSettings(encoding=settings.encoding)
+  ):
     if row.is_blank:
       continue
     try:
@@ -155,18 +168,24 @@ def _read_json(path, settings):
 def _json_example(row):
   data = row.get("data")
   if isinstance(data, dict) and "annotations" in row:  # all of Label Studio's
-    found = [result["value"] for annotation in row["annotations"]
-             for result in annotation["result"] if "labels" in result["value"]]
+    found = [
+      result["value"]
+      for annotation in row["annotations"]
+      for result in annotation["result"]
+      if "labels" in result["value"]
+    ]
     row = dict(id=row.get("id"), text=data.get("text"), label=found)
   tags = row.get("ner_tags", row.get("tags"))
   if isinstance(row.get("tokens"), list) and isinstance(tags, list):
     if not all(isinstance(tag, str) for tag in tags):
       raise ValueError("tags are numbers: use their names, such as B-PER")
     if len(tags) != len(row["tokens"]):
-      raise ValueError("%d tokens have %d tags" % (
-          len(row["tokens"]), len(tags)))
+      raise ValueError(
+        "%d tokens have %d tags" % (len(row["tokens"]), len(tags))
+      )
     return _tagged(row["tokens"], tags, {tag[:1] for tag in tags})._replace(
-        id=row.get("id"))
+      id=row.get("id")
+    )
   text = row.get("text")
   if not isinstance(text, str):
     raise ValueError(_LAYOUTS)
@@ -180,24 +199,31 @@ def _json_example(row):
     raise ValueError("%r: %s" % (names[0], _LAYOUTS)) from error
   for one, other in zip(entities, entities[1:]):
     if other.start < one.end:
-      raise ValueError("%r and %r overlap" % (
-          text[one.start:one.end], text[other.start:other.end]))
+      raise ValueError(
+        "%r and %r overlap"
+        % (text[one.start : one.end], text[other.start : other.end])
+      )
   return Example(row.get("id"), text, entities)
 
 
 def _entities_of(text, value):
   """Yields the entities of a text in any of _LAYOUTS."""
   if isinstance(value, dict):  # CLUENER: ends are inclusive
-    found = [(first, last + 1, kind, words)
-             for kind, places in value.items()
-             for words, spans in places.items() for first, last in spans]
+    found = [
+      (first, last + 1, kind, words)
+      for kind, places in value.items()
+      for words, spans in places.items()
+      for first, last in spans
+    ]
   else:
     found = [_span(entity) for entity in value]
   for start, end, kind, words in found:
     if not 0 <= start < end <= len(text) or (
-        words is not None and text[start:end] != words):
-      raise ValueError("characters %s to %s of the text are not %r" % (
-          start, end - 1, words))
+      words is not None and text[start:end] != words
+    ):
+      raise ValueError(
+        "characters %s to %s of the text are not %r" % (start, end - 1, words)
+      )
     yield Entity(start, end, kind)
 
 
@@ -206,17 +232,27 @@ def _span(entity):
   if not isinstance(entity, dict):
     start, end, kind = entity
     return int(start), int(end), str(kind), None
-  start, end, kind = (next(entity[name] for name in names if name in entity)
-                      if set(names) & set(entity) else entity[names[0]]
-                      for names in (_STARTS, _ENDS, _KINDS))
+  start, end, kind = (
+    next(entity[name] for name in names if name in entity)
+    if set(names) & set(entity)
+    else entity[names[0]]
+    for names in (_STARTS, _ENDS, _KINDS)
+  )
   if isinstance(kind, list):
-    kind, = kind
+    (kind,) = kind
   return int(start), int(end), str(kind), entity.get("text")
 
 
 # First letter of a tag -> its meaning in BIOES.
-_LETTERS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S",
-            "U": "S"}
+_LETTERS = {
+  "B": "B",
+  "I": "I",
+  "M": "I",
+  "E": "E",
+  "L": "E",
+  "S": "S",
+  "U": "S",
+}
 _TAG = re.compile("(O)$|([%s])[-_](.+)$" % "".join(_LETTERS))
 _HEADER = re.compile("(?i)(tag|label|ner|ner_tag|标签)s?$")
 
@@ -230,13 +266,19 @@ def _read_columns(path, lines, is_test):
     is_test: whether it may have one text per line.
   """
   separator = "\t" if any("\t" in line for line in lines) else "[ \t]+"
-  rows = [(number, re.split(separator, line.rstrip(" \t\r\n")))
-          for number, line in enumerate(lines, 1)]
+  rows = [
+    (number, re.split(separator, line.rstrip(" \t\r\n")))
+    for number, line in enumerate(lines, 1)
+  ]
   rows = [row for row in rows if row[1][0] != "-DOCSTART-"]
   words = [cells for _, cells in rows if cells != [""]]
-  if is_test and words and max(map(len, words)) == 1 and [""] not in [
-      cells for _, cells in rows[:-1]] and max(
-          len(cells[0]) for cells in words) > 1:
+  if (
+    is_test
+    and words
+    and max(map(len, words)) == 1
+    and [""] not in [cells for _, cells in rows[:-1]]
+    and max(len(cells[0]) for cells in words) > 1
+  ):
     for number, (text,) in rows:
       if text:
         yield "%s:%d" % (path, number), Example(None, text, None)
@@ -244,14 +286,20 @@ def _read_columns(path, lines, is_test):
   if words and len(words[0]) > 1 and _HEADER.match(words[0][-1]):
     logging.info("%s: %s is treated as a header", path, " ".join(words[0]))
     header = next(i for i, row in enumerate(rows) if row[1] == words[0])
-    rows, words = rows[header + 1:], words[1:]
-  if separator == "\t" and words and all(
-      len(cells) == 2 and " " in cells[1] for cells in words):
+    rows, words = rows[header + 1 :], words[1:]
+  if (
+    separator == "\t"
+    and words
+    and all(len(cells) == 2 and " " in cells[1] for cells in words)
+  ):
     rows = _one_sentence_per_line(rows)
     words = [cells for _, cells in rows if cells != [""]]
   if words and len(words[0]) > 2:
-    logging.info("%s: %d columns; the first is the word, the last its tag",
-                 path, len(words[0]))
+    logging.info(
+      "%s: %d columns; the first is the word, the last its tag",
+      path,
+      len(words[0]),
+    )
   _check_tags(path, words)
   yield from _sentences(path, rows)
 
@@ -261,8 +309,10 @@ def _one_sentence_per_line(rows):
   found = []
   for number, cells in rows:
     words, tags = [cell.split() for cell in (cells + [""])[:2]]
-    found += [(number, [word, tag]) for word, tag in itertools.zip_longest(
-        words, tags, fillvalue="")] + [(number, [""])]
+    found += [
+      (number, [word, tag])
+      for word, tag in itertools.zip_longest(words, tags, fillvalue="")
+    ] + [(number, [""])]
   return found
 
 
@@ -270,18 +320,25 @@ def _check_tags(path, words):
   """Refuses files in unsupported schemes, with a hint how to convert them."""
   tags = {cells[-1] for cells in words if len(cells) > 1} - {"O"}
   if tags and tags <= set("BMES"):
-    raise InputError("%s: tags without a type, as in word segmentation: write "
-                     "B-PER and so on" % path)
-  if tags and all(re.match(".+[-_][BIMESLU]$", tag) and not _TAG.match(tag)
-                  for tag in tags):
-    raise InputError("%s: the type comes first (%s): write B-PER, not PER-B" % (
-        path, min(tags)))
-  if len(words) > 1 and all(len(cells) > 1 and re.match(r"\D\d$", cells[0])
-                            for cells in words):
     raise InputError(
-        "%s: each character is followed by its place in a word (%s), as in "
-        "WeiboNER: remove it: sed -E 's/^(.)[0-9]/\\1/' OLD >NEW" % (
-            path, words[0][0]))
+      "%s: tags without a type, as in word segmentation: write "
+      "B-PER and so on" % path
+    )
+  if tags and all(
+    re.match(".+[-_][BIMESLU]$", tag) and not _TAG.match(tag) for tag in tags
+  ):
+    raise InputError(
+      "%s: the type comes first (%s): write B-PER, not PER-B"
+      % (path, min(tags))
+    )
+  if len(words) > 1 and all(
+    len(cells) > 1 and re.match(r"\D\d$", cells[0]) for cells in words
+  ):
+    raise InputError(
+      "%s: each character is followed by its place in a word (%s), as in "
+      "WeiboNER: remove it: sed -E 's/^(.)[0-9]/\\1/' OLD >NEW"
+      % (path, words[0][0])
+    )
 
 
 def _sentences(path, rows):
@@ -297,8 +354,10 @@ def _sentences(path, rows):
     letters.setdefault(tag[:1], number)
   for one, other in ("IM", "EL", "SU"):
     if one in letters and other in letters:
-      raise InputError("%s:%d: two tagging schemes, %s- and %s- (line %d): use "
-                       "one" % (path, letters[other], other, one, letters[one]))
+      raise InputError(
+        "%s:%d: two tagging schemes, %s- and %s- (line %d): use "
+        "one" % (path, letters[other], other, one, letters[one])
+      )
   stray, width = [], None
   for sentence in filter(None, sentences):
     numbers, words, tags, widths = zip(*sentence)
@@ -309,15 +368,21 @@ def _sentences(path, rows):
       if odd is not None:
         number = numbers[odd]
         raise ValueError("expected %d columns, found %d" % (width, widths[odd]))
-      yield "%s:%d" % (path, number), _tagged(
-          words, tags, set(letters), numbers, stray)
+      yield (
+        "%s:%d" % (path, number),
+        _tagged(words, tags, set(letters), numbers, stray),
+      )
     except _BadTag as error:
       yield "%s:%d" % (path, numbers[error.index]), error
     except ValueError as error:
       yield "%s:%d" % (path, number), error
   if stray:
-    logging.info("%s: %d entities begin with I- (the first in line %d), as in "
-                 "IOB1", path, len(stray), stray[0])
+    logging.info(
+      "%s: %d entities begin with I- (the first in line %d), as in IOB1",
+      path,
+      len(stray),
+      stray[0],
+    )
 
 
 class _BadTag(ValueError):
@@ -353,16 +418,21 @@ def _tagged(words, tags, letters, numbers=None, stray=None):
   for index, (tag, place) in enumerate([*zip(tags, places), end]):
     match = _TAG.match(tag)
     if not match:
-      raise _BadTag(index, "unknown tag %r: tags are O, or one of %s with - "
-                    "and a type" % (tag, ", ".join(sorted(_LETTERS))))
+      raise _BadTag(
+        index,
+        "unknown tag %r: tags are O, or one of %s with - "
+        "and a type" % (tag, ", ".join(sorted(_LETTERS))),
+      )
     letter, kind = match.group(1) or _LETTERS[match.group(2)], match.group(3)
     if letter in "IE" and length and entities[-1].kind == kind:
       entities[-1] = entities[-1]._replace(end=place[1])
       length = 0 if letter == "E" else length + 1
       continue
     if has_ends and (length > 1 or length and has_singles):
-      raise _BadTag(min(index, len(words) - 1), "an entity of type %s has no "
-                    "end before %s" % (entities[-1].kind, tag))
+      raise _BadTag(
+        min(index, len(words) - 1),
+        "an entity of type %s has no end before %s" % (entities[-1].kind, tag),
+      )
     if letter != "O":
       entities.append(Entity(*place, kind))
       if letter in "IE" and stray is not None:
@@ -379,9 +449,12 @@ def _put_together(words):
   """
   text, places, previous = "", [], ""
   for word in words:
-    if (len(previous + word) > 2 and previous and
-        characters.is_joined(previous[-1]) and
-        characters.is_joined(word[0])):
+    if (
+      len(previous + word) > 2
+      and previous
+      and characters.is_joined(previous[-1])
+      and characters.is_joined(word[0])
+    ):
       text += " "
     places.append((len(text), len(text) + len(word)))
     text += word
@@ -394,18 +467,36 @@ def submission(example: Example, entities: List[Entity]) -> Dict[str, Any]:
   label: Dict[str, Dict[str, List[List[int]]]] = {}
   for start, end, kind in entities:
     label.setdefault(kind, {}).setdefault(example.text[start:end], []).append(
-        [start, end - 1])
+      [start, end - 1]
+    )
   return {"id": example.id, "label": label}
 
 
 def with_offsets(example: Example, entities: List[Entity]) -> Dict[str, Any]:
   """Returns a text and its entities as JSON; ends are exclusive."""
-  return {"id": example.id, "text": example.text, "entities": [
-      {"kind": kind, "start": start, "end": end,
-       "text": example.text[start:end]} for start, end, kind in entities]}
+  return {
+    "id": example.id,
+    "text": example.text,
+    "entities": [
+      {
+        "kind": kind,
+        "start": start,
+        "end": end,
+        "text": example.text[start:end],
+      }
+      for start, end, kind in entities
+    ],
+  }
 
 
 def items(examples: List[Example]) -> List[Item]:
   """Returns the texts for the report on the data."""
-  return [Item((x.text,), None if x.entities is None else tuple(
-      entity.kind for entity in x.entities)) for x in examples]
+  return [
+    Item(
+      (x.text,),
+      None
+      if x.entities is None
+      else tuple(entity.kind for entity in x.entities),
+    )
+    for x in examples
+  ]

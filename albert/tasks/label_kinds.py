@@ -21,6 +21,7 @@ class LabelKind:
     result: `kind` of the predictions; see predictors.Predictor.
     feature: ("int" or "float", length) of `label_ids`; see FeatureSpec.
   """
+
   labels: List[str]
   positive: Optional[str] = None
   result: str
@@ -46,14 +47,16 @@ class LabelKind:
     """Returns the error of each example, float [N]; higher is worse."""
     raise NotImplementedError
 
-  def score(self, logits: np.ndarray, targets: List[Any]
-            ) -> Tuple[Dict[str, float], Optional[str]]:
+  def score(
+    self, logits: np.ndarray, targets: List[Any]
+  ) -> Tuple[Dict[str, float], Optional[str]]:
     """Returns results by name, and a report or None."""
     raise NotImplementedError
 
 
 class Numbers(LabelKind):
   """Labels are numbers (regression)."""
+
   labels: List[str] = []
   result = "score"
   feature = ("float", 0)
@@ -74,10 +77,11 @@ class Numbers(LabelKind):
     """See LabelKind; the absolute error."""
     return np.abs(values[:, 0] - targets)
 
-  def score(self, logits: np.ndarray, targets: List[float]
-            ) -> Tuple[Dict[str, float], Optional[str]]:
+  def score(
+    self, logits: np.ndarray, targets: List[float]
+  ) -> Tuple[Dict[str, float], Optional[str]]:
     """See LabelKind."""
-    loss = float(np.mean((logits[:, 0] - np.array(targets))**2))
+    loss = float(np.mean((logits[:, 0] - np.array(targets)) ** 2))
     return dict(metrics.regression(targets, logits[:, 0]), loss=loss), None
 
 
@@ -87,6 +91,7 @@ class OneLabel(LabelKind):
   Attributes:
     temperature: divides the logits before the softmax.
   """
+
   result = "label"
   temperature = 1.0
   feature = ("int", 0)
@@ -111,17 +116,23 @@ class OneLabel(LabelKind):
     """See LabelKind; 1 minus the probability of the true label."""
     return 1 - values[np.arange(len(targets)), targets]
 
-  def score(self, logits: np.ndarray, targets: List[int]
-            ) -> Tuple[Dict[str, float], Optional[str]]:
+  def score(
+    self, logits: np.ndarray, targets: List[int]
+  ) -> Tuple[Dict[str, float], Optional[str]]:
     """See LabelKind."""
     results, confusion = metrics.classification(
-        targets, logits.argmax(-1), len(self.labels),
-        self.labels.index(self.positive) if self.positive else None)
+      targets,
+      logits.argmax(-1),
+      len(self.labels),
+      self.labels.index(self.positive) if self.positive else None,
+    )
     loss = -np.mean(log_softmax(logits)[np.arange(len(targets)), targets])
     confidence = self.values(logits).max(-1), logits.argmax(-1) == targets
     results["calibration_error"] = metrics.calibration_error(*confidence)
-    report = "%s\n%s" % (metrics.report(confusion, self.labels),
-                         metrics.confidence_table(*confidence))
+    report = "%s\n%s" % (
+      metrics.report(confusion, self.labels),
+      metrics.confidence_table(*confidence),
+    )
     if self.positive:
       report += "\nf1 is for the label %s\n" % self.positive
     return dict(results, loss=float(loss)), report
@@ -135,10 +146,15 @@ class SeveralLabels(LabelKind):
     thresholds: label -> probability threshold, 0.5 by default.
     most: K, maximum number of labels of a training example.
   """
+
   result = "labels"
 
-  def __init__(self, labels: List[str],
-               thresholds: Optional[Dict[str, float]] = None, most: int = 1):
+  def __init__(
+    self,
+    labels: List[str],
+    thresholds: Optional[Dict[str, float]] = None,
+    most: int = 1,
+  ):
     self.labels = labels
     self.feature = ("int", most)
     self.thresholds = thresholds or dict.fromkeys(labels, 0.5)
@@ -157,36 +173,50 @@ class SeveralLabels(LabelKind):
 
   def answers(self, values: np.ndarray) -> List[str]:
     """See LabelKind."""
-    return [label_sets.join(label_sets.above(
-        row, self.labels, self.thresholds)) for row in values]
+    return [
+      label_sets.join(label_sets.above(row, self.labels, self.thresholds))
+      for row in values
+    ]
 
-  def errors(self, values: np.ndarray,
-             targets: List[Tuple[int, ...]]) -> np.ndarray:
+  def errors(
+    self, values: np.ndarray, targets: List[Tuple[int, ...]]
+  ) -> np.ndarray:
     """See LabelKind; the sum of the labels' absolute errors."""
     return np.abs(values - label_sets.dense(targets, len(self.labels))).sum(1)
 
-  def choose_thresholds(self, logits: np.ndarray,
-                        targets: List[Tuple[int, ...]], way: str) -> None:
+  def choose_thresholds(
+    self, logits: np.ndarray, targets: List[Tuple[int, ...]], way: str
+  ) -> None:
     """Sets the thresholds; see `label_sets.choose_thresholds`."""
-    self.thresholds = dict(zip(self.labels, label_sets.choose_thresholds(
-        self.values(logits), label_sets.dense(targets, len(self.labels)),
-        way)))
+    self.thresholds = dict(
+      zip(
+        self.labels,
+        label_sets.choose_thresholds(
+          self.values(logits), label_sets.dense(targets, len(self.labels)), way
+        ),
+      )
+    )
 
-  def score(self, logits: np.ndarray, targets: List[Tuple[int, ...]]
-            ) -> Tuple[Dict[str, float], Optional[str]]:
+  def score(
+    self, logits: np.ndarray, targets: List[Tuple[int, ...]]
+  ) -> Tuple[Dict[str, float], Optional[str]]:
     """See LabelKind."""
     logits = logits.astype(np.float64)
     truth = label_sets.dense(targets, len(self.labels))
     results, report = label_sets.score(
-        self.values(logits), truth,
-        [self.thresholds[label] for label in self.labels], self.labels)
+      self.values(logits),
+      truth,
+      [self.thresholds[label] for label in self.labels],
+      self.labels,
+    )
     # softplus(x) - x y, as in `MultiLabel`
     losses = np.logaddexp(0.0, logits) - logits * truth
     return dict(results, loss=float(losses.mean())), report
 
 
-def positive_label(labels: List[str], counts: Dict[str, int],
-                   chosen: Optional[str] = None) -> str:
+def positive_label(
+  labels: List[str], counts: Dict[str, int], chosen: Optional[str] = None
+) -> str:
   """Returns the positive one of two labels.
 
   Args:
@@ -202,8 +232,10 @@ def positive_label(labels: List[str], counts: Dict[str, int],
     InputError: `chosen` is not one of two labels.
   """
   if chosen is not None and (chosen not in labels or len(labels) != 2):
-    raise InputError("--positive_label=%s must be one of two labels: there "
-                     "are %s" % (chosen, ", ".join(labels)))
+    raise InputError(
+      "--positive_label=%s must be one of two labels: there "
+      "are %s" % (chosen, ", ".join(labels))
+    )
   if chosen:
     return chosen
   yes = [label for label in labels if label.lower() in _YES]
@@ -237,13 +269,16 @@ def label_ids(examples: List[InputExample], labels: List[str]) -> List[Any]:
   numbers = {label: number for number, label in enumerate(labels)}
   for example in examples:
     if example.label is not None and example.label not in numbers:
-      raise InputError("%s: unknown label %r; known are %s" % (
-          example.where, example.label, ", ".join(labels)))
+      raise InputError(
+        "%s: unknown label %r; known are %s"
+        % (example.where, example.label, ", ".join(labels))
+      )
   return [numbers.get(example.label, 0) for example in examples]
 
 
-def class_weights(text: str, labels: List[str],
-                  targets: Sequence[int]) -> List[float]:
+def class_weights(
+  text: str, labels: List[str], targets: Sequence[int]
+) -> List[float]:
   """Returns weights of labels, with a mean of 1 over the examples.
 
   Args:
@@ -269,10 +304,13 @@ def class_weights(text: str, labels: List[str],
     for pair in text.split(","):
       label, _, weight = pair.rpartition(":")
       if label not in labels:
-        raise InputError("--class_weights: unknown label %r of %r; known are %s"
-                         % (label, pair, ", ".join(labels)))
+        raise InputError(
+          "--class_weights: unknown label %r of %r; known are %s"
+          % (label, pair, ", ".join(labels))
+        )
       if not re.match(r"\d*\.?\d+$", weight) or not float(weight):
-        raise InputError("--class_weights: the weight of %r is not a positive "
-                         "number" % pair)
+        raise InputError(
+          "--class_weights: the weight of %r is not a positive number" % pair
+        )
       weights[labels.index(label)] = float(weight)
   return (weights * counts.sum() / (weights * counts).sum()).tolist()

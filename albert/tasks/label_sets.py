@@ -30,14 +30,19 @@ def split(value: Any, separator: str = "|") -> Tuple[str, ...]:
     else:
       value = [part.strip() for part in value.split(separator) if part.strip()]
   if not isinstance(value, list) or not all(
-      isinstance(label, (str, int)) for label in value):
-    raise ValueError("the labels %r are neither a list nor text such as a|b" %
-                     (value,))
+    isinstance(label, (str, int)) for label in value
+  ):
+    raise ValueError(
+      "the labels %r are neither a list nor text such as a|b" % (value,)
+    )
   names = list(map(str, value))
   if any(isinstance(label, bool) for label in value) or (
-      len(set(names)) < len(names) and set(names) <= {"0", "1"}):
-    raise ValueError("%r has a flag per label: list the names of the labels "
-                     "instead, such as a|b" % (value,))
+    len(set(names)) < len(names) and set(names) <= {"0", "1"}
+  ):
+    raise ValueError(
+      "%r has a flag per label: list the names of the labels "
+      "instead, such as a|b" % (value,)
+    )
   return tuple(dict.fromkeys(names))
 
 
@@ -70,8 +75,9 @@ def join(labels: Sequence[str]) -> str:
   return "|".join(labels)
 
 
-def above(probabilities: np.ndarray, labels: List[str],
-          thresholds: Dict[str, float]) -> List[str]:
+def above(
+  probabilities: np.ndarray, labels: List[str], thresholds: Dict[str, float]
+) -> List[str]:
   """Returns the labels whose probability exceeds their threshold.
 
   Args:
@@ -79,12 +85,16 @@ def above(probabilities: np.ndarray, labels: List[str],
     labels: L labels.
     thresholds: by label, 0.5 by default.
   """
-  return [label for label, probability in zip(labels, probabilities)
-          if probability > thresholds.get(label, 0.5)]
+  return [
+    label
+    for label, probability in zip(labels, probabilities)
+    if probability > thresholds.get(label, 0.5)
+  ]
 
 
-def targets(examples: Sequence[Any],
-            labels: List[str]) -> List[Tuple[int, ...]]:
+def targets(
+  examples: Sequence[Any], labels: List[str]
+) -> List[Tuple[int, ...]]:
   """Returns the indices of each example's labels.
 
   Args:
@@ -99,11 +109,13 @@ def targets(examples: Sequence[Any],
     for label in example.label or ():
       if label not in numbers:
         raise InputError(
-            "%s: the label %r is not one of the model's: list all labels with "
-            "--labels" % (
-                example.where, label))
-  return [tuple(numbers[label] for label in example.label or ())
-          for example in examples]
+          "%s: the label %r is not one of the model's: list all labels with "
+          "--labels" % (example.where, label)
+        )
+  return [
+    tuple(numbers[label] for label in example.label or ())
+    for example in examples
+  ]
 
 
 def dense(targets: List[Tuple[int, ...]], num_labels: int) -> np.ndarray:
@@ -114,8 +126,9 @@ def dense(targets: List[Tuple[int, ...]], num_labels: int) -> np.ndarray:
   return rows
 
 
-def choose_thresholds(probabilities: np.ndarray, truth: np.ndarray,
-                      way: str) -> List[float]:
+def choose_thresholds(
+  probabilities: np.ndarray, truth: np.ndarray, way: str
+) -> List[float]:
   """Chooses the thresholds of probabilities that maximize F1.
 
   Args:
@@ -129,7 +142,8 @@ def choose_thresholds(probabilities: np.ndarray, truth: np.ndarray,
   """
   if way == "one":
     return [_best_threshold(probabilities.ravel(), truth.ravel())] * (
-        truth.shape[1])
+      truth.shape[1]
+    )
   return [_best_threshold(*pair) for pair in zip(probabilities.T, truth.T)]
 
 
@@ -146,9 +160,12 @@ def _best_threshold(probabilities, truth):
   return float(sorted_[best] + below[best]) / 2.0
 
 
-def score(probabilities: np.ndarray, truth: np.ndarray,
-          thresholds: Sequence[float],
-          labels: List[str]) -> Tuple[Dict[str, float], str]:
+def score(
+  probabilities: np.ndarray,
+  truth: np.ndarray,
+  thresholds: Sequence[float],
+  labels: List[str],
+) -> Tuple[Dict[str, float], str]:
   """Scores predictions.
 
   Args:
@@ -166,7 +183,9 @@ def score(probabilities: np.ndarray, truth: np.ndarray,
   counts = np.stack([(claimed * truth).sum(0), claimed.sum(0), truth.sum(0)])
   hits, guessed, true = counts.sum(1)
   f1 = 2.0 * counts[0] / np.maximum(counts[1] + counts[2], 1)
-  results = {"micro_f1": float(2.0 * hits / max(guessed + true, 1)),
-             "macro_f1": float(f1.mean()),
-             "exact": float((claimed == truth).all(1).mean())}
+  results = {
+    "micro_f1": float(2.0 * hits / max(guessed + true, 1)),
+    "macro_f1": float(f1.mean()),
+    "exact": float((claimed == truth).all(1).mean()),
+  }
   return results, metrics.table("label", "examples", labels, *counts)

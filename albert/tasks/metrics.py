@@ -6,16 +6,27 @@ import numpy as np
 from absl import logging
 
 # Metrics for choosing the best checkpoint; higher is better.
-METRICS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman",
-           "micro_f1", "exact")
+METRICS = (
+  "accuracy",
+  "f1",
+  "macro_f1",
+  "matthews",
+  "pearson",
+  "spearman",
+  "micro_f1",
+  "exact",
+)
 Floats = Union[Sequence[float], np.ndarray]  # [N]
 
 _MOST_NAMES = 100  # see report
 
 
-def classification(labels: Floats, predicted: Floats, num_labels: int,
-                   positive: Optional[int] = None
-                   ) -> Tuple[Dict[str, float], np.ndarray]:
+def classification(
+  labels: Floats,
+  predicted: Floats,
+  num_labels: int,
+  positive: Optional[int] = None,
+) -> Tuple[Dict[str, float], np.ndarray]:
   """Computes the metrics of a classifier.
 
   Args:
@@ -31,24 +42,30 @@ def classification(labels: Floats, predicted: Floats, num_labels: int,
     class.
   """
   confusion = np.zeros([num_labels, num_labels], np.int64)
-  np.add.at(confusion, (np.asarray(labels, np.int64),
-                        np.asarray(predicted, np.int64)), 1)
+  np.add.at(
+    confusion,
+    (np.asarray(labels, np.int64), np.asarray(predicted, np.int64)),
+    1,
+  )
   true, claimed = confusion.sum(1), confusion.sum(0)
   right, total = np.trace(confusion), confusion.sum()
   f1 = f1_scores(confusion)
-  spread = np.sqrt(float(total**2 - (claimed**2).sum()) *
-                   float(total**2 - (true**2).sum()))
+  spread = np.sqrt(
+    float(total**2 - (claimed**2).sum()) * float(total**2 - (true**2).sum())
+  )
   values = {
-      "accuracy": right / total,
-      "macro_f1": f1[true + claimed > 0].mean(),
-      "matthews": (right * total - (true * claimed).sum()) / (spread or 1.0)}
+    "accuracy": right / total,
+    "macro_f1": f1[true + claimed > 0].mean(),
+    "matthews": (right * total - (true * claimed).sum()) / (spread or 1.0),
+  }
   if positive is not None:
     values["f1"] = f1[positive]
   return {name: float(value) for name, value in values.items()}, confusion
 
 
-def without_placeholders(examples: List[Any], field: str,
-                         where: str) -> List[Any]:
+def without_placeholders(
+  examples: List[Any], field: str, where: str
+) -> List[Any]:
   """Removes the labels of a file to predict if they are placeholders.
 
   Leaderboards publish test sets with the same label or answer in all rows.
@@ -62,8 +79,11 @@ def without_placeholders(examples: List[Any], field: str,
   if len(labels) > 1:
     return examples
   if labels != {"None"}:
-    logging.info("%s: %s in all rows: treated as a placeholder and not scored",
-                 where, labels.pop())
+    logging.info(
+      "%s: %s in all rows: treated as a placeholder and not scored",
+      where,
+      labels.pop(),
+    )
   return [example._replace(**{field: None}) for example in examples]
 
 
@@ -80,10 +100,13 @@ def regression(labels: Floats, predicted: Floats) -> Dict[str, float]:
     Pearson's and Spearman's correlation, 0 if either side is constant, and the
     mean squared error.
   """
-  return {"pearson": _correlation(labels, predicted),
-          "spearman": _correlation(_ranks(labels), _ranks(predicted)),
-          "mse": float(np.mean(np.subtract(predicted, labels,
-                                           dtype=np.float64)**2))}
+  return {
+    "pearson": _correlation(labels, predicted),
+    "spearman": _correlation(_ranks(labels), _ranks(predicted)),
+    "mse": float(
+      np.mean(np.subtract(predicted, labels, dtype=np.float64) ** 2)
+    ),
+  }
 
 
 def separation(labels: Floats, scores: Floats) -> Dict[str, float]:
@@ -108,13 +131,16 @@ def separation(labels: Floats, scores: Floats) -> Dict[str, float]:
   ones_below = np.append(0, np.cumsum(truth[order]))[first]
   right = first - ones_below + positives - ones_below
   best = np.argmax(right)
-  return {"auc": float(pairs / (positives * negatives)),
-          "accuracy": float(right[best] / len(truth)),
-          "threshold": float(min(thresholds[best], 1e9))}
+  return {
+    "auc": float(pairs / (positives * negatives)),
+    "accuracy": float(right[best] / len(truth)),
+    "threshold": float(min(thresholds[best], 1e9)),
+  }
 
 
-def calibration_error(probabilities: np.ndarray, right: np.ndarray,
-                      bins: int = 15) -> float:
+def calibration_error(
+  probabilities: np.ndarray, right: np.ndarray, bins: int = 15
+) -> float:
   """Returns the expected calibration error (Guo et al., arXiv:1706.04599).
 
   Args:
@@ -165,16 +191,18 @@ def confidence_table(probabilities: np.ndarray, right: np.ndarray) -> str:
   for least in (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99):
     kept = right[probabilities >= least]
     if kept.size:
-      lines.append("%11.2f%10.4f%10.4f" % (
-          least, kept.size / len(right), kept.mean()))
+      lines.append(
+        "%11.2f%10.4f%10.4f" % (least, kept.size / len(right), kept.mean())
+      )
   return "\n".join(lines) + "\n"
 
 
 def _correlation(x, y):
   if np.ptp(x) == 0 or np.ptp(y) == 0:
     return 0.0  # deviations would be rounding errors only
-  x, y = [np.asarray(z, np.float64) - np.mean(z, dtype=np.float64)
-          for z in (x, y)]
+  x, y = [
+    np.asarray(z, np.float64) - np.mean(z, dtype=np.float64) for z in (x, y)
+  ]
   return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
 
 
@@ -195,15 +223,26 @@ def report(confusion: np.ndarray, names: List[str]) -> str:
     confusion: int [C, C], see `classification`.
     names: C classes.
   """
-  lines, width = _score_lines("label", "examples", names, np.diag(confusion),
-                              confusion.sum(0), confusion.sum(1))
+  lines, width = _score_lines(
+    "label",
+    "examples",
+    names,
+    np.diag(confusion),
+    confusion.sum(0),
+    confusion.sum(1),
+  )
   if len(names) > _MOST_NAMES:
     return "\n".join(lines) + "\n"
   cells = max(map(len, names + [str(confusion.max())])) + 2
-  lines += ["", "true labels down, predicted ones across:",
-            " " * width + "".join(name.rjust(cells) for name in names)]
-  lines += [name.rjust(width) + "".join(str(n).rjust(cells) for n in row)
-            for name, row in zip(names, confusion)]
+  lines += [
+    "",
+    "true labels down, predicted ones across:",
+    " " * width + "".join(name.rjust(cells) for name in names),
+  ]
+  lines += [
+    name.rjust(width) + "".join(str(n).rjust(cells) for n in row)
+    for name, row in zip(names, confusion)
+  ]
   return "\n".join(lines) + "\n"
 
 
@@ -217,12 +256,19 @@ def _score_lines(first, last, names, hits, claimed, true):
       and true instances.
   """
   width = max(map(len, names + ["precision"])) + 2
-  lines = ["".join(title.rjust(width) for title in (
-      first, "precision", "recall", "f1", last))]
+  lines = [
+    "".join(
+      title.rjust(width) for title in (first, "precision", "recall", "f1", last)
+    )
+  ]
   for name, *counts in zip(names, hits, claimed, true):
-    lines.append(name.rjust(width) + "".join(
-        ("%.4f" % score).rjust(width) for score in _precision_recall_f1(
-            *counts)) + str(counts[-1]).rjust(width))
+    lines.append(
+      name.rjust(width)
+      + "".join(
+        ("%.4f" % score).rjust(width) for score in _precision_recall_f1(*counts)
+      )
+      + str(counts[-1]).rjust(width)
+    )
   return lines, width
 
 
@@ -232,13 +278,17 @@ def table(*args: Any) -> str:
 
 
 def _precision_recall_f1(hits, claimed, true):
-  return (hits / max(claimed, 1), hits / max(true, 1),
-          2.0 * hits / max(claimed + true, 1))
+  return (
+    hits / max(claimed, 1),
+    hits / max(true, 1),
+    2.0 * hits / max(claimed + true, 1),
+  )
 
 
-def entities(true: Iterable[Iterable[Tuple[int, int, str]]],
-             claimed: Iterable[Iterable[Tuple[int, int, str]]]
-             ) -> Tuple[Dict[str, float], str]:
+def entities(
+  true: Iterable[Iterable[Tuple[int, int, str]]],
+  claimed: Iterable[Iterable[Tuple[int, int, str]]],
+) -> Tuple[Dict[str, float], str]:
   """Scores entities, which must match exactly in offsets and type.
 
   Args:
@@ -257,9 +307,12 @@ def entities(true: Iterable[Iterable[Tuple[int, int, str]]],
   kinds = sorted(counts)
   rows = [counts[kind] for kind in kinds]
   total = [sum(column) for column in zip([0, 0, 0], *rows)]
-  results = dict(zip(("precision", "recall", "f1"), _precision_recall_f1(
-      *total)))
+  results = dict(
+    zip(("precision", "recall", "f1"), _precision_recall_f1(*total))
+  )
   results["macro_f1"] = sum(
-      _precision_recall_f1(*row)[2] for row in rows) / max(len(rows), 1)
-  return results, table("kind", "entities", kinds + ["all"],
-                        *zip(*rows + [total]))
+    _precision_recall_f1(*row)[2] for row in rows
+  ) / max(len(rows), 1)
+  return results, table(
+    "kind", "entities", kinds + ["all"], *zip(*rows + [total])
+  )

@@ -44,6 +44,7 @@ class Example(NamedTuple):
     group: questions of the same group have different answers; None for no
       constraint.
   """
+
   id: Any
   part: Optional[str]
   passage: str
@@ -57,8 +58,12 @@ def find_race(data_dir: str, split: str) -> List[Tuple[str, Optional[str]]]:
   """Returns (path, part) of RACE's SPLIT/{middle,high}/*.txt."""
   files: List[Tuple[str, Optional[str]]] = []
   for part in ("middle", "high"):
-    files += [(path, part) for path in filesystem.find_files(
-        os.path.join(data_dir, split, part), "*.txt")]
+    files += [
+      (path, part)
+      for path in filesystem.find_files(
+        os.path.join(data_dir, split, part), "*.txt"
+      )
+    ]
   return files
 
 
@@ -69,14 +74,22 @@ def read_race(path: str, part: Optional[str]) -> Iterator[Example]:
     questions, options = article["questions"], article["options"]
     letters = article.get("answers") or [None] * len(questions)
     if not len(questions) == len(options) == len(letters):
-      raise ValueError("%d questions, %d options, %d answers" % (
-          len(questions), len(options), len(letters)))
+      raise ValueError(
+        "%d questions, %d options, %d answers"
+        % (len(questions), len(options), len(letters))
+      )
     name = article.get("id", "%s/%s" % (part, os.path.basename(path)))
     for number, (question, choices, letter) in enumerate(
-        zip(questions, options, letters)):
+      zip(questions, options, letters)
+    ):
       yield Example(
-          "%s-%d" % (name, number), part, article["article"], question,
-          choices, None if letter is None else list("ABCD").index(letter))
+        "%s-%d" % (name, number),
+        part,
+        article["article"],
+        question,
+        choices,
+        None if letter is None else list("ABCD").index(letter),
+      )
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise InputError("%s: not RACE's layout: %s" % (path, error)) from error
 
@@ -87,17 +100,22 @@ def find_c3(data_dir: str, split: str) -> List[Tuple[str, Optional[str]]]:
   CLUE's test.json, test1.1.json and test1.0.json have both parts and take
   precedence.
   """
+
   def existing(names_and_parts):
-    return [(os.path.join(data_dir, name), part)
-            for name, part in names_and_parts
-            if filesystem.exists(os.path.join(data_dir, name))]
+    return [
+      (os.path.join(data_dir, name), part)
+      for name, part in names_and_parts
+      if filesystem.exists(os.path.join(data_dir, name))
+    ]
 
   whole = [split + ".json"]
   if split == "test":
     whole = ["test.json", "test1.1.json"]
   return existing((name, None) for name in whole)[:1] or existing(
-      (prefix + "%s-%s.json" % (part, split), part)
-      for part in ("d", "m") for prefix in ("", "c3-"))
+    (prefix + "%s-%s.json" % (part, split), part)
+    for part in ("d", "m")
+    for prefix in ("", "c3-")
+  )
 
 
 def read_c3(path: str, part: Optional[str]) -> Iterator[Example]:
@@ -109,15 +127,20 @@ def read_c3(path: str, part: Optional[str]) -> Iterator[Example]:
       for number, row in enumerate(questions):
         answer = row.get("answer")
         yield Example(
-            row.get("id", "%s-%s-%d" % (part, name, number)), part, passage,
-            row["question"], row["choice"],
-            row["choice"].index(answer) if answer else None)
+          row.get("id", "%s-%s-%d" % (part, name, number)),
+          part,
+          passage,
+          row["question"],
+          row["choice"],
+          row["choice"].index(answer) if answer else None,
+        )
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise InputError("%s: not C3's layout: %s" % (path, error)) from error
 
 
-def read_examples(find: Finder, read: Reader, data_dir: str,
-                  split: str) -> List[Example]:
+def read_examples(
+  find: Finder, read: Reader, data_dir: str, split: str
+) -> List[Example]:
   """Reads a split.
 
   Args:
@@ -142,17 +165,22 @@ def read_examples(find: Finder, read: Reader, data_dir: str,
       ids.add(example.id)
       examples.append(example)
   if not examples:
-    raise InputError("%s: no questions for %s: change --data_dir"
-                     % (data_dir, split))
-  return examples if needs_answer else (
-      metrics.without_placeholders(examples, "answer", data_dir))
+    raise InputError(
+      "%s: no questions for %s: change --data_dir" % (data_dir, split)
+    )
+  return (
+    examples
+    if needs_answer
+    else (metrics.without_placeholders(examples, "answer", data_dir))
+  )
 
 
 def _check(example, path, needs_answer):
   where = "%s: question %s" % (path, example.id)
   if not isinstance(example.choices, list) or not all(
-      isinstance(text, str) for text in
-      [example.passage, example.question] + example.choices):
+    isinstance(text, str)
+    for text in [example.passage, example.question] + example.choices
+  ):
     raise InputError("%s has a value that is not text" % where)
   if len(example.choices) < 2:
     raise InputError("%s has fewer than 2 choices" % where)
@@ -162,8 +190,9 @@ def _check(example, path, needs_answer):
     raise InputError("%s has no choice %s" % (where, "ABCD"[example.answer]))
 
 
-def choose(examples: List[Example],
-           log_probabilities: np.ndarray) -> np.ndarray:
+def choose(
+  examples: List[Example], log_probabilities: np.ndarray
+) -> np.ndarray:
   """Returns the choices with the highest joint probability.
 
   Args:
@@ -215,7 +244,7 @@ def fill_in(question: str, choice: str) -> str:
 
 
 def sequence_maker(
-    tokenizer: Tokenizer, max_seq_length: int, max_query_length: int
+  tokenizer: Tokenizer, max_seq_length: int, max_query_length: int
 ) -> Callable[[Example], List[windows.Encoded]]:
   """Returns the function that encodes each choice of an Example.
 
@@ -225,6 +254,7 @@ def sequence_maker(
     max_query_length: maximum tokens of question and choice; longer ones keep
       their end.
   """
+
   def tokenize(text):
     return tokenizer.convert_tokens_to_ids(tokenizer.tokenize_plain(text))
 
@@ -238,16 +268,22 @@ def sequence_maker(
     for choice in example.choices:
       query = tokenize(fill_in(example.question, choice))[-max_query_length:]
       room = max(0, max_seq_length - len(query) - 3)
-      packed.append(tokenization.pack_pair(
-          tokenizer, passage_ids(example.passage)[:room].tolist(), query,
-          max_seq_length))
+      packed.append(
+        tokenization.pack_pair(
+          tokenizer,
+          passage_ids(example.passage)[:room].tolist(),
+          query,
+          max_seq_length,
+        )
+      )
     return packed
 
   return make_sequences
 
 
-def pack_choices(packed: List[windows.Encoded], example: Example,
-                 num_choices: int) -> Dict[str, Any]:
+def pack_choices(
+  packed: List[windows.Encoded], example: Example, num_choices: int
+) -> Dict[str, Any]:
   """Returns the features of an Example by name.
 
   Args:
@@ -255,12 +291,19 @@ def pack_choices(packed: List[windows.Encoded], example: Example,
     example: question.
     num_choices: maximum choices; missing ones are padding.
   """
-  return dict(windows.pack_rows(packed, num_choices),
-              num_choices=len(packed), label=example.answer or 0)
+  return dict(
+    windows.pack_rows(packed, num_choices),
+    num_choices=len(packed),
+    label=example.answer or 0,
+  )
 
 
 def items(examples: List[Example]) -> List[Item]:
   """Returns the questions with their longest choice, for the report."""
-  return [Item((x.passage, x.question, max(x.choices, key=len)),
-               None if x.answer is None else (x.choices[x.answer],))
-          for x in examples]
+  return [
+    Item(
+      (x.passage, x.question, max(x.choices, key=len)),
+      None if x.answer is None else (x.choices[x.answer],),
+    )
+    for x in examples
+  ]

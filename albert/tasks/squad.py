@@ -22,11 +22,14 @@ ROUNDING = 1e-4
 @dataclasses.dataclass(frozen=True)
 class Limits:
   """Limits of questions, windows and answers."""
+
   max_query_length: int = setting(
-      64, "Maximum tokens of a question; longer ones are truncated.")
+    64, "Maximum tokens of a question; longer ones are truncated."
+  )
   max_answer_length: int = setting(30, "Maximum tokens of an answer.")
   doc_stride: int = setting(
-      128, "Stride between windows of a passage, in tokens.")
+    128, "Stride between windows of a passage, in tokens."
+  )
   n_best_size: int = setting(20, "Number of answers per question to write.")
 
 
@@ -39,6 +42,7 @@ class Question(NamedTuple):
     answers: empty if the passage has none, None if unknown.
     start: offset of the first answer in `context`; None if not found.
   """
+
   id: Any
   text: str
   context: str
@@ -57,6 +61,7 @@ class Window(NamedTuple):
     first: index in the passage of the same token.
     count: passage tokens in this window.
   """
+
   number: int
   offset: int
   first: int
@@ -71,6 +76,7 @@ class Answer(NamedTuple):
     score: higher is more likely.
     start, end: character offsets.
   """
+
   text: str
   score: float
   start: int = 0
@@ -84,12 +90,15 @@ class Found(NamedTuple):
     best: at least one, with different texts, best first.
     null_odds: score of "no answer" minus that of the best answer.
   """
+
   best: List[Answer]
   null_odds: float
 
 
-_LAYOUTS = ("not SQuAD's or CMRC2018's layout, nor a list or lines of passages "
-            "with \"qas\", or of questions with \"context\" and \"answers\"")
+_LAYOUTS = (
+  "not SQuAD's or CMRC2018's layout, nor a list or lines of passages "
+  'with "qas", or of questions with "context" and "answers"'
+)
 
 
 def read_questions(path: str) -> List[Question]:
@@ -109,22 +118,27 @@ def read_questions(path: str) -> List[Question]:
   try:
     for question in _questions(content):
       if question.id in ids:
-        raise InputError("%s: the id %s occurs twice" % (
-            path, question.id))
+        raise InputError("%s: the id %s occurs twice" % (path, question.id))
       ids.add(question.id)
       questions.append(question)
   except (AttributeError, KeyError, TypeError, ValueError) as error:
-    raise InputError("%s: %s: %s, after %d question(s)" % (
-        path, _LAYOUTS, error, len(questions))) from error
+    raise InputError(
+      "%s: %s: %s, after %d question(s)"
+      % (path, _LAYOUTS, error, len(questions))
+    ) from error
   if not questions:
     raise InputError("%s: has no questions" % path)
   known = [q for q in questions if q.answers is not None]
   logging.info(
-      "%s: %d questions: %d with an answer, %d whose answer is not in the "
-      "passage, %d unanswerable, %d unknown", path, len(questions),
-      sum(q.start is not None for q in known),
-      sum(bool(q.answers) and q.start is None for q in known),
-      sum(not q.answers for q in known), len(questions) - len(known))
+    "%s: %d questions: %d with an answer, %d whose answer is not in the "
+    "passage, %d unanswerable, %d unknown",
+    path,
+    len(questions),
+    sum(q.start is not None for q in known),
+    sum(bool(q.answers) and q.start is None for q in known),
+    sum(not q.answers for q in known),
+    len(questions) - len(known),
+  )
   return questions
 
 
@@ -134,24 +148,36 @@ def to_json(questions: List[Question]) -> List[Dict[str, Any]]:
   for q in questions:
     answers, first = q.answers or [], -1 if q.start is None else q.start
     starts = [-1 if i else first for i in range(len(answers))]
-    rows.append({"id": q.id, "question": q.text, "context": q.context,
-                 "answers": {"text": answers, "answer_start": starts}})
+    rows.append(
+      {
+        "id": q.id,
+        "question": q.text,
+        "context": q.context,
+        "answers": {"text": answers, "answer_start": starts},
+      }
+    )
   return rows
 
 
 def _questions(content):
   """Yields the Questions of any layout."""
   if isinstance(content, dict):
-    content = [paragraph for article in content["data"]
-               for paragraph in article["paragraphs"]]
+    content = [
+      paragraph
+      for article in content["data"]
+      for paragraph in article["paragraphs"]
+    ]
   for passage in content:
     context = passage.get("context_text", passage.get("context"))
     for row in passage["qas"] if "qas" in passage else [passage]:
       answers, starts = _answers(row)
       yield _question(
-          row["query_id"] if "query_id" in row else row["id"],
-          row["query_text"] if "query_text" in row else row["question"],
-          context, answers, starts[0] if starts else -1)
+        row["query_id"] if "query_id" in row else row["id"],
+        row["query_text"] if "query_text" in row else row["question"],
+        context,
+        answers,
+        starts[0] if starts else -1,
+      )
 
 
 def _answers(row):
@@ -164,14 +190,19 @@ def _answers(row):
   if not isinstance(answers, (dict, list)):
     raise TypeError("the answers %r are not a list" % (answers,))
   if isinstance(answers, dict):  # of `datasets`: lists
-    answers = [{"text": text, "answer_start": start} for text, start in zip(
-        answers["text"], answers["answer_start"])]
-  texts = [answer["text"] if isinstance(answer, dict) else answer
-           for answer in answers]
-  return [str(text) if isinstance(text, (int, float)) else text
-          for text in texts], [
-              int(answer.get("answer_start", -1)) if isinstance(answer, dict)
-              else -1 for answer in answers]
+    answers = [
+      {"text": text, "answer_start": start}
+      for text, start in zip(answers["text"], answers["answer_start"])
+    ]
+  texts = [
+    answer["text"] if isinstance(answer, dict) else answer for answer in answers
+  ]
+  return [
+    str(text) if isinstance(text, (int, float)) else text for text in texts
+  ], [
+    int(answer.get("answer_start", -1)) if isinstance(answer, dict) else -1
+    for answer in answers
+  ]
 
 
 def _question(name, text, context, answers, start):
@@ -181,7 +212,8 @@ def _question(name, text, context, answers, start):
     "".join([text, context] + (answers or [])).encode("utf-8")
   except UnicodeEncodeError as error:
     raise TypeError("question %s has half of a surrogate pair" % name) from (
-        error)
+      error
+    )
   place = find_answer(context, answers[0], start) if answers else None
   return Question(str(name), text, context, answers, place)
 
@@ -225,8 +257,14 @@ class Passages:
       would not advance.
   """
 
-  def __init__(self, questions: List[Question], tokenizer: Tokenizer,
-               max_seq_length: int, doc_stride: int, max_query_length: int):
+  def __init__(
+    self,
+    questions: List[Question],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+  ):
     if doc_stride < 1:
       raise InputError("--doc_stride must be at least 1, not %d" % doc_stride)
     self.questions = questions
@@ -239,12 +277,19 @@ class Passages:
     for number, question in enumerate(questions):
       if question.context not in tokens_of:  # its questions are consecutive
         tokens, offsets = tokenizer.tokenize_with_offsets(question.context)
-        tokens_of = {question.context: (
+        tokens_of = {
+          question.context: (
             np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32),
-            np.array(offsets, np.int32).reshape([-1, 2]))}
+            np.array(offsets, np.int32).reshape([-1, 2]),
+          )
+        }
       ids, spans = tokens_of[question.context]
-      query = np.array(tokenizer.convert_tokens_to_ids(
-          tokenizer.tokenize_plain(question.text)), np.int32)
+      query = np.array(
+        tokenizer.convert_tokens_to_ids(
+          tokenizer.tokenize_plain(question.text)
+        ),
+        np.int32,
+      )
       if len(query) > max_query_length:
         cut += 1
         query = query[:max_query_length]
@@ -255,9 +300,10 @@ class Passages:
       room = max_seq_length - offset - 1
       if room < 1:
         raise InputError(
-            "question %s: its %d tokens leave no room for the passage: raise "
-            "--max_seq_length or lower --max_query_length" % (
-                question.id, len(query)))
+          "question %s: its %d tokens leave no room for the passage: raise "
+          "--max_seq_length or lower --max_query_length"
+          % (question.id, len(query))
+        )
       for first, count in windows.cut(len(ids), room, doc_stride):
         self.windows.append(Window(number, offset, first, count))
     if cut:
@@ -266,10 +312,15 @@ class Passages:
   def input_ids(self, window: Window) -> List[int]:
     """Returns the ids of a window."""
     passage = self._passages[window.number][
-        window.first:window.first + window.count]
-    return ([self._tokenizer.cls_id] + self._queries[window.number].tolist() +
-            [self._tokenizer.sep_id] + passage.tolist() +
-            [self._tokenizer.sep_id])
+      window.first : window.first + window.count
+    ]
+    return (
+      [self._tokenizer.cls_id]
+      + self._queries[window.number].tolist()
+      + [self._tokenizer.sep_id]
+      + passage.tolist()
+      + [self._tokenizer.sep_id]
+    )
 
   def segment_ids(self, window: Window) -> List[int]:
     """Returns the segment ids of a window: 1 from the passage on."""
@@ -291,23 +342,29 @@ class Passages:
     They are (0, 0), the position of [CLS], unless the window has all of it.
     """
     tokens = self.answer_tokens(window.number)
-    if not tokens or tokens[0] < window.first or (
-        tokens[1] >= window.first + window.count):
+    if (
+      not tokens
+      or tokens[0] < window.first
+      or (tokens[1] >= window.first + window.count)
+    ):
       return 0, 0
     shift = window.offset - window.first
     return tokens[0] + shift, tokens[1] + shift
 
-  def answer(self, window: Window, start: int, end: int,
-             score: float) -> Answer:
+  def answer(
+    self, window: Window, start: int, end: int, score: float
+  ) -> Answer:
     """Returns the Answer between two positions of a window."""
     spans = self.spans[window.number]
     shift = window.first - window.offset
     start, end = int(spans[start + shift][0]), int(spans[end + shift][1])
-    return Answer(self.questions[window.number].context[start:end],
-                  float(score), start, end)
+    return Answer(
+      self.questions[window.number].context[start:end], float(score), start, end
+    )
 
-  def has_most_context(self, window: Window, place: int,
-                       others: List[Window]) -> bool:
+  def has_most_context(
+    self, window: Window, place: int, others: List[Window]
+  ) -> bool:
     """Returns whether no other window has more context of a token.
 
     Args:
@@ -316,12 +373,18 @@ class Passages:
       others: all windows of the question.
     """
     token = place - window.offset + window.first
-    return max(others, key=lambda other: windows.context(
-        other.first, other.count, token)) is window
+    return (
+      max(
+        others,
+        key=lambda other: windows.context(other.first, other.count, token),
+      )
+      is window
+    )
 
 
-def candidates(prediction: Dict[str, np.ndarray], length: int,
-               n_best_size: int) -> Iterator[Tuple[int, int, float]]:
+def candidates(
+  prediction: Dict[str, np.ndarray], length: int, n_best_size: int
+) -> Iterator[Tuple[int, int, float]]:
   """Yields (start, end, score) of the most likely spans of a window.
 
   Args:
@@ -331,20 +394,29 @@ def candidates(prediction: Dict[str, np.ndarray], length: int,
   """
   if "starts" in prediction:
     for start, start_score, ends, end_scores in zip(
-        prediction["starts"], prediction["start_scores"], prediction["ends"],
-        prediction["end_scores"]):
+      prediction["starts"],
+      prediction["start_scores"],
+      prediction["ends"],
+      prediction["end_scores"],
+    ):
       for end, end_score in zip(ends, end_scores):
         yield start, end, start_score + end_score
   else:
-    starts, ends = [np.argsort(-prediction[name][:length])[:n_best_size]
-                    for name in ("start", "end")]
+    starts, ends = [
+      np.argsort(-prediction[name][:length])[:n_best_size]
+      for name in ("start", "end")
+    ]
     for start in starts:
       for end in ends:
         yield start, end, prediction["start"][start] + prediction["end"][end]
 
 
-def find_answers(passages: Passages, predictions: List[Dict[str, np.ndarray]],
-                 n_best_size: int, max_answer_length: int) -> List[Found]:
+def find_answers(
+  passages: Passages,
+  predictions: List[Dict[str, np.ndarray]],
+  n_best_size: int,
+  max_answer_length: int,
+) -> List[Found]:
   """Finds the best answers to each question.
 
   Args:
@@ -361,14 +433,20 @@ def find_answers(passages: Passages, predictions: List[Dict[str, np.ndarray]],
     windows_of[window.number].append(window)
   for window, prediction in zip(passages.windows, predictions):
     number = window.number
-    null = prediction["null"] if "null" in prediction else (
-        prediction["start"][0] + prediction["end"][0])
+    null = (
+      prediction["null"]
+      if "null" in prediction
+      else (prediction["start"][0] + prediction["end"][0])
+    )
     nulls[number] = min(nulls[number], float(null))
     for start, end, score in candidates(
-        prediction, window.offset + window.count + 1, n_best_size):
-      if (window.offset <= start <= end < window.offset + window.count and
-          end - start < max_answer_length and passages.has_most_context(
-              window, start, windows_of[number])):
+      prediction, window.offset + window.count + 1, n_best_size
+    ):
+      if (
+        window.offset <= start <= end < window.offset + window.count
+        and end - start < max_answer_length
+        and passages.has_most_context(window, start, windows_of[number])
+      ):
         found = passages.answer(window, start, end, score)
         known = answers[number].setdefault(found.text, found)
         if found.score > known.score:
@@ -377,7 +455,8 @@ def find_answers(passages: Passages, predictions: List[Dict[str, np.ndarray]],
   results = []
   for texts, null in zip(answers, nulls):
     best = sorted(texts.values(), key=lambda answer: -answer.score)[
-        :n_best_size] or [Answer("", 0.0)]
+      :n_best_size
+    ] or [Answer("", 0.0)]
     results.append(Found(best, null if is_beam else null - best[0].score))
   return results
 
@@ -391,7 +470,18 @@ def probabilities(answers: List[Answer]) -> List[float]:
 
 def items(questions: List[Question]) -> List[Item]:
   """Returns the questions and passages for the report on the data."""
-  return [Item((x.text, x.context), None if x.answers is None else (
-      "unanswerable" if not x.answers else
-      "answer not found" if x.start is None else "answerable",))
-          for x in questions]
+  return [
+    Item(
+      (x.text, x.context),
+      None
+      if x.answers is None
+      else (
+        "unanswerable"
+        if not x.answers
+        else "answer not found"
+        if x.start is None
+        else "answerable",
+      ),
+    )
+    for x in questions
+  ]

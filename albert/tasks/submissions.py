@@ -20,4 +20,6 @@ def glue_columns(ids: Iterable[Any], answers: Iterable[Any]) -> Iterator[str]:
   yield "index\tprediction"
   for name, answer in zip(ids, answers):
     yield ("%s\t%.3f" if isinstance(answer, float) else "%s\t%s") % (
-        name, answer)
+      name,
+      answer,
+    )

@@ -50,8 +50,9 @@ def context(first: int, count: int, token: int) -> float:
   return least + 0.01 * count if least >= 0 else -1
 
 
-def pack_rows(sequences: Sequence[Encoded],
-              num_rows: int) -> Dict[str, List[int]]:
+def pack_rows(
+  sequences: Sequence[Encoded], num_rows: int
+) -> Dict[str, List[int]]:
   """Packs the sequences of one example.
 
   Args:
@@ -64,7 +65,8 @@ def pack_rows(sequences: Sequence[Encoded],
   """
   length = max(len(ids) for ids, _ in sequences)
   rows: Dict[str, List[int]] = {
-      name: [] for name in ("input_ids", "input_mask", "segment_ids")}
+    name: [] for name in ("input_ids", "input_mask", "segment_ids")
+  }
   missing: List[Encoded] = [([], [])] * (num_rows - len(sequences))
   for ids, segments in [*sequences, *missing]:
     padding = [0] * (length - len(ids))
@@ -74,9 +76,12 @@ def pack_rows(sequences: Sequence[Encoded],
   return rows
 
 
-def sequence_maker(tokenizer: Tokenizer, max_seq_length: int,
-                   long_text: str = HEAD, max_windows: int = 1
-                   ) -> Callable[..., List[Encoded]]:
+def sequence_maker(
+  tokenizer: Tokenizer,
+  max_seq_length: int,
+  long_text: str = HEAD,
+  max_windows: int = 1,
+) -> Callable[..., List[Encoded]]:
   """Returns the function that encodes a text or pair.
 
   Args:
@@ -96,18 +101,21 @@ def sequence_maker(tokenizer: Tokenizer, max_seq_length: int,
 
   def make(text_a, text_b=None):
     if long_text == HEAD:
-      return [tokenization.encode_texts(tokenizer, text_a, text_b,
-                                        max_seq_length)]
+      return [
+        tokenization.encode_texts(tokenizer, text_a, text_b, max_seq_length)
+      ]
     ids = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text_a))
     if long_text == HEAD_TAIL:
       if len(ids) > room:
         head = round(room * 128 / 510)
-        ids = ids[:head] + ids[len(ids) - room + head:]
+        ids = ids[:head] + ids[len(ids) - room + head :]
       return [sequence(ids)]
     cuts = list(cut(len(ids), room, room))
     if len(cuts) > 1 and cuts[-1][1] < _LEAST:
       cuts[-1] = len(ids) - room, room
-    return [sequence(ids[first:first + count])
-            for first, count in cuts[:max_windows]]
+    return [
+      sequence(ids[first : first + count])
+      for first, count in cuts[:max_windows]
+    ]
 
   return make

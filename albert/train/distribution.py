@@ -18,6 +18,7 @@ class Workers(NamedTuple):
     local_rank: index on this host.
     reduce_mean: maps float tensors to their means over all processes.
   """
+
   rank: int
   size: int
   local_rank: int
@@ -34,8 +35,9 @@ def get_workers(use_horovod: bool = False, use_tpu: bool = False) -> Workers:
     InputError: Horovod is requested but not installed.
   """
   if use_horovod and use_tpu:
-    raise InputError("--use_horovod is for GPUs and CPUs; --use_tpu alone "
-                     "uses all of a TPU")
+    raise InputError(
+      "--use_horovod is for GPUs and CPUs; --use_tpu alone uses all of a TPU"
+    )
   if not use_horovod:
     return Workers(0, 1, 0, _tpu_mean if use_tpu else list)
   hvd = _horovod()
@@ -51,9 +53,13 @@ def broadcast(number: int) -> int:
   """Returns the number of rank 0 on every rank."""
   hvd = _horovod()
   with tf.Graph().as_default(), tf.Session(
-      config=tf.ConfigProto(device_count={"GPU": 0})) as session:
-    return int(session.run(hvd.broadcast(
-        tf.constant(number, tf.int64), 0, name="broadcast_number")))
+    config=tf.ConfigProto(device_count={"GPU": 0})
+  ) as session:
+    return int(
+      session.run(
+        hvd.broadcast(tf.constant(number, tf.int64), 0, name="broadcast_number")
+      )
+    )
 
 
 def broadcast_variables_hook() -> tf.train.SessionRunHook:
@@ -78,14 +84,18 @@ class StopTogetherHook(tf.train.SessionRunHook):
     self._decision = _horovod().broadcast(self._mine, 0, name="stop")
     self._step = tf.train.get_global_step()
 
-  def after_run(self, run_context: tf.train.SessionRunContext,
-                run_values: tf.train.SessionRunValues) -> None:
+  def after_run(
+    self,
+    run_context: tf.train.SessionRunContext,
+    run_values: tf.train.SessionRunValues,
+  ) -> None:
     session = run_context.session
     if session.run(self._step) % self._every:
       return
     is_first = _horovod().rank() == 0
-    if session.run(self._decision, {
-        self._mine: int(is_first and self._should_stop())}):
+    if session.run(
+      self._decision, {self._mine: int(is_first and self._should_stop())}
+    ):
       run_context.request_stop()
 
 
@@ -94,8 +104,9 @@ def _horovod():
     import horovod.tensorflow as hvd
   except ImportError as error:
     raise InputError(
-        "--use_horovod: Horovod does not start (%s); docs/pretraining.md "
-        "describes how to build it" % error) from error
+      "--use_horovod: Horovod does not start (%s); docs/pretraining.md "
+      "describes how to build it" % error
+    ) from error
   hvd.init()
   return hvd
 
@@ -105,8 +116,9 @@ def _horovod_mean(tensors):
 
   def mean(tensor, number):
     # The name must not depend on the order of graph construction.
-    return hvd.allreduce(tensor, op=hvd.Average, name="mean_%d_%d" % (
-        len(tensors), number))
+    return hvd.allreduce(
+      tensor, op=hvd.Average, name="mean_%d_%d" % (len(tensors), number)
+    )
 
   # TF 2.15 folds constants when a session optimizes a graph; if only one rank
   # folds an allreduce, the rest wait forever. So scalars, some of which are
@@ -115,8 +127,10 @@ def _horovod_mean(tensors):
   step = tf.cast(tf.train.get_or_create_global_step(), tf.float32)
   packed = tf.stack([tensors[i] for i in scalars] + [step])
   means = dict(zip(scalars, tf.unstack(mean(packed, len(tensors)))))
-  return [means[i] if i in means else mean(tensor, i)
-          for i, tensor in enumerate(tensors)]
+  return [
+    means[i] if i in means else mean(tensor, i)
+    for i, tensor in enumerate(tensors)
+  ]
 
 
 def _tpu_mean(tensors):

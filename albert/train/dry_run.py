@@ -16,15 +16,27 @@ from tensorflow.python.framework import kernels as registry
 
 from albert.train.settings import TrainSettings
 
-_MODES = {"training": tf.estimator.ModeKeys.TRAIN,
-          "evaluation": tf.estimator.ModeKeys.EVAL,
-          "prediction": tf.estimator.ModeKeys.PREDICT}
+_MODES = {
+  "training": tf.estimator.ModeKeys.TRAIN,
+  "evaluation": tf.estimator.ModeKeys.EVAL,
+  "prediction": tf.estimator.ModeKeys.PREDICT,
+}
 # Handled by the compiler, not by kernels.
 _STRUCTURAL = {
-    "CrossReplicaSum", "Placeholder", "VarHandleOp", "NoOp", "PartitionedCall",
-    "StatefulPartitionedCall", "Enter", "Exit", "Merge", "Switch",
-    "NextIteration", "LoopCond"}
-_GIB = 2.0 ** 30
+  "CrossReplicaSum",
+  "Placeholder",
+  "VarHandleOp",
+  "NoOp",
+  "PartitionedCall",
+  "StatefulPartitionedCall",
+  "Enter",
+  "Exit",
+  "Merge",
+  "Switch",
+  "NextIteration",
+  "LoopCond",
+}
+_GIB = 2.0**30
 
 
 class Step(NamedTuple):
@@ -35,6 +47,7 @@ class Step(NamedTuple):
     shapes: TensorShapes of the nodes' outputs.
     memory: purpose -> bytes per device, as far as known.
   """
+
   nodes: List[Any]
   shapes: List[Any]
   memory: Dict[str, int]
@@ -47,13 +60,18 @@ class Step(NamedTuple):
   @property
   def has_static_shapes(self) -> bool:
     """Whether the shapes of all matrices are static."""
-    return all(shape.is_fully_defined() for shape in self.shapes
-               if shape.rank is not None and shape.rank > 1)
+    return all(
+      shape.is_fully_defined()
+      for shape in self.shapes
+      if shape.rank is not None and shape.rank > 1
+    )
 
 
-def make_step(model_fn: Callable[..., Any],
-              features: Dict[str, Tuple[tf.DType, List[int]]],
-              mode: str = tf.estimator.ModeKeys.TRAIN) -> Step:
+def make_step(
+  model_fn: Callable[..., Any],
+  features: Dict[str, Tuple[tf.DType, List[int]]],
+  mode: str = tf.estimator.ModeKeys.TRAIN,
+) -> Step:
   """Builds the graph of a step.
 
   Args:
@@ -63,22 +81,31 @@ def make_step(model_fn: Callable[..., Any],
   """
   with tf.Graph().as_default() as graph:
     tf.train.get_or_create_global_step()
-    spec = model_fn({name: tf.placeholder(*x) for name, x in features.items()},
-                    None, mode, {})
+    spec = model_fn(
+      {name: tf.placeholder(*x) for name, x in features.items()}, None, mode, {}
+    )
     wanted = [spec.loss, spec.train_op]
     if mode == tf.estimator.ModeKeys.EVAL:
       wanted = [spec.loss, *spec.eval_metrics[1]]
     elif mode == tf.estimator.ModeKeys.PREDICT:
       wanted = list(spec.predictions.values())
-    needed = tf.graph_util.extract_sub_graph(graph.as_graph_def(), [
-        getattr(x, "op", x).name for x in wanted])
+    needed = tf.graph_util.extract_sub_graph(
+      graph.as_graph_def(), [getattr(x, "op", x).name for x in wanted]
+    )
     names = {node.name for node in needed.node}
     nodes = list(needed.node)
     for function in needed.library.function:
       nodes += function.node_def
-    return Step(nodes, [
-        t.shape for op in graph.get_operations() for t in op.outputs
-        if op.name in names], _memory(graph, names))
+    return Step(
+      nodes,
+      [
+        t.shape
+        for op in graph.get_operations()
+        for t in op.outputs
+        if op.name in names
+      ],
+      _memory(graph, names),
+    )
 
 
 def _memory(graph, names):
@@ -87,6 +114,7 @@ def _memory(graph, names):
   The backward pass needs the tensors that its operations read but do not
   compute; slices of a batch need them one after the other.
   """
+
   def size(tensor):
     shape = tensor.shape
     if not shape.is_fully_defined():
@@ -97,16 +125,25 @@ def _memory(graph, names):
   for op in graph.get_operations():
     if op.name in names and re.search(r"(^|/)gradients(_\d+)?/", op.name):
       place = op.device, op._get_control_flow_context()
-      kept[place].update({
-          x.name: size(x) for x in op.inputs if x.op.type != "VarHandleOp" and
-          not re.search(r"(^|/)gradients(_\d+)?/", x.op.name)})
+      kept[place].update(
+        {
+          x.name: size(x)
+          for x in op.inputs
+          if x.op.type != "VarHandleOp"
+          and not re.search(r"(^|/)gradients(_\d+)?/", x.op.name)
+        }
+      )
   trained = tf.trainable_variables()
   weights = sum(map(size, trained))
   everything = sum(map(size, tf.global_variables()))
-  return {"weights": weights, "optimizer": everything - weights,
-          "gradients": weights if kept else 0,
-          "kept for the backward pass": max(
-              (sum(sizes.values()) for sizes in kept.values()), default=0)}
+  return {
+    "weights": weights,
+    "optimizer": everything - weights,
+    "gradients": weights if kept else 0,
+    "kept for the backward pass": max(
+      (sum(sizes.values()) for sizes in kept.values()), default=0
+    ),
+  }
 
 
 def without_xla_kernel(types: Set[str]) -> List[str]:
@@ -114,8 +151,11 @@ def without_xla_kernel(types: Set[str]) -> List[str]:
   with tf.Graph().as_default(), tf.Session() as session:
     # The first compilation registers the kernels.
     session.run(tf.xla.experimental.compile(lambda: tf.constant(0.0)))
-  return [op for op in sorted(types - _STRUCTURAL) if not any(
-      kernel.device_type.startswith("XLA_") for kernel in _kernels(op))]
+  return [
+    op
+    for op in sorted(types - _STRUCTURAL)
+    if not any(kernel.device_type.startswith("XLA_") for kernel in _kernels(op))
+  ]
 
 
 def without_gpu_kernel(nodes: List[Any]) -> Optional[List[str]]:
@@ -124,16 +164,24 @@ def without_gpu_kernel(nodes: List[Any]) -> Optional[List[str]]:
   Returns:
     None if TensorFlow was built without GPU support.
   """
+
   def fits(kernel, node):
     return kernel.device_type in ("GPU", "DEFAULT") and all(
-        node.attr[constraint.name].type in constraint.allowed_values.list.type
-        for constraint in kernel.constraint
-        if constraint.name in node.attr and node.attr[constraint.name].type)
+      node.attr[constraint.name].type in constraint.allowed_values.list.type
+      for constraint in kernel.constraint
+      if constraint.name in node.attr and node.attr[constraint.name].type
+    )
 
   if not any(kernel.device_type == "GPU" for kernel in _kernels("MatMul")):
     return None
-  return sorted({node.op for node in nodes if _kernels(node.op) and not any(
-      fits(kernel, node) for kernel in _kernels(node.op))})
+  return sorted(
+    {
+      node.op
+      for node in nodes
+      if _kernels(node.op)
+      and not any(fits(kernel, node) for kernel in _kernels(node.op))
+    }
+  )
 
 
 def _kernels(op):
@@ -172,44 +220,81 @@ class DryRun:
     for name in names:
       is_training = name == "training"
       size = batch.train_batch_size if is_training else batch.eval_batch_size
-      found = make_step(self._model_fn, self._features(
-          input_fn, size // cores), _MODES[name])
+      found = make_step(
+        self._model_fn, self._features(input_fn, size // cores), _MODES[name]
+      )
       memory = memory or found.memory  # the first step needs most
       fits, verdict = self._judge(found)
       if not fits:
         failures.append(name)
-      place = "for each core" if device.use_tpu else "for %d GPU(s)" % (
-          device.num_gpus if is_training else 1)
-      rows.append((name, "%d examples per step, %d %s; %d operation types, %s"
-                   % (size, size // cores, place, len(found.types), verdict)))
-    parts = ", ".join("%s %.2f" % (what, count / _GIB)
-                      for what, count in memory.items() if count)
+      place = (
+        "for each core"
+        if device.use_tpu
+        else "for %d GPU(s)" % (device.num_gpus if is_training else 1)
+      )
+      rows.append(
+        (
+          name,
+          "%d examples per step, %d %s; %d operation types, %s"
+          % (size, size // cores, place, len(found.types), verdict),
+        )
+      )
+    parts = ", ".join(
+      "%s %.2f" % (what, count / _GIB)
+      for what, count in memory.items()
+      if count
+    )
     limits = "; a core of TPU v2 has 8, of v3 16" if device.use_tpu else ""
-    rows.append(("memory", "%.2f GiB per device, an estimate: %s%s" % (
-        sum(memory.values()) / _GIB, parts, limits)))
-    package = "googleapiclient" if tf.__version__.startswith("1.") else (
-        "cloud_tpu_client")
-    if device.tpu_name and "://" not in device.tpu_name and (
-        not importlib.util.find_spec(package)):
-      rows.append(("needs", "pip install '.[tpu]', to find --tpu_name=%s" %
-                   device.tpu_name))
-    print("dry run of %s on TensorFlow %s: nothing is trained or saved" % (
-        device.dry_run, tf.__version__))
+    rows.append(
+      (
+        "memory",
+        "%.2f GiB per device, an estimate: %s%s"
+        % (sum(memory.values()) / _GIB, parts, limits),
+      )
+    )
+    package = (
+      "googleapiclient"
+      if tf.__version__.startswith("1.")
+      else ("cloud_tpu_client")
+    )
+    if (
+      device.tpu_name
+      and "://" not in device.tpu_name
+      and (not importlib.util.find_spec(package))
+    ):
+      rows.append(
+        (
+          "needs",
+          "pip install '.[tpu]', to find --tpu_name=%s" % device.tpu_name,
+        )
+      )
+    print(
+      "dry run of %s on TensorFlow %s: nothing is trained or saved"
+      % (device.dry_run, tf.__version__)
+    )
     for row in rows:
       print("  %-12s%s" % row)
-    sys.exit("ERROR: %s would not run" % " and ".join(failures) if failures
-             else 0)
+    sys.exit(
+      "ERROR: %s would not run" % " and ".join(failures) if failures else 0
+    )
 
   def _features(self, input_fn, batch_size):
     """Returns the features of a batch: name -> (dtype, shape)."""
     with tf.Graph().as_default():
       dataset = input_fn({"batch_size": batch_size})
-      types, shapes = [get(dataset) for get in (
-          tf.data.get_output_types, tf.data.get_output_shapes)]
+      types, shapes = [
+        get(dataset)
+        for get in (tf.data.get_output_types, tf.data.get_output_shapes)
+      ]
     longest = self._settings.data and self._settings.data.max_seq_length
-    return {name: (types[name], [batch_size] + [
-        longest if size is None else size for size in shape.as_list()[1:]])
-            for name, shape in shapes.items()}
+    return {
+      name: (
+        types[name],
+        [batch_size]
+        + [longest if size is None else size for size in shape.as_list()[1:]],
+      )
+      for name, shape in shapes.items()
+    }
 
   def _judge(self, found):
     """Returns whether a Step would run, and why."""

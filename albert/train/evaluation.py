@@ -24,6 +24,7 @@ class BestRule(NamedTuple):
     higher_is_better: whether a higher value is better.
     first_step: earlier checkpoints are ignored.
   """
+
   metric: str
   higher_is_better: bool
   first_step: int = 0
@@ -46,11 +47,15 @@ class Evaluator:
     for_use: see `outputs.keep_best`.
   """
 
-  def __init__(self, output_dir: str,
-               evaluate_fn: Callable[[Optional[str]], Dict[str, Any]],
-               best_rule: BestRule, files: Sequence[str] = (),
-               early_stop_evals: Optional[int] = None,
-               for_use: Optional[Callable[..., Any]] = None):
+  def __init__(
+    self,
+    output_dir: str,
+    evaluate_fn: Callable[[Optional[str]], Dict[str, Any]],
+    best_rule: BestRule,
+    files: Sequence[str] = (),
+    early_stop_evals: Optional[int] = None,
+    for_use: Optional[Callable[..., Any]] = None,
+  ):
     self._output_dir = output_dir
     self._evaluate_fn = evaluate_fn
     self._rule = best_rule
@@ -71,16 +76,25 @@ class Evaluator:
     history = self._history()
     kept = [row for row in history if int(row["global_step"]) <= step]
     if kept != history:
-      logging.warning("%s: discarding %d evaluations after step %d",
-                      self._history_path, len(history) - len(kept), step)
+      logging.warning(
+        "%s: discarding %d evaluations after step %d",
+        self._history_path,
+        len(history) - len(kept),
+        step,
+      )
       self._write_history(kept)
     best = checkpoints.latest_checkpoint(self._best_dir)
     if best and checkpoints.step_of(best) <= step:
       return
-    there = {checkpoints.step_of(name): os.path.join(self._output_dir, name)
-             for name in checkpoints.whole_checkpoints(self._output_dir)}
-    rows = [row for row in kept if int(row["global_step"]) in there and
-            self._score(row) > -math.inf]
+    there = {
+      checkpoints.step_of(name): os.path.join(self._output_dir, name)
+      for name in checkpoints.whole_checkpoints(self._output_dir)
+    }
+    rows = [
+      row
+      for row in kept
+      if int(row["global_step"]) in there and self._score(row) > -math.inf
+    ]
     if best:
       logging.warning("%s is later than step %d: removing it", best, step)
     if rows:
@@ -99,18 +113,26 @@ class Evaluator:
     if any(int(row["global_step"]) == step for row in history):
       return
     results = evaluate_and_write(self._output_dir, self._evaluate_fn)
-    outputs.write_summary(self._output_dir, int(results["global_step"]), {
+    outputs.write_summary(
+      self._output_dir,
+      int(results["global_step"]),
+      {
         "eval/" + name.replace("eval_", "", 1): value
-        for name, value in results.items() if name != "global_step"})
+        for name, value in results.items()
+        if name != "global_step"
+      },
+    )
     best = outputs.read_results(
-        os.path.join(self._best_dir, "eval_results.txt"))
+      os.path.join(self._best_dir, "eval_results.txt")
+    )
     if self._score(results) > self._score(best):
       self._keep_best(checkpoints.latest_checkpoint(self._output_dir), results)
     self._write_history(history + [results])
 
   def _keep_best(self, checkpoint, results):
-    outputs.keep_best(self._best_dir, checkpoint, results, self._files,
-                      self._for_use)
+    outputs.keep_best(
+      self._best_dir, checkpoint, results, self._files, self._for_use
+    )
 
   def should_stop(self) -> bool:
     """Returns whether too many evaluations had no improvement."""
@@ -122,10 +144,13 @@ class Evaluator:
       return False
     stop = len(history) - 1 - history.index(best) >= self._early_stop_evals
     if stop:
-      logging.info("stopping early: no better %s than %s at step %s in %d "
-                   "evaluations", self._rule.metric,
-                   best.get(self._rule.metric), best["global_step"],
-                   self._early_stop_evals)
+      logging.info(
+        "stopping early: no better %s than %s at step %s in %d evaluations",
+        self._rule.metric,
+        best.get(self._rule.metric),
+        best["global_step"],
+        self._early_stop_evals,
+      )
     return stop
 
   def _score(self, results):
@@ -149,13 +174,17 @@ class Evaluator:
 
   def _write_history(self, rows):
     names = ["global_step"] + sorted(set().union(*rows) - {"global_step"})
-    filesystem.write_table(self._history_path, [names] + [
-        [row.get(name, "") for name in names] for row in rows])
+    filesystem.write_table(
+      self._history_path,
+      [names] + [[row.get(name, "") for name in names] for row in rows],
+    )
 
 
 def evaluate_and_write(
-    output_dir: str, evaluate_fn: Callable[[Optional[str]], Dict[str, Any]],
-    checkpoint: Optional[str] = None) -> Dict[str, Any]:
+  output_dir: str,
+  evaluate_fn: Callable[[Optional[str]], Dict[str, Any]],
+  checkpoint: Optional[str] = None,
+) -> Dict[str, Any]:
   """Evaluates a checkpoint and writes `eval_results.txt`.
 
   Args:
@@ -170,8 +199,12 @@ def evaluate_and_write(
   checkpoint = checkpoint or checkpoints.newest_or_best(output_dir)
   results = evaluate_fn(checkpoint)
   outputs.write_results(
-      os.path.join(output_dir, "eval_results.txt"), results, checkpoint)
+    os.path.join(output_dir, "eval_results.txt"), results, checkpoint
+  )
   logging.info(
-      "evaluation at step %d%s | %s", results["global_step"],
-      " of " + checkpoint if checkpoint else "", outputs.shown(results))
+    "evaluation at step %d%s | %s",
+    results["global_step"],
+    " of " + checkpoint if checkpoint else "",
+    outputs.shown(results),
+  )
   return results

@@ -29,9 +29,13 @@ _MOST_SKIPPED = 30
 _HOST_SECONDS = 10  # maximum wait for values from a TPU
 
 
-def create(settings: TrainSettings, workers: distribution.Workers,
-           ends: Sequence[int], evaluator: Optional[Evaluator],
-           should_stop: Callable[[], bool]) -> List[tf.train.SessionRunHook]:
+def create(
+  settings: TrainSettings,
+  workers: distribution.Workers,
+  ends: Sequence[int],
+  evaluator: Optional[Evaluator],
+  should_stop: Callable[[], bool],
+) -> List[tf.train.SessionRunHook]:
   """Returns the hooks of training, in the order in which they run.
 
   Args:
@@ -42,9 +46,13 @@ def create(settings: TrainSettings, workers: distribution.Workers,
     should_stop: called on rank 0.
   """
   run, device = settings.run, settings.device
-  progress = ProgressHook(ends[-1], run.log_steps,
-                          settings.batch.train_batch_size * workers.size,
-                          run.output_dir, not workers.rank)
+  progress = ProgressHook(
+    ends[-1],
+    run.log_steps,
+    settings.batch.train_batch_size * workers.size,
+    run.output_dir,
+    not workers.rank,
+  )
   hooks = [progress]
   if run.save_checkpoints_secs and not workers.rank:
     hooks.append(_TimedSaver(run.output_dir, run.save_checkpoints_secs))
@@ -56,13 +64,20 @@ def create(settings: TrainSettings, workers: distribution.Workers,
     def is_due(step):
       return run.save_checkpoints_secs or is_evaluated(step, every, ends)
 
-    hooks.append(_Saver(
-        run.output_dir, every, [_EvaluationListener(
-            evaluator, progress, is_due)] if evaluator else None))
+    hooks.append(
+      _Saver(
+        run.output_dir,
+        every,
+        [_EvaluationListener(evaluator, progress, is_due)]
+        if evaluator
+        else None,
+      )
+    )
   if device.use_horovod:
     hooks.insert(0, distribution.broadcast_variables_hook())
-    hooks.append(distribution.StopTogetherHook(
-        run.save_checkpoints_steps, should_stop))
+    hooks.append(
+      distribution.StopTogetherHook(run.save_checkpoints_steps, should_stop)
+    )
   return hooks
 
 
@@ -82,9 +97,10 @@ def is_evaluated(step: int, every: int, ends: Sequence[int]) -> bool:
 def not_finite(what: str, output_dir: str) -> InputError:
   """Returns the error of a loss or weights that are not finite."""
   return InputError(
-      "%s; the newest checkpoint with finite weights is %s: remove newer ones "
-      "to resume from it; try a lower --learning_rate or different data"
-      % (what, checkpoints.newest_finite_checkpoint(output_dir)))
+    "%s; the newest checkpoint with finite weights is %s: remove newer ones "
+    "to resume from it; try a lower --learning_rate or different data"
+    % (what, checkpoints.newest_finite_checkpoint(output_dir))
+  )
 
 
 class ProgressHook(tf.train.SessionRunHook):
@@ -104,8 +120,14 @@ class ProgressHook(tf.train.SessionRunHook):
     writes: whether to write the same means for TensorBoard.
   """
 
-  def __init__(self, num_train_steps: int, every: int, examples_per_step: int,
-               output_dir: str, writes: bool = True):
+  def __init__(
+    self,
+    num_train_steps: int,
+    every: int,
+    examples_per_step: int,
+    output_dir: str,
+    writes: bool = True,
+  ):
     self._num_train_steps = num_train_steps
     self._every = every
     self._examples_per_step = examples_per_step
@@ -118,8 +140,9 @@ class ProgressHook(tf.train.SessionRunHook):
 
   def begin(self) -> None:
     self._scalars: Dict[str, tf.Tensor] = collections.OrderedDict(
-        (scalar.op.name.split("/")[-1], scalar)
-        for scalar in tf.get_collection(PROGRESS))
+      (scalar.op.name.split("/")[-1], scalar)
+      for scalar in tf.get_collection(PROGRESS)
+    )
     self._global_step = tf.train.get_global_step()
     self._of_host: Dict[str, tf.Tensor] = {}
     if "host_step" in self._scalars:
@@ -127,16 +150,24 @@ class ProgressHook(tf.train.SessionRunHook):
       self._of_host = dict(self._scalars)
       loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
       with tf.control_dependencies([loss]):
-        self._scalars = {"loss": loss,
-                         "global_step": self._global_step.read_value()}
+        self._scalars = {
+          "loss": loss,
+          "global_step": self._global_step.read_value(),
+        }
 
-  def after_create_session(self, session: tf.Session,
-                           coord: tf.train.Coordinator) -> None:
+  def after_create_session(
+    self, session: tf.Session, coord: tf.train.Coordinator
+  ) -> None:
     del coord
     self._step = session.run(self._global_step)
     # disable=None: on a terminal only.
-    self._bar = tqdm.tqdm(total=self._num_train_steps, initial=self._step,
-                          desc="steps", disable=None, leave=False)
+    self._bar = tqdm.tqdm(
+      total=self._num_train_steps,
+      initial=self._step,
+      desc="steps",
+      disable=None,
+      leave=False,
+    )
     self._watch = _Watch()
     self._watch.start()
     self._start_interval()
@@ -152,12 +183,16 @@ class ProgressHook(tf.train.SessionRunHook):
     self._count = 0
     self._sums = collections.Counter()
 
-  def before_run(self, run_context: tf.train.SessionRunContext
-                 ) -> tf.train.SessionRunArgs:
+  def before_run(
+    self, run_context: tf.train.SessionRunContext
+  ) -> tf.train.SessionRunArgs:
     return tf.train.SessionRunArgs(self._scalars)
 
-  def after_run(self, run_context: tf.train.SessionRunContext,
-                run_values: tf.train.SessionRunValues) -> None:
+  def after_run(
+    self,
+    run_context: tf.train.SessionRunContext,
+    run_values: tf.train.SessionRunValues,
+  ) -> None:
     values = run_values.results
     step = values.pop("global_step")
     self._watch.ended()
@@ -166,20 +201,27 @@ class ProgressHook(tf.train.SessionRunHook):
     if interrupts.requested():
       run_context.request_stop()
     if not math.isfinite(values["loss"]):
-      raise not_finite("the loss is %s at step %d" % (
-          values["loss"], self._step + 1), self._output_dir)
+      raise not_finite(
+        "the loss is %s at step %d" % (values["loss"], self._step + 1),
+        self._output_dir,
+      )
     if step > self._step and not math.isfinite(values.get("gradient_norm", 0)):
-      raise not_finite("the norm of the gradient is %s at step %d" % (
-          values["gradient_norm"], step), self._output_dir)
+      raise not_finite(
+        "the norm of the gradient is %s at step %d"
+        % (values["gradient_norm"], step),
+        self._output_dir,
+      )
     if step == self._step:
       self._num_skipped += 1
       if self._num_skipped == _MOST_SKIPPED:
         raise InputError(
-            "step %d overflows half precision %d times in a row: try a lower "
-            "--learning_rate, more --num_warmup_steps, or --precision=float32"
-            % (step + 1, _MOST_SKIPPED))
-      logging.info("step %d skipped: gradients too large for half precision",
-                   step + 1)
+          "step %d overflows half precision %d times in a row: try a lower "
+          "--learning_rate, more --num_warmup_steps, or --precision=float32"
+          % (step + 1, _MOST_SKIPPED)
+        )
+      logging.info(
+        "step %d skipped: gradients too large for half precision", step + 1
+      )
       return
     self._num_skipped = 0
     self._bar.update(step - self._step)
@@ -187,9 +229,12 @@ class ProgressHook(tf.train.SessionRunHook):
     self._count += 1
     self._sums.update(values)
     # A TPU runs many steps at once, so `step` can pass a multiple of `every`.
-    if (not self._num_lines or step == self._num_train_steps or
-        step // self._every != self._first_step // self._every or
-        time.monotonic() > self._since + _SECONDS):
+    if (
+      not self._num_lines
+      or step == self._num_train_steps
+      or step // self._every != self._first_step // self._every
+      or time.monotonic() > self._since + _SECONDS
+    ):
       self._log()
 
   def _host_values(self, session, step):
@@ -206,13 +251,13 @@ class ProgressHook(tf.train.SessionRunHook):
     self._watch.stop.set()
 
   def _log(self):
-    seconds = (time.monotonic() - self._since) / (
-        self._step - self._first_step)
+    seconds = (time.monotonic() - self._since) / (self._step - self._first_step)
     interrupts.tell_step(seconds)
     self._watch.usual = seconds
     means = {name: total / self._count for name, total in self._sums.items()}
-    if math.isclose(means.get("example_loss", math.nan), means["loss"],
-                    rel_tol=1e-6):
+    if math.isclose(
+      means.get("example_loss", math.nan), means["loss"], rel_tol=1e-6
+    ):
       del means["example_loss"]
     rate = self._examples_per_step / seconds
     left = seconds * (self._num_train_steps - self._step)
@@ -221,28 +266,42 @@ class ProgressHook(tf.train.SessionRunHook):
     # A TPU's host writes the other summaries.
     summary = {} if self._of_host else means
     if self._num_lines:
-      parts += ["%.1f examples/s" % rate, "%.0f tokens/s" % (tokens * rate),
-                hours(left) + " left"]
-      summary = dict(summary, examples_per_second=rate,
-                     tokens_per_second=tokens * rate)
+      parts += [
+        "%.1f examples/s" % rate,
+        "%.0f tokens/s" % (tokens * rate),
+        hours(left) + " left",
+      ]
+      summary = dict(
+        summary, examples_per_second=rate, tokens_per_second=tokens * rate
+      )
     else:  # including set-up
       parts.append("%.1f s per step" % seconds)
     if self._writes and summary:
       write_summary(self._output_dir, self._step, summary)
     self._bar.clear()
-    logging.info("step %d/%d | last %d: %s", self._step, self._num_train_steps,
-                 self._step - self._first_step, " | ".join(parts))
+    logging.info(
+      "step %d/%d | last %d: %s",
+      self._step,
+      self._num_train_steps,
+      self._step - self._first_step,
+      " | ".join(parts),
+    )
     self._num_lines += 1
     self._first_loss = self._first_loss or means["loss"]
     if means["loss"] > 2 * self._first_loss + 1 and not self._diverges:
       self._diverges = True
       logging.warning(
-          "the loss is %s, but was %s at first: training diverges; try a lower "
-          "--learning_rate", short(means["loss"]), short(self._first_loss))
+        "the loss is %s, but was %s at first: training diverges; try a lower "
+        "--learning_rate",
+        short(means["loss"]),
+        short(self._first_loss),
+      )
     if self._num_lines == 2 and left > _DAY:
       logging.warning(
-          "at this rate training takes %.1f more days: use fewer "
-          "--num_train_steps, a smaller model or shorter records", left / _DAY)
+        "at this rate training takes %.1f more days: use fewer "
+        "--num_train_steps, a smaller model or shorter records",
+        left / _DAY,
+      )
     self._start_interval()
 
 
@@ -253,6 +312,7 @@ class _Watch(threading.Thread):
     usual: seconds per step, once known.
     stop: set to end the thread.
   """
+
   _last_one: Any = SimpleNamespace(stop=threading.Event())
 
   def __init__(self):
@@ -274,15 +334,22 @@ class _Watch(threading.Thread):
     while not self.stop.wait(1):
       last, usual = self._last, self.usual
       waited = time.monotonic() - last
-      if usual and told != last and interrupts.is_training() and (
-          waited > max(_SECONDS, 10 * usual)):
+      if (
+        usual
+        and told != last
+        and interrupts.is_training()
+        and (waited > max(_SECONDS, 10 * usual))
+      ):
         told = last
         frames = traceback.extract_stack(sys._current_frames()[self._trainer])
         logging.warning(
-            "no step has ended for %d s, usually %.1f s: waiting in %s (%s), "
-            "for records, other processes or the device", waited, usual,
-            frames[-1].name, " < ".join(
-                frame.name for frame in frames[-2:-5:-1]))
+          "no step has ended for %d s, usually %.1f s: waiting in %s (%s), "
+          "for records, other processes or the device",
+          waited,
+          usual,
+          frames[-1].name,
+          " < ".join(frame.name for frame in frames[-2:-5:-1]),
+        )
 
 
 class _Multiples(tf.train.SecondOrStepTimer):

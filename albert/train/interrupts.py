@@ -15,7 +15,10 @@ from typing import Any, Dict, Iterator, Optional
 from absl import logging
 
 _state: Dict[str, Any] = {
-    "signal": None, "training": False, "step_seconds": None}
+  "signal": None,
+  "training": False,
+  "step_seconds": None,
+}
 
 
 def requested() -> Optional[int]:
@@ -114,7 +117,8 @@ def _watch(reader):
       if _state["training"]:
         seconds = _state["step_seconds"]
         logging.info(
-            "%s: training ends after this step%s; a second signal ends it at "
-            "once and loses the progress since the last checkpoint",
-            signal.Signals(number).name,
-            "" if seconds is None else ", within about %.1f s" % seconds)
+          "%s: training ends after this step%s; a second signal ends it at "
+          "once and loses the progress since the last checkpoint",
+          signal.Signals(number).name,
+          "" if seconds is None else ", within about %.1f s" % seconds,
+        )

@@ -37,12 +37,15 @@ def start(settings: TrainSettings) -> distribution.Workers:
   if workers.rank:
     logging.set_verbosity(logging.ERROR)
   if device.precision == "bf16" and IS_TF1 and not device.use_tpu:
-    raise InputError("--precision=bf16 needs a TPU or TensorFlow 2.15, not %s"
-                     % tf.__version__)
+    raise InputError(
+      "--precision=bf16 needs a TPU or TensorFlow 2.15, not %s" % tf.__version__
+    )
   gpus = len(tf.config.experimental.list_physical_devices("GPU"))
   if device.num_gpus > max(1, gpus) and not device.dry_run:
-    raise InputError("--num_gpus=%d: TensorFlow %s detects %d" % (
-        device.num_gpus, tf.__version__, gpus))
+    raise InputError(
+      "--num_gpus=%d: TensorFlow %s detects %d"
+      % (device.num_gpus, tf.__version__, gpus)
+    )
   if device.precision == "fp16" and not gpus:
     # TensorFlow scales the loss but computes in single precision.
     logging.warning("--precision=fp16 has no effect without a GPU")
@@ -73,28 +76,46 @@ def describe(settings: TrainSettings, workers: distribution.Workers) -> str:
     parts.append("XLA")
   if settings.run.do_train:
     examples = batch.train_batch_size * workers.size
-    count = workers.size * batch.gradient_accumulation_steps * (
-        device.num_tpu_cores if device.use_tpu else device.num_gpus)
-    parts.append("%d examples per step, %d at a time" % (
-        examples, examples // count))
+    count = (
+      workers.size
+      * batch.gradient_accumulation_steps
+      * (device.num_tpu_cores if device.use_tpu else device.num_gpus)
+    )
+    parts.append(
+      "%d examples per step, %d at a time" % (examples, examples // count)
+    )
   return " | ".join(parts)
 
 
 def warn_of_unused_gpu(device: DeviceSettings) -> None:
   """Warns of a GPU that TensorFlow cannot use."""
-  if device.use_tpu or not shutil.which("nvidia-smi") or (
-      tf.config.experimental.list_physical_devices("GPU")):
+  if (
+    device.use_tpu
+    or not shutil.which("nvidia-smi")
+    or (tf.config.experimental.list_physical_devices("GPU"))
+  ):
     return
-  found = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE,
-                         stderr=subprocess.DEVNULL, check=False)
+  found = subprocess.run(
+    ["nvidia-smi", "-L"],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
+    check=False,
+  )
   if not found.returncode and found.stdout.strip():
-    advice = ("`pip install \"tensorflow[and-cuda]==%s\"` adds the libraries"
-              % tf.__version__)
+    advice = (
+      '`pip install "tensorflow[and-cuda]==%s"` adds the libraries'
+      % tf.__version__
+    )
     if tf.__version__.startswith("1."):
-      advice = ("it needs CUDA 10.0; use `export ALBERT_PLATFORM=tf2`, or "
-                "NVIDIA's TF1 container")
-    logging.warning("nvidia-smi finds a GPU that TensorFlow %s cannot use: %s",
-                    tf.__version__, advice)
+      advice = (
+        "it needs CUDA 10.0; use `export ALBERT_PLATFORM=tf2`, or "
+        "NVIDIA's TF1 container"
+      )
+    logging.warning(
+      "nvidia-smi finds a GPU that TensorFlow %s cannot use: %s",
+      tf.__version__,
+      advice,
+    )
 
 
 def prepare_process(device: DeviceSettings) -> None:
@@ -102,16 +123,19 @@ def prepare_process(device: DeviceSettings) -> None:
   keep_freed_memory()
   if device.use_xla:  # read when the first session starts
     os.environ["TF_XLA_FLAGS"] = (
-        os.environ.get("TF_XLA_FLAGS", "") + " --tf_xla_cpu_global_jit")
+      os.environ.get("TF_XLA_FLAGS", "") + " --tf_xla_cpu_global_jit"
+    )
 
 
 def warn_of_slow_training(config: AlbertConfig, device: DeviceSettings) -> None:
   """Warns of pretraining a model larger than tiny on a CPU."""
   if config.hidden_size > _TINY and step.is_cpu(device):
     logging.warning(
-        "a model of %d layers of %d takes weeks on a CPU: use GPUs or TPUs, or "
-        "albert_config/albert_config_tiny.json",
-        config.num_hidden_layers, config.hidden_size)
+      "a model of %d layers of %d takes weeks on a CPU: use GPUs or TPUs, or "
+      "albert_config/albert_config_tiny.json",
+      config.num_hidden_layers,
+      config.hidden_size,
+    )
 
 
 def keep_freed_memory() -> None:
@@ -128,8 +152,11 @@ def keep_freed_memory() -> None:
   mallopt(-1, -1)  # M_TRIM_THRESHOLD
 
 
-def create_estimator(settings: TrainSettings, workers: distribution.Workers,
-                     model_fn: Callable[..., Any]) -> Any:
+def create_estimator(
+  settings: TrainSettings,
+  workers: distribution.Workers,
+  model_fn: Callable[..., Any],
+) -> Any:
   """Returns a TPUEstimator, which also runs on CPUs and GPUs, or a DryRun.
 
   Args:
@@ -148,53 +175,66 @@ def create_estimator(settings: TrainSettings, workers: distribution.Workers,
   session_config.gpu_options.allow_growth = True
   if device.use_xla:
     session_config.graph_options.optimizer_options.global_jit_level = (
-        tf.OptimizerOptions.ON_1)
+      tf.OptimizerOptions.ON_1
+    )
   cluster = None
   if device.use_tpu and device.tpu_name:
     try:
       cluster = tf.distribute.cluster_resolver.TPUClusterResolver(
-          device.tpu_name, zone=device.tpu_zone, project=device.gcp_project)
+        device.tpu_name, zone=device.tpu_zone, project=device.gcp_project
+      )
     except (ImportError, OSError, ValueError) as error:
       raise InputError(
-          "--tpu_name=%s cannot be resolved (%s): `pip install '.[tpu]'` on a "
-          "Google Cloud machine, or give the TPU's address, "
-          "grpc://IP:8470" % (device.tpu_name, error)) from error
+        "--tpu_name=%s cannot be resolved (%s): `pip install '.[tpu]'` on a "
+        "Google Cloud machine, or give the TPU's address, "
+        "grpc://IP:8470" % (device.tpu_name, error)
+      ) from error
   run_config = tf.estimator.tpu.RunConfig(
-      cluster=cluster,
-      master=device.master,
-      model_dir=output_dir,
-      session_config=None if device.use_tpu else session_config,
-      tf_random_seed=run.random_seed,
-      save_checkpoints_steps=(
-          None if workers.rank else run.save_checkpoints_steps),
-      keep_checkpoint_max=run.keep_checkpoint_max,
-      save_summary_steps=0,  # hooks.ProgressHook writes means
-      log_step_count_steps=None,
-      tpu_config=tf.estimator.tpu.TPUConfig(
-          iterations_per_loop=min(device.iterations_per_loop,
-                                  run.save_checkpoints_steps),
-          num_shards=device.num_tpu_cores,
-          per_host_input_for_training=(
-              tf.estimator.tpu.InputPipelineConfig.PER_HOST_V2),
-          # SLICED: one host reads and distributes slices, so no record is read
-          # twice. PER_HOST_V1: the same batches, on one device.
-          eval_training_input_configuration=(
-              tf.estimator.tpu.InputPipelineConfig.SLICED if device.use_tpu else
-              tf.estimator.tpu.InputPipelineConfig.PER_HOST_V1)))
+    cluster=cluster,
+    master=device.master,
+    model_dir=output_dir,
+    session_config=None if device.use_tpu else session_config,
+    tf_random_seed=run.random_seed,
+    save_checkpoints_steps=(
+      None if workers.rank else run.save_checkpoints_steps
+    ),
+    keep_checkpoint_max=run.keep_checkpoint_max,
+    save_summary_steps=0,  # hooks.ProgressHook writes means
+    log_step_count_steps=None,
+    tpu_config=tf.estimator.tpu.TPUConfig(
+      iterations_per_loop=min(
+        device.iterations_per_loop, run.save_checkpoints_steps
+      ),
+      num_shards=device.num_tpu_cores,
+      per_host_input_for_training=(
+        tf.estimator.tpu.InputPipelineConfig.PER_HOST_V2
+      ),
+      # SLICED: one host reads and distributes slices, so no record is read
+      # twice. PER_HOST_V1: the same batches, on one device.
+      eval_training_input_configuration=(
+        tf.estimator.tpu.InputPipelineConfig.SLICED
+        if device.use_tpu
+        else tf.estimator.tpu.InputPipelineConfig.PER_HOST_V1
+      ),
+    ),
+  )
   return tf.estimator.tpu.TPUEstimator(
-      use_tpu=device.use_tpu,
-      model_fn=model_fn,
-      config=run_config,
-      train_batch_size=settings.batch.train_batch_size,
-      eval_batch_size=settings.batch.eval_batch_size,
-      predict_batch_size=settings.batch.eval_batch_size)
+    use_tpu=device.use_tpu,
+    model_fn=model_fn,
+    config=run_config,
+    train_batch_size=settings.batch.train_batch_size,
+    eval_batch_size=settings.batch.eval_batch_size,
+    predict_batch_size=settings.batch.eval_batch_size,
+  )
 
 
 def train_and_evaluate(
-    settings: TrainSettings, workers: distribution.Workers,
-    stages: List[Tuple[Any, int]],
-    train_input_fn_at: Callable[..., Callable[..., Any]],
-    evaluator: Optional[Evaluator] = None) -> None:
+  settings: TrainSettings,
+  workers: distribution.Workers,
+  stages: List[Tuple[Any, int]],
+  train_input_fn_at: Callable[..., Callable[..., Any]],
+  evaluator: Optional[Evaluator] = None,
+) -> None:
   """Trains to the end of the last stage; evaluates every saved checkpoint.
 
   Resumes from the newest checkpoint of the output folder, if there is one.
@@ -239,12 +279,19 @@ def train_and_evaluate(
       end = stage_end
       if between_calls:
         end = min((start // every + 1) * every, stage_end)
-      _train(settings, estimator, start, end, train_input_fn_at,
-             lambda: hooks.create(settings, workers, ends, evaluator,
-                                  should_stop))
+      _train(
+        settings,
+        estimator,
+        start,
+        end,
+        train_input_fn_at,
+        lambda: hooks.create(settings, workers, ends, evaluator, should_stop),
+      )
       if interrupts.requested():
-        logging.info("ended at step %d with a checkpoint; the same command "
-                     "resumes", checkpoints.start_step(run.output_dir))
+        logging.info(
+          "ended at step %d with a checkpoint; the same command resumes",
+          checkpoints.start_step(run.output_dir),
+        )
         interrupts.end_if_requested()
       if between_calls:
         between_calls.evaluate(end)
@@ -259,9 +306,9 @@ def _train(settings, estimator, start, end, train_input_fn_at, create_hooks):
     used = create_hooks()
     resumed = checkpoints.latest_checkpoint(output_dir)
     try:
-      with interrupts.watching(), interrupts.training(), (
-          checkpoints.restoring(resumed or settings.model.init_checkpoint)), (
-              _naming_errors(output_dir)):
+      with interrupts.watching(), interrupts.training(), checkpoints.restoring(
+        resumed or settings.model.init_checkpoint
+      ), _naming_errors(output_dir):
         estimator.train(input_fn, max_steps=end, hooks=used)
       return
     except tf.errors.OpError as failed:
@@ -285,9 +332,12 @@ def _start_step(settings, workers, last_step, evaluator):
     evaluator.go_on_from(start)
   if start >= last_step:
     logging.info(
-        "%s: already at step %d of %d, nothing to train; for different data or "
-        "settings, choose a different --output_dir", output_dir, start,
-        last_step)
+      "%s: already at step %d of %d, nothing to train; for different data or "
+      "settings, choose a different --output_dir",
+      output_dir,
+      start,
+      last_step,
+    )
   elif start:
     logging.info("resuming from step %d of %s", start, output_dir)
   return start
@@ -302,29 +352,35 @@ def _naming_errors(output_dir):
     if "is NaN" not in error.message:
       raise
     raise hooks.not_finite(
-        "weights are not finite after step %d" % checkpoints.start_step(
-            output_dir), output_dir) from error
+      "weights are not finite after step %d"
+      % checkpoints.start_step(output_dir),
+      output_dir,
+    ) from error
   except tf.errors.NotFoundError as error:
     lacks = re.search(r"Key (\S+) not found in checkpoint", error.message)
     if not lacks:
       raise
     raise InputError(
-        "%s: the checkpoint to resume from lacks %s, which the flags require: "
-        "use those it was made with (--precision, --optimizer, "
-        "--sentence_loss_weight), or a different --output_dir" % (
-            output_dir, lacks.group(1))) from error
+      "%s: the checkpoint to resume from lacks %s, which the flags require: "
+      "use those it was made with (--precision, --optimizer, "
+      "--sentence_loss_weight), or a different --output_dir"
+      % (output_dir, lacks.group(1))
+    ) from error
 
 
 def export_saved_model(estimator: Any, export_dir: str) -> None:
   """Exports the newest checkpoint's predictions as a SavedModel."""
+
   def serving_input_fn():
-    features = {name: tf.placeholder(tf.int32, [None, None], name)
-                for name in ("input_ids", "input_mask", "segment_ids")}
+    features = {
+      name: tf.placeholder(tf.int32, [None, None], name)
+      for name in ("input_ids", "input_mask", "segment_ids")
+    }
     return tf.estimator.export.ServingInputReceiver(features, features)
 
   path = estimator.export_saved_model(
-      export_dir, serving_input_fn,
-      checkpoint_path=checkpoints.latest_checkpoint(estimator.model_dir))
+    export_dir,
+    serving_input_fn,
+    checkpoint_path=checkpoints.latest_checkpoint(estimator.model_dir),
+  )
   logging.info("exported to %s", tf.compat.as_str_any(path))
-
-

@@ -46,9 +46,13 @@ _PART = "part_of_loss/"  # prefix of the evaluated means of losses
 _CLIP_NORM = 1.0  # maximum global norm of the gradients
 
 
-def model_fn_builder(config: AlbertConfig, head: Head, settings: TrainSettings,
-                     schedule: Schedule, workers: Workers
-                     ) -> Callable[..., Any]:
+def model_fn_builder(
+  config: AlbertConfig,
+  head: Head,
+  settings: TrainSettings,
+  schedule: Schedule,
+  workers: Workers,
+) -> Callable[..., Any]:
   """Returns the `model_fn` for TPUEstimator.
 
   Args:
@@ -64,37 +68,53 @@ def model_fn_builder(config: AlbertConfig, head: Head, settings: TrainSettings,
     if mode == tf.estimator.ModeKeys.TRAIN:
       return _train_spec(config, head, settings, schedule, workers, features)
     # A model trained on a TPU can be exported for a CPU.
-    device = dataclasses.replace(settings.device, use_tpu=params.get(
-        "use_tpu", settings.device.use_tpu))
+    device = dataclasses.replace(
+      settings.device, use_tpu=params.get("use_tpu", settings.device.use_tpu)
+    )
     output = head.apply(build_model(config, features, device, False), features)
     scaffold_fn = _initialize(settings, checkpoints.newest_or_best, False)
     if mode == tf.estimator.ModeKeys.PREDICT:
       # Fine-tuning numbers examples, because batching by length reorders them.
       numbers = {name: features[name] for name in features if name == "number"}
       return tf.estimator.tpu.TPUEstimatorSpec(
-          mode, predictions=dict(output.predictions, **numbers),
-          scaffold_fn=scaffold_fn)
+        mode,
+        predictions=dict(output.predictions, **numbers),
+        scaffold_fn=scaffold_fn,
+      )
     parts = _parts(output.losses, head.totals(features))
-    shown = dict(output.metrics, **{
+    shown = dict(
+      output.metrics,
+      **{
         _PART + name: [tf.reshape(x, [1]) for x in pair]
-        for name, pair in parts.items()})
+        for name, pair in parts.items()
+      },
+    )
 
     def metric_fn(*tensors):
-      return {name: tf.metrics.mean(values, weights)
-              for name, values, weights in zip(
-                  shown, tensors[::2], tensors[1::2])}
+      return {
+        name: tf.metrics.mean(values, weights)
+        for name, values, weights in zip(shown, tensors[::2], tensors[1::2])
+      }
 
     return tf.estimator.tpu.TPUEstimatorSpec(
-        mode, loss=_total_loss(output.losses, head.totals(features)),
-        scaffold_fn=scaffold_fn, eval_metrics=(metric_fn, [
-            tensor for pair in shown.values() for tensor in pair]))
+      mode,
+      loss=_total_loss(output.losses, head.totals(features)),
+      scaffold_fn=scaffold_fn,
+      eval_metrics=(
+        metric_fn,
+        [tensor for pair in shown.values() for tensor in pair],
+      ),
+    )
 
   return model_fn
 
 
-def build_model(config: AlbertConfig, features: Dict[str, tf.Tensor],
-                device: DeviceSettings,
-                is_training: bool) -> modeling.AlbertModel:
+def build_model(
+  config: AlbertConfig,
+  features: Dict[str, tf.Tensor],
+  device: DeviceSettings,
+  is_training: bool,
+) -> modeling.AlbertModel:
   """Returns the encoder of a batch.
 
   Args:
@@ -114,16 +134,26 @@ def build_model(config: AlbertConfig, features: Dict[str, tf.Tensor],
   used = modeling.PLAIN
   if is_training:
     used = kernels.for_training(
-        rows[0].shape.as_list()[1], device.precision, device.recompute_grads,
-        is_cpu(device), device.use_xla or device.use_tpu)
-  return create_model(config, is_training, *rows,
-                      use_one_hot_embeddings=device.use_tpu, kernels=used)
+      rows[0].shape.as_list()[1],
+      device.precision,
+      device.recompute_grads,
+      is_cpu(device),
+      device.use_xla or device.use_tpu,
+    )
+  return create_model(
+    config,
+    is_training,
+    *rows,
+    use_one_hot_embeddings=device.use_tpu,
+    kernels=used,
+  )
 
 
 def is_cpu(device: DeviceSettings) -> bool:
   """Returns whether training runs on a CPU."""
   return not (device.use_tpu or device.dry_run) and not (
-      tf.config.experimental.list_physical_devices("GPU"))
+    tf.config.experimental.list_physical_devices("GPU")
+  )
 
 
 def _train_spec(config, head, settings, schedule, workers, features):
@@ -141,14 +171,23 @@ def _train_spec(config, head, settings, schedule, workers, features):
       output = head.apply(model, part)
     loss = _total_loss(output.losses, totals)
     pairs = optimizer.compute_gradients(
-        loss, variables or tf.trainable_variables())
+      loss, variables or tf.trainable_variables()
+    )
     return {
-        "loss": loss,
-        "metrics": {name: {"value": tf.reduce_sum(values * weights),
-                           "weight": tf.reduce_sum(weights)}
-                    for name, (values, weights) in output.metrics.items()},
-        "gradients": {variable.op.name: optimization.densify(gradient, variable)
-                      for gradient, variable in pairs if gradient is not None}}
+      "loss": loss,
+      "metrics": {
+        name: {
+          "value": tf.reduce_sum(values * weights),
+          "weight": tf.reduce_sum(weights),
+        }
+        for name, (values, weights) in output.metrics.items()
+      },
+      "gradients": {
+        variable.op.name: optimization.densify(gradient, variable)
+        for gradient, variable in pairs
+        if gradient is not None
+      },
+    }
 
   def batch_sums(variables=None):
     sums = _sum_slices(slice_sums, num_slices, num_gpus, variables)
@@ -158,22 +197,31 @@ def _train_spec(config, head, settings, schedule, workers, features):
   gradients = sums["gradients"]
   if schedule.adversarial_epsilon:
     gradients = _with_adversarial(
-        gradients, lambda: batch_sums(_trained(sums))["gradients"],
-        schedule.adversarial_epsilon)
+      gradients,
+      lambda: batch_sums(_trained(sums))["gradients"],
+      schedule.adversarial_epsilon,
+    )
   clipped, norm = tf.clip_by_global_norm(list(gradients.values()), _CLIP_NORM)
   train_op = optimizer.apply_gradients(
-      zip(clipped, _trained(sums)), tf.train.get_or_create_global_step())
+    zip(clipped, _trained(sums)), tf.train.get_or_create_global_step()
+  )
 
   scalars = {"loss": sums["loss"]}
   for name, metric in sums["metrics"].items():
     scalars[name] = tf.div_no_nan(metric["value"], metric["weight"])
-  scalars.update(gradient_norm=norm, learning_rate=rate,
-                 **_batch_scalars(features["input_mask"]))
+  scalars.update(
+    gradient_norm=norm,
+    learning_rate=rate,
+    **_batch_scalars(features["input_mask"]),
+  )
   ratios = getattr(optimizer, "trust_ratios", None)  # not in half precision
   if ratios:
     scalars["trust_ratio"] = tf.add_n(ratios) / len(ratios)
-  scaffold_fn = None if workers.rank else _initialize(
-      settings, checkpoints.latest_checkpoint, True)
+  scaffold_fn = (
+    None
+    if workers.rank
+    else _initialize(settings, checkpoints.latest_checkpoint, True)
+  )
   with tf.control_dependencies([train_op]):
     step = tf.train.get_global_step().read_value()
   if schedule.passes_per_step:
@@ -184,8 +232,12 @@ def _train_spec(config, head, settings, schedule, workers, features):
   else:
     _show(dict(scalars, global_step=step))
   return tf.estimator.tpu.TPUEstimatorSpec(
-      tf.estimator.ModeKeys.TRAIN, loss=sums["loss"], train_op=train_op,
-      scaffold_fn=scaffold_fn, host_call=host_call)
+    tf.estimator.ModeKeys.TRAIN,
+    loss=sums["loss"],
+    train_op=train_op,
+    scaffold_fn=scaffold_fn,
+    host_call=host_call,
+  )
 
 
 def _batch_scalars(mask):
@@ -195,9 +247,11 @@ def _batch_scalars(mask):
     mask: `input_mask`, int [B, ...].
   """
   mask = tf.cast(mask, tf.float32)
-  return {"padding": 1.0 - tf.reduce_mean(mask),
-          "tokens_per_example": tf.reduce_sum(mask) / tf.cast(
-              tf.shape(mask)[0], tf.float32)}
+  return {
+    "padding": 1.0 - tf.reduce_mean(mask),
+    "tokens_per_example": tf.reduce_sum(mask)
+    / tf.cast(tf.shape(mask)[0], tf.float32),
+  }
 
 
 def _sum_slices(slice_sums, num_slices, num_gpus, variables):
@@ -219,11 +273,17 @@ def _sum_slices(slice_sums, num_slices, num_gpus, variables):
       variables = _trained(sums)
       if num_slices > 1:
         _, sums = tf.while_loop(
-            lambda number, _: number < num_slices,
-            lambda number, sums, first=first, trained=variables: (
-                number + 1, tf.nest.map_structure(
-                    tf.add, sums, slice_sums(first + number, trained))),
-            (1, sums), parallel_iterations=1, back_prop=False)
+          lambda number, _: number < num_slices,
+          lambda number, sums, first=first, trained=variables: (
+            number + 1,
+            tf.nest.map_structure(
+              tf.add, sums, slice_sums(first + number, trained)
+            ),
+          ),
+          (1, sums),
+          parallel_iterations=1,
+          back_prop=False,
+        )
     shares.append(sums)
   return tf.nest.map_structure(lambda *tensors: tf.add_n(tensors), *shares)
 
@@ -244,8 +304,7 @@ def _with_adversarial(gradients, compute, epsilon):
 def _show(scalars):
   """Adds scalars for hooks.ProgressHook to log and write."""
   for name, scalar in scalars.items():
-    tf.add_to_collection(
-        PROGRESS, tf.identity(scalar, name="progress/" + name))
+    tf.add_to_collection(PROGRESS, tf.identity(scalar, name="progress/" + name))
 
 
 def _create_optimizer(settings, schedule):
@@ -255,15 +314,22 @@ def _create_optimizer(settings, schedule):
     # TF 1.15 with XLA compiles the conditional from which hooks read the step
     # to a constant, so that training would never end.
     tf.get_collection_ref("global_step_read_op_cache")[:] = [
-        step.read_value() + 0]
+      step.read_value() + 0
+    ]
   rate = optimization.create_learning_rate(
-      settings.optimizer.learning_rate, schedule.num_train_steps,
-      schedule.num_warmup_steps, step, settings.optimizer.poly_power)
+    settings.optimizer.learning_rate,
+    schedule.num_train_steps,
+    schedule.num_warmup_steps,
+    step,
+    settings.optimizer.poly_power,
+  )
   optimizer = {"adamw": AdamW, "lamb": LAMB}[settings.optimizer.optimizer](
-      rate, settings.optimizer.weight_decay_rate)
+    rate, settings.optimizer.weight_decay_rate
+  )
   if settings.device.precision == "fp16":
     optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(
-        optimizer)
+      optimizer
+    )
   return optimizer, rate
 
 
@@ -277,8 +343,11 @@ def _initialize(settings, find_newer, is_training):
     None.
   """
   init_checkpoint = settings.model.init_checkpoint
-  if not init_checkpoint or find_newer(settings.run.output_dir) or (
-      settings.device.dry_run and not is_training):
+  if (
+    not init_checkpoint
+    or find_newer(settings.run.output_dir)
+    or (settings.device.dry_run and not is_training)
+  ):
     return None
 
   def scaffold_fn():
@@ -300,7 +369,8 @@ def _trained(sums):
 def _reduce_means(structure, workers):
   """Averages the tensors of a nested dict over the workers."""
   return tf.nest.pack_sequence_as(
-      structure, workers.reduce_mean(tf.nest.flatten(structure)))
+    structure, workers.reduce_mean(tf.nest.flatten(structure))
+  )
 
 
 def _slice(features, number, num_slices):
@@ -309,8 +379,9 @@ def _slice(features, number, num_slices):
     return features
 
   def take(x):
-    taken = tf.gather(tf.reshape(x, tf.concat(
-        [[num_slices, -1], tf.shape(x)[1:]], 0)), number)
+    taken = tf.gather(
+      tf.reshape(x, tf.concat([[num_slices, -1], tf.shape(x)[1:]], 0)), number
+    )
     batch_size, *rest = x.shape.as_list()
     taken.set_shape([batch_size and batch_size // num_slices] + rest)
     return taken
@@ -330,9 +401,10 @@ def whole_loss(results: Dict[str, Any]) -> Dict[str, Any]:
     the results, with the sum of the head's losses as "loss".
   """
   parts = [name for name in results if name.startswith(_PART)]
-  return dict({name: value for name, value in results.items()
-               if name not in parts},
-              loss=sum(results[name] for name in parts))
+  return dict(
+    {name: value for name, value in results.items() if name not in parts},
+    loss=sum(results[name] for name in parts),
+  )
 
 
 def _parts(losses, totals):
@@ -343,10 +415,13 @@ def _parts(losses, totals):
   """
   missing = sorted(set(losses) - set(totals))
   if missing:
-    raise ValueError("totals() of the head lacks the divisor of %s" %
-                     ", ".join(missing))
-  return {name: (tf.div_no_nan(loss, totals[name]), totals[name])
-          for name, loss in losses.items()}
+    raise ValueError(
+      "totals() of the head lacks the divisor of %s" % ", ".join(missing)
+    )
+  return {
+    name: (tf.div_no_nan(loss, totals[name]), totals[name])
+    for name, loss in losses.items()
+  }
 
 
 def _total_loss(losses, totals):
@@ -355,13 +430,15 @@ def _total_loss(losses, totals):
 
 def _host_call(step, scalars, run):
   """Returns a TPU's host call, which writes scalars and keeps them to log."""
+
   def write(step, *values):
     step = tf.reduce_max(step)
     # Each replica sends the same value.
     values = [tf.reduce_mean(value) for value in values]
     writer = summary_v2.create_file_writer(run.output_dir)
     with writer.as_default(), summary_v2.record_if(
-        tf.equal(step % run.log_steps, 0)):
+      tf.equal(step % run.log_steps, 0)
+    ):
       for name, value in zip(scalars, values):
         summary_v2.scalar(name, value, step)
     kept = [_keep(name, value) for name, value in zip(scalars, values)]
@@ -375,9 +452,14 @@ def _host_call(step, scalars, run):
 def _keep(name, value):
   """Stores a scalar on the host; returns the op."""
   kept = tf.get_variable(
-      "host_call/" + name, [], initializer=tf.zeros_initializer(),
-      trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES])
+    "host_call/" + name,
+    [],
+    initializer=tf.zeros_initializer(),
+    trainable=False,
+    collections=[tf.GraphKeys.LOCAL_VARIABLES],
+  )
   with tf.control_dependencies(None):  # reading must not wait
     tf.add_to_collection(
-        PROGRESS, tf.identity(kept.read_value(), name="progress/" + name))
+      PROGRESS, tf.identity(kept.read_value(), name="progress/" + name)
+    )
   return kept.assign(value)

@@ -9,7 +9,10 @@ import sys
 
 if __name__ == "__main__":
   if sys.argv[1:2] not in (["build"], ["extend"]):
-    sys.exit("ERROR: python -m albert.vocab: give build or extend, then --help "
-             "or flags")
-  runpy.run_module("albert.vocab." + sys.argv.pop(1), run_name="__main__",
-                   alter_sys=True)
+    sys.exit(
+      "ERROR: python -m albert.vocab: give build or extend, then --help "
+      "or flags"
+    )
+  runpy.run_module(
+    "albert.vocab." + sys.argv.pop(1), run_name="__main__", alter_sys=True
+  )

@@ -30,22 +30,41 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 @dataclasses.dataclass(frozen=True)
 class VocabSettings:
   """The text and the vocabulary."""
+
   input_file: str = setting(
-      None, "Text files, also .gz: globs, separated by commas.", NEEDED,
-      required=True)
+    None,
+    "Text files, also .gz: globs, separated by commas.",
+    NEEDED,
+    required=True,
+  )
   output_file: str = setting(
-      None, "File to write; SentencePiece models must end in .model.", NEEDED,
-      required=True)
-  kind: str = setting("wordpiece", "Type of vocabulary.", NEEDED,
-                      choices=["wordpiece", "sentencepiece"])
+    None,
+    "File to write; SentencePiece models must end in .model.",
+    NEEDED,
+    required=True,
+  )
+  kind: str = setting(
+    "wordpiece",
+    "Type of vocabulary.",
+    NEEDED,
+    choices=["wordpiece", "sentencepiece"],
+  )
   vocab_size: int = setting(
-      21128, "Entries, including special tokens; WordPiece may have fewer if "
-      "the text has no more.", USUAL, least=6)
+    21128,
+    "Entries, including special tokens; WordPiece may have fewer if "
+    "the text has no more.",
+    USUAL,
+    least=6,
+  )
   do_lower_case: bool = setting(
-      True, "Whether to lower-case the text and strip accents.", USUAL)
+    True, "Whether to lower-case the text and strip accents.", USUAL
+  )
   character_coverage: float = setting(
-      0.9995, "SentencePiece: share of the text whose characters have pieces.",
-      least=0.9, most=1)
+    0.9995,
+    "SentencePiece: share of the text whose characters have pieces.",
+    least=0.9,
+    most=1,
+  )
 
 
 SETTINGS = (VocabSettings,)
@@ -83,19 +102,29 @@ def wordpiece(lines: Iterator[str], args: VocabSettings) -> bytes:
   try:
     import tokenizers
   except ImportError as error:
-    raise InputError("tokenizers is not installed: pip install "
-                     "'.[vocab]'") from error
+    raise InputError(
+      "tokenizers is not installed: pip install '.[vocab]'"
+    ) from error
   model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
   model.normalizer = tokenizers.normalizers.BertNormalizer(
-      lowercase=args.do_lower_case)
+    lowercase=args.do_lower_case
+  )
   model.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-  model.train_from_iterator(lines, tokenizers.trainers.WordPieceTrainer(
-      vocab_size=args.vocab_size, min_frequency=2, show_progress=False,
-      special_tokens=list(tokenization.SPECIAL_TOKENS)))
+  model.train_from_iterator(
+    lines,
+    tokenizers.trainers.WordPieceTrainer(
+      vocab_size=args.vocab_size,
+      min_frequency=2,
+      show_progress=False,
+      special_tokens=list(tokenization.SPECIAL_TOKENS),
+    ),
+  )
   ids = model.get_vocab()
   if len(ids) > args.vocab_size:
-    raise InputError("--vocab_size=%d: the characters of the text need %d" % (
-        args.vocab_size, len(ids)))
+    raise InputError(
+      "--vocab_size=%d: the characters of the text need %d"
+      % (args.vocab_size, len(ids))
+    )
   tokens = sorted(ids, key=lambda token: ids[token])
   return "".join(token + "\n" for token in tokens).encode()
 
@@ -108,21 +137,33 @@ def sentencepiece(lines: Iterator[str], args: VocabSettings) -> bytes:
   """
   # Training crashes with TensorFlow 1.15 loaded, so this script avoids it.
   from sentencepiece import SentencePieceTrainer
+
   model = io.BytesIO()
   try:
     SentencePieceTrainer.Train(
-        sentence_iterator=(tokenization.sentencepiece_text(
-            line, args.do_lower_case) for line in lines),
-        model_writer=model, vocab_size=args.vocab_size, model_type="unigram",
-        pad_id=0, unk_id=1, bos_id=-1, eos_id=-1,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        character_coverage=args.character_coverage,
-        input_sentence_size=10000000, shuffle_input_sentence=True,
-        minloglevel=2)
+      sentence_iterator=(
+        tokenization.sentencepiece_text(line, args.do_lower_case)
+        for line in lines
+      ),
+      model_writer=model,
+      vocab_size=args.vocab_size,
+      model_type="unigram",
+      pad_id=0,
+      unk_id=1,
+      bos_id=-1,
+      eos_id=-1,
+      control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+      character_coverage=args.character_coverage,
+      input_sentence_size=10000000,
+      shuffle_input_sentence=True,
+      minloglevel=2,
+    )
   except RuntimeError as error:
     # A location in SentencePiece's source code precedes the message.
-    raise InputError("--vocab_size=%d: %s" % (
-        args.vocab_size, str(error).strip().rsplit("] ", 1)[-1])) from error
+    raise InputError(
+      "--vocab_size=%d: %s"
+      % (args.vocab_size, str(error).strip().rsplit("] ", 1)[-1])
+    ) from error
   return model.getvalue()
 
 
@@ -130,10 +171,15 @@ def main() -> None:
   args = from_flags(VocabSettings)
   is_model = args.kind == "sentencepiece"
   if args.output_file.endswith(".model") != is_model:
-    raise InputError("--output_file=%s: SentencePiece models, and only these, "
-                     "must end in .model" % args.output_file)
-  paths = [path for pattern in args.input_file.split(",")
-           for path in sorted(glob.glob(pattern))]
+    raise InputError(
+      "--output_file=%s: SentencePiece models, and only these, "
+      "must end in .model" % args.output_file
+    )
+  paths = [
+    path
+    for pattern in args.input_file.split(",")
+    for path in sorted(glob.glob(pattern))
+  ]
   if not paths:
     raise InputError("--input_file: no file matches %s" % args.input_file)
   lines = filter(None, read_lines(paths))
@@ -144,8 +190,9 @@ def main() -> None:
   content = make(itertools.chain([first], lines), args)
   filesystem.write_bytes(args.output_file, content)
   tokenizer = tokenization.create_tokenizer(
-      None if is_model else args.output_file,
-      args.output_file if is_model else None)
+    None if is_model else args.output_file,
+    args.output_file if is_model else None,
+  )
   logging.info("wrote %s: %d entries", args.output_file, tokenizer.vocab_size)
 
 

@@ -32,28 +32,35 @@ from albert.settings import NEEDED, USUAL, from_flags, setting
 # How to combine the rows of a word's pieces in each table.
 BIAS = "cls/predictions/output_bias"
 TABLES: Dict[str, Callable] = {
-    "bert/embeddings/word_embeddings": np.mean,  # [V, E]
-    BIAS: np.min}  # [V]
+  "bert/embeddings/word_embeddings": np.mean,  # [V, E]
+  BIAS: np.min,
+}  # [V]
 MOST = 1e-4  # maximum probability of all new words together
 
 
 @dataclasses.dataclass(frozen=True)
 class WordSettings:
   """The words and the output."""
-  words_file: str = setting(None, "Words to add, one per line, UTF-8.", NEEDED,
-      required=True)
+
+  words_file: str = setting(
+    None, "Words to add, one per line, UTF-8.", NEEDED, required=True
+  )
   output_dir: str = setting(None, "Output folder.", NEEDED, required=True)
   use_unused: bool = setting(
-      False, "Replace [unused1] and so on first; only words beyond these "
-      "increase vocab_size.", USUAL)
+    False,
+    "Replace [unused1] and so on first; only words beyond these "
+    "increase vocab_size.",
+    USUAL,
+  )
 
 
 SETTINGS = (WordSettings, ModelSettings)
 DEFAULTS: Dict[str, Any] = dict(init_checkpoint=dict(required=True))
 
 
-def read_words(path: str, tokenizer: tokenization.WordPieceTokenizer
-               ) -> Dict[str, List[int]]:
+def read_words(
+  path: str, tokenizer: tokenization.WordPieceTokenizer
+) -> Dict[str, List[int]]:
   """Reads words and their pieces.
 
   Args:
@@ -73,8 +80,11 @@ def read_words(path: str, tokenizer: tokenization.WordPieceTokenizer
     if not line:
       continue
     word = "".join(tokenizer.basic_tokenize(line))
-    ids = [i for i in tokenizer.convert_tokens_to_ids(
-        tokenizer.tokenize_plain(line)) if i != tokenizer.unk_id]
+    ids = [
+      i
+      for i in tokenizer.convert_tokens_to_ids(tokenizer.tokenize_plain(line))
+      if i != tokenizer.unk_id
+    ]
     if line in tokenization.SPECIAL_TOKENS:
       problem = "is a special token"
     elif len(line.split()) > 1:
@@ -94,8 +104,9 @@ def read_words(path: str, tokenizer: tokenization.WordPieceTokenizer
   return words
 
 
-def place_words(tokens: List[str], words: Sequence[str],
-                use_unused: bool) -> List[int]:
+def place_words(
+  tokens: List[str], words: Sequence[str], use_unused: bool
+) -> List[int]:
   """Adds words to a vocabulary.
 
   Args:
@@ -106,18 +117,25 @@ def place_words(tokens: List[str], words: Sequence[str],
   Returns:
     the id of each word.
   """
-  unused = [i for i, token in enumerate(tokens)
-            if use_unused and re.match(r"\[unused\d+\]$", token)]
+  unused = [
+    i
+    for i, token in enumerate(tokens)
+    if use_unused and re.match(r"\[unused\d+\]$", token)
+  ]
   places = unused + list(range(len(tokens), len(tokens) + len(words)))
-  places = places[:len(words)]
+  places = places[: len(words)]
   tokens += [""] * (max(places) + 1 - len(tokens))
   for place, word in zip(places, words):
     tokens[place] = word
   return places
 
 
-def extend(table: np.ndarray, places: Sequence[int],
-           pieces: Iterable[Sequence[int]], combine: Callable) -> np.ndarray:
+def extend(
+  table: np.ndarray,
+  places: Sequence[int],
+  pieces: Iterable[Sequence[int]],
+  combine: Callable,
+) -> np.ndarray:
   """Returns a table with rows for new words.
 
   Args:
@@ -128,7 +146,8 @@ def extend(table: np.ndarray, places: Sequence[int],
   """
   more = max(places) + 1 - len(table)
   extended = np.concatenate(
-      [table, np.zeros((max(0, more),) + table.shape[1:], table.dtype)])
+    [table, np.zeros((max(0, more),) + table.shape[1:], table.dtype)]
+  )
   for place, ids in zip(places, pieces):
     extended[place] = combine(table[ids], axis=0)
   return extended
@@ -140,10 +159,13 @@ def main() -> None:
   folder = model_folder.load(model, model.init_checkpoint)
   checkpoint, tokenizer = folder.checkpoint, folder.create_tokenizer()
   if not isinstance(tokenizer, tokenization.WordPieceTokenizer):
-    raise InputError("%s: words can be added to WordPiece vocabularies, not to "
-                     "a SentencePiece model" % folder.tokenizer_file)
-  checkpoints.check_fits(checkpoint,
-                         inspection.encoder_variables(folder.config))
+    raise InputError(
+      "%s: words can be added to WordPiece vocabularies, not to "
+      "a SentencePiece model" % folder.tokenizer_file
+    )
+  checkpoints.check_fits(
+    checkpoint, inspection.encoder_variables(folder.config)
+  )
   words = read_words(args.words_file, tokenizer)
   tokens = list(tokenizer.vocab)
   places = place_words(tokens, list(words), args.use_unused)
@@ -158,19 +180,28 @@ def main() -> None:
     vocab_file = os.path.join(target, "vocab.txt")
     filesystem.write_lines(vocab_file, tokens)
     folder = dataclasses.replace(
-        folder, tokenizer_file=vocab_file, config=AlbertConfig.from_dict(dict(
-            folder.config.to_dict(), vocab_size=len(tokens))))
+      folder,
+      tokenizer_file=vocab_file,
+      config=AlbertConfig.from_dict(
+        dict(folder.config.to_dict(), vocab_size=len(tokens))
+      ),
+    )
     extended = folder.create_tokenizer()
     for word in words:
       if extended.tokenize(word) != [word]:
         raise InputError(
-            "%s: %r would not be found in text: a word needs a Chinese "
-            "character, or only letters and digits" % (args.words_file, word))
+          "%s: %r would not be found in text: a word needs a Chinese "
+          "character, or only letters and digits" % (args.words_file, word)
+        )
     folder.write(target)
     checkpoints.write_checkpoint(target, os.path.basename(checkpoint), weights)
-  logging.info("wrote %s: %d words, %.1f pieces each before, %d entries",
-               args.output_dir, len(words),
-               np.mean([len(ids) for ids in words.values()]), len(tokens))
+  logging.info(
+    "wrote %s: %d words, %.1f pieces each before, %d entries",
+    args.output_dir,
+    len(words),
+    np.mean([len(ids) for ids in words.values()]),
+    len(tokens),
+  )
 
 
 if __name__ == "__main__":

@@ -29,11 +29,11 @@ def predict(url, texts, key=None, tries=5, timeout=70):
     except urllib.error.HTTPError as error:
       if error.code != 503 or number == tries - 1:
         raise RuntimeError("%s: %s" % (error, error.read().decode())) from error
-      wait = float(error.headers.get("Retry-After", 2 ** number))
+      wait = float(error.headers.get("Retry-After", 2**number))
     except urllib.error.URLError:
       if number == tries - 1:
         raise
-      wait = 2 ** number
+      wait = 2**number
     time.sleep(wait)
 
 

@@ -10,15 +10,23 @@ pytestmark = pytest.mark.full
 def make(output_dir, *args):
   """Returns the sorted records."""
   status, _, log = run(
-      "create_pretraining_data.py", VOCAB, "--output_dir=%s" % output_dir,
-      "--input_file=%s" % (ROOT / "data" / "text_*.txt"),
-      "--num_output_shards=2", "--dupe_factor=2", "--max_seq_length=64",
-      "--masking=ngram", "--shard_characters=2000", *args)
+    "create_pretraining_data.py",
+    VOCAB,
+    "--output_dir=%s" % output_dir,
+    "--input_file=%s" % (ROOT / "data" / "text_*.txt"),
+    "--num_output_shards=2",
+    "--dupe_factor=2",
+    "--max_seq_length=64",
+    "--masking=ngram",
+    "--shard_characters=2000",
+    *args,
+  )
   assert status == 0, log
   paths = list(output_dir.glob("*.tfrecord"))
   assert len(paths) == 2 and (output_dir / "vocab.txt").exists()
-  return sorted(record for path in paths
-                for record in tf.io.tf_record_iterator(str(path)))
+  return sorted(
+    record for path in paths for record in tf.io.tf_record_iterator(str(path))
+  )
 
 
 def test_beam_makes_the_same_records(tmp_path):

@@ -28,19 +28,29 @@ BATCH = 1024
 
 class NumberMaker(shards.ShardMaker):
   """Makes PASSES records of each passage, holding its number."""
+
   more_counts = {}
 
   def __init__(self, folder, num_buckets=7):
-    super().__init__(None, types.SimpleNamespace(
-        max_seq_length=1, max_predictions_per_seq=1, random_seed=1,
-        dupe_factor=PASSES), num_buckets, str(folder))
+    super().__init__(
+      None,
+      types.SimpleNamespace(
+        max_seq_length=1,
+        max_predictions_per_seq=1,
+        random_seed=1,
+        dupe_factor=PASSES,
+      ),
+      num_buckets,
+      str(folder),
+    )
 
   def serialized_records(self, texts, shard_index, counts):
     numbers = np.repeat(np.arange(PASSAGES) + shard_index * PASSAGES, PASSES)
     counts.update(self.more_counts, records=len(numbers))
     made = [records.serialize({"passage": int(n)}, SPECS) for n in numbers]
     return made, self._random(1, shard_index).randint(
-        self._num_buckets, size=len(made))
+      self._num_buckets, size=len(made)
+    )
 
 
 def write(paths, num_buckets=7):
@@ -48,8 +58,9 @@ def write(paths, num_buckets=7):
   maker = NumberMaker(paths[0].parent, num_buckets)
   reader = types.SimpleNamespace(shards=lambda: [[]] * SHARDS, share_read=1.0)
   num_shards, counts = shards.make_shards(reader, maker, 2)
-  shards.write_outputs(maker, num_shards, counts["records"],
-                       list(map(str, paths)), 2)
+  shards.write_outputs(
+    maker, num_shards, counts["records"], list(map(str, paths)), 2
+  )
 
 
 @pytest.mark.slow
@@ -61,13 +72,19 @@ def test_batches_are_as_mixed_as_a_perfect_shuffle(tmp_path, num_outputs):
   assert {len(part) for part in numbers} == {PASSES * TOTAL // num_outputs}
   assert (np.bincount(np.concatenate(numbers)) == PASSES).all()
 
-  input_fn = records.input_fn_builder([records.record_file(
-      str(path)) for path in paths], SPECS, is_training=True, seed=3)
+  input_fn = records.input_fn_builder(
+    [records.record_file(str(path)) for path in paths],
+    SPECS,
+    is_training=True,
+    seed=3,
+  )
   with tf.Session() as session:
     batch = tf.data.make_one_shot_iterator(
-        input_fn({"batch_size": BATCH})).get_next()["passage"]
-    order = np.concatenate([session.run(batch) for _ in range(
-        PASSES * TOTAL // BATCH)])
+      input_fn({"batch_size": BATCH})
+    ).get_next()["passage"]
+    order = np.concatenate(
+      [session.run(batch) for _ in range(PASSES * TOTAL // BATCH)]
+    )
   expected = TOTAL * (1 - (1 - BATCH / (PASSES * TOTAL)) ** PASSES)
   for batch in order.reshape(-1, BATCH):
     assert len(set(batch)) > 0.95 * expected
@@ -79,8 +96,10 @@ def test_batches_are_as_mixed_as_a_perfect_shuffle(tmp_path, num_outputs):
 def test_more_files_than_may_be_open(tmp_path):
   paths = [tmp_path / ("out-%d" % i) for i in range(150)]
   limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-  resource.setrlimit(resource.RLIMIT_NOFILE, (
-      max(map(int, os.listdir("/proc/self/fd"))) + 50, limits[1]))
+  resource.setrlimit(
+    resource.RLIMIT_NOFILE,
+    (max(map(int, os.listdir("/proc/self/fd"))) + 50, limits[1]),
+  )
   try:
     write(paths)
   finally:
@@ -107,13 +126,24 @@ def test_outputs_appear_together_or_not_at_all(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("content, message", [
+@pytest.mark.parametrize(
+  "content, message",
+  [
     ("一句话。\n又一句话。\n".encode(), " 3 files"),
-    ("这是一句话。\n".encode("gbk") * 99, "a.txt: 99 .*iconv -f gbk")])
+    ("这是一句话。\n".encode("gbk") * 99, "a.txt: 99 .*iconv -f gbk"),
+  ],
+)
 def test_text_that_makes_no_records(content, message, tmp_path):
   (tmp_path / "a.txt").write_bytes(content)
-  fail(message, SCRIPT, VOCAB, "--input_file=%s" % (tmp_path / "a.txt"),
-       "--output_dir=%s" % tmp_path, "--num_output_shards=3", "--dupe_factor=1")
+  fail(
+    message,
+    SCRIPT,
+    VOCAB,
+    "--input_file=%s" % (tmp_path / "a.txt"),
+    "--output_dir=%s" % tmp_path,
+    "--num_output_shards=3",
+    "--dupe_factor=1",
+  )
   assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
@@ -124,11 +154,14 @@ def test_the_vocabulary_is_next_to_the_records(tmp_path, spm_file):
   folders = [tmp_path / name for name in ("a", "b")]
   args = [SCRIPT, TEXT.replace("=", "=file://"), "--dupe_factor=1"]
   outputs = "--output_file=" + ",".join(
-      "file://%s" % (folder / "x.tfrecord") for folder in folders)
+    "file://%s" % (folder / "x.tfrecord") for folder in folders
+  )
 
   def found():
-    return [{path.name: path.read_bytes() for path in folder.iterdir()}
-            for folder in folders]
+    return [
+      {path.name: path.read_bytes() for path in folder.iterdir()}
+      for folder in folders
+    ]
 
   for _ in range(2):  # the same vocabulary may exist
     succeed(*args, VOCAB.replace("=", "=file://"), outputs)
@@ -140,10 +173,15 @@ def test_the_vocabulary_is_next_to_the_records(tmp_path, spm_file):
   for output in (outputs, "--output_dir=%s" % folders[1]):
     fail("[ab]/vocab.txt .*other.txt", *args, "--vocab_file=%s" % other, output)
   assert found() == before
-  succeed(*args, "--spm_model_file=" + spm_file, "--output_dir=%s" % tmp_path,
-          "--num_output_shards=1")
+  succeed(
+    *args,
+    "--spm_model_file=" + spm_file,
+    "--output_dir=%s" % tmp_path,
+    "--num_output_shards=1",
+  )
   assert (tmp_path / "spm.model").read_bytes() == (
-      pathlib.Path(spm_file).read_bytes())
+    pathlib.Path(spm_file).read_bytes()
+  )
   assert not (tmp_path / "vocab.txt").exists()
 
 
@@ -168,8 +206,11 @@ def test_much_text_that_is_left_out_is_warned_of(dropped, warned, caplog):
 
 
 def test_it_is_warned_of_while_the_text_is_read(tmp_path, caplog, monkeypatch):
-  monkeypatch.setattr(NumberMaker, "more_counts", {
-      "dropped_tokens": PASSES * 50, "text_tokens": 100})
+  monkeypatch.setattr(
+    NumberMaker,
+    "more_counts",
+    {"dropped_tokens": PASSES * 50, "text_tokens": 100},
+  )
   warned = []
 
   def read():
@@ -177,8 +218,9 @@ def test_it_is_warned_of_while_the_text_is_read(tmp_path, caplog, monkeypatch):
       warned.append("50.0% of the tokens are dropped so far" in caplog.text)
       yield []
 
-  shards.make_shards(types.SimpleNamespace(shards=read, share_read=1.0),
-                     NumberMaker(tmp_path), 1)
+  shards.make_shards(
+    types.SimpleNamespace(shards=read, share_read=1.0), NumberMaker(tmp_path), 1
+  )
   assert warned[-1] and caplog.text.count("dropped so far") == 1
 
 

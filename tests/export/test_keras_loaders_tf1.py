@@ -33,12 +33,17 @@ def check(model, paths):
   """Asserts that the last layer's output equals ours."""
   with tf.Graph().as_default():
     own = modeling.AlbertModel(
-        AlbertConfig.from_json_file(paths[0]), False, tf.constant(IDS),
-        tf.constant((IDS > 0).astype(int)), tf.constant(SEGMENTS))
+      AlbertConfig.from_json_file(paths[0]),
+      False,
+      tf.constant(IDS),
+      tf.constant((IDS > 0).astype(int)),
+      tf.constant(SEGMENTS),
+    )
     with checkpoints.restored_session(paths[1]) as session:
       wanted = session.run(own.get_sequence_output())
-  np.testing.assert_allclose(model.predict([IDS, SEGMENTS])[IDS > 0],
-                             wanted[IDS > 0], rtol=0, atol=1e-5)
+  np.testing.assert_allclose(
+    model.predict([IDS, SEGMENTS])[IDS > 0], wanted[IDS > 0], rtol=0, atol=1e-5
+  )
 
 
 @pytest.mark.parametrize("name", ["starter", "google"])
@@ -59,14 +64,20 @@ def test_bert_for_tf2(name, paths):
 
   is_google = name in ("starter", "google")
   params = bert.loader.map_stock_config_to_params(
-      bert.loader.StockBertConfig.from_json_file(paths[0]))
+    bert.loader.StockBertConfig.from_json_file(paths[0])
+  )
   params.project_position_embeddings = is_google
   params.project_embeddings_with_bias = is_google
   layer = bert.BertModelLayer.from_params(params, name="albert")
   inputs = [tf.keras.layers.Input([8], dtype="int32") for _ in range(2)]
-  model = tf.keras.Model(inputs, layer(
-      inputs, mask=tf.keras.layers.Lambda(lambda x: x > 0)(inputs[0])))
-  changes = {"map_to_stock_fn": map_to_tfhub_albert_variable_name} if (
-      is_google) else {}
+  model = tf.keras.Model(
+    inputs,
+    layer(inputs, mask=tf.keras.layers.Lambda(lambda x: x > 0)(inputs[0])),
+  )
+  changes = (
+    {"map_to_stock_fn": map_to_tfhub_albert_variable_name}
+    if (is_google)
+    else {}
+  )
   assert not bert.loader.load_stock_weights(layer, paths[1], **changes)
   check(model, paths)

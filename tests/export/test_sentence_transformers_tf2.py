@@ -16,10 +16,18 @@ TEXTS = ["一丁丂七", "丈三", "上下丌" * 9, "丘"]
 
 
 def make(folder, pooling="mean", layer=-1):
-  write_folder(folder, albert_zh_config(**ONE_LAYER), TOKENS,
-               {"bert/pooler/dense/bias": np.ones([24])}, {
-                   "head": "sentence_vector", "pooling": pooling,
-                   "layer": layer, "max_seq_length": 8})
+  write_folder(
+    folder,
+    albert_zh_config(**ONE_LAYER),
+    TOKENS,
+    {"bert/pooler/dense/bias": np.ones([24])},
+    {
+      "head": "sentence_vector",
+      "pooling": pooling,
+      "layer": layer,
+      "max_seq_length": 8,
+    },
+  )
   return model_folder.load(FolderSettings(), str(folder))
 
 
@@ -35,24 +43,27 @@ def test_what_a_folder_says_of_its_vectors(tmp_path):
   for name, content in files.items():
     write(tmp_path, name, content)
   for pooling, longest, found in (
-      (files[config], 9, ("cls", 8)),
-      ({"pooling_mode": "mean"}, 5, ("mean", 5)),
-      ({"pooling_mode_mean_tokens": True}, 9, ("mean", 8))):
+    (files[config], 9, ("cls", 8)),
+    ({"pooling_mode": "mean"}, 5, ("mean", 5)),
+    ({"pooling_mode_mean_tokens": True}, 9, ("mean", 8)),
+  ):
     write(tmp_path, config, pooling)
     read = sentence_transformers.read(str(tmp_path), longest)
     assert (read["pooling"], read["max_seq_length"]) == found
   write(tmp_path, config, {"pooling_mode": "max"})
   refused(config + ": .*max", sentence_transformers.read, str(tmp_path), 9)
-  refused("layer 0", sentence_transformers.files,
-          make(tmp_path / "first", "mean", 0))
+  refused(
+    "layer 0", sentence_transformers.files, make(tmp_path / "first", "mean", 0)
+  )
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_same_vectors_there_and_back(pooling, tmp_path):
   package = pytest.importorskip("sentence_transformers")
-  ours, theirs, saved, back = [tmp_path / name for name in (
-      "ours", "theirs", "saved", "back")]
+  ours, theirs, saved, back = [
+    tmp_path / name for name in ("ours", "theirs", "saved", "back")
+  ]
   theirs.mkdir()
   back.mkdir()
   pytorch.write_folder(make(ours, pooling), str(theirs))

@@ -12,9 +12,12 @@ from albert.files import checkpoints
 
 WORDS = "bert/embeddings/word_embeddings"
 # Variables of each layout and of a head.
-SHARED = {WORDS: [6, 4], WORDS + "_2": [4, 8],
-          "bert/encoder/layer_shared/output/dense/bias": [8],
-          "bert/pooler/dense/bias": [8]}
+SHARED = {
+  WORDS: [6, 4],
+  WORDS + "_2": [4, 8],
+  "bert/encoder/layer_shared/output/dense/bias": [8],
+  "bert/pooler/dense/bias": [8],
+}
 SINGLE = {WORDS: [6, 8], "bert/encoder/layer_0/output/dense/bias": [8]}
 GOOGLE = {WORDS: [6, 4], "bert/encoder/transformer/group_0/bias": [8]}
 HEAD = {"output_weights": [2, 8], "output_bias": [2]}
@@ -23,8 +26,10 @@ HEAD = {"output_weights": [2, 8], "output_bias": [2]}
 def save(folder, shapes):
   """Writes random weights; returns (checkpoint path, weights)."""
   rng = np.random.RandomState(0)
-  weights = {name: np.asarray(rng.normal(size=shape), np.float32)
-             for name, shape in shapes.items()}
+  weights = {
+    name: np.asarray(rng.normal(size=shape), np.float32)
+    for name, shape in shapes.items()
+  }
   checkpoints.write_checkpoint(str(folder), "model.ckpt", weights)
   return str(folder / "model.ckpt"), weights
 
@@ -42,16 +47,25 @@ def start(path, shapes, is_training=True):
 
 def test_a_checkpoint_loads_by_equal_names(tmp_path, caplog):
   caplog.set_level("INFO", "absl")
-  path, weights = save(tmp_path, dict(
-      SHARED, unrelated=[3], global_step=[], **{WORDS + "/adam_m": [6, 4]}))
+  path, weights = save(
+    tmp_path,
+    dict(SHARED, unrelated=[3], global_step=[], **{WORDS + "/adam_m": [6, 4]}),
+  )
   values = start(path, dict(SHARED, **HEAD))
   for name in SHARED:
     np.testing.assert_array_equal(values[name], weights[name])
-  assert ("4 variables loaded; new: output_weights, output_bias; not used: "
-          "unrelated\n") in caplog.text
+  assert (
+    "4 variables loaded; new: output_weights, output_bias; not used: "
+    "unrelated\n"
+  ) in caplog.text
   start(path, SHARED, is_training=False)
-  refused("lacks .* output_weights", start, path, dict(SHARED, **HEAD),
-          is_training=False)
+  refused(
+    "lacks .* output_weights",
+    start,
+    path,
+    dict(SHARED, **HEAD),
+    is_training=False,
+  )
   # Comparing does not read the weights, which is slow for large models.
   os.truncate(path + ".data-00000-of-00001", 0)
   with pytest.raises(tf.errors.OpError):
@@ -62,21 +76,40 @@ def test_a_head_of_another_shape_starts_anew(tmp_path, caplog):
   path, weights = save(tmp_path, {**SHARED, **HEAD, "output_weights": [3, 8]})
   caplog.set_level("INFO", "absl")
   values = start(path, dict(SHARED, **HEAD))
-  assert ("of a different shape: output_weights (checkpoint [3, 8], model "
-          "[2, 8])") in caplog.text
+  assert (
+    "of a different shape: output_weights (checkpoint [3, 8], model [2, 8])"
+  ) in caplog.text
   assert values["output_weights"].shape == (2, 8)
   np.testing.assert_array_equal(values["output_bias"], weights["output_bias"])
 
 
-@pytest.mark.parametrize("saved, wanted, message", [
-    (SHARED, GOOGLE, "has albert_zh's"), (GOOGLE, SHARED, "has Google's"),
-    (dict(SHARED, **{WORDS: [7, 4]}), SHARED,
-     r"word_embeddings .checkpoint .7, 4., model .6, 4..$"),
+@pytest.mark.parametrize(
+  "saved, wanted, message",
+  [
+    (SHARED, GOOGLE, "has albert_zh's"),
+    (GOOGLE, SHARED, "has Google's"),
+    (
+      dict(SHARED, **{WORDS: [7, 4]}),
+      SHARED,
+      r"word_embeddings .checkpoint .7, 4., model .6, 4..$",
+    ),
     (dict(SHARED, **{WORDS: [6, 3], WORDS + "_2": [3, 8]}), SHARED, "1 more"),
-    *(({key: shape for key, shape in SHARED.items() if key != name}, SHARED,
-       "lacks .*" + name) for name in list(SHARED)[1:3]),
-    (SINGLE, dict(SINGLE, **{"bert/encoder/layer_1/output/dense/bias": [8]}),
-     "lacks .*layer_1"), (None, SHARED, "no checkpoint at")])
+    *(
+      (
+        {key: shape for key, shape in SHARED.items() if key != name},
+        SHARED,
+        "lacks .*" + name,
+      )
+      for name in list(SHARED)[1:3]
+    ),
+    (
+      SINGLE,
+      dict(SINGLE, **{"bert/encoder/layer_1/output/dense/bias": [8]}),
+      "lacks .*layer_1",
+    ),
+    (None, SHARED, "no checkpoint at"),
+  ],
+)
 def test_a_checkpoint_that_does_not_fit(tmp_path, saved, wanted, message):
   if saved:
     save(tmp_path, saved)
@@ -96,8 +129,12 @@ def test_without_its_newest_a_folder_stands_for_the_one_before(tmp_path):
       assert checkpoints.find_checkpoint(folder) == path
       checkpoints.name_whole_checkpoints(folder)
       assert tf.train.latest_checkpoint(folder) == path
-    return [os.path.basename(path) for path in tf.train.get_checkpoint_state(
-        folder).all_model_checkpoint_paths]
+    return [
+      os.path.basename(path)
+      for path in tf.train.get_checkpoint_state(
+        folder
+      ).all_model_checkpoint_paths
+    ]
 
   expect(30)
   (tmp_path / "model.ckpt-30.index").unlink()
@@ -122,11 +159,13 @@ def test_without_its_newest_a_folder_stands_for_the_one_before(tmp_path):
 
 
 def test_a_released_checkpoint_is_not_one_to_go_on_from(tmp_path):
-  checkpoints.write_checkpoint(str(tmp_path), "albert_model.ckpt",
-                               {"x": np.zeros([])})
+  checkpoints.write_checkpoint(
+    str(tmp_path), "albert_model.ckpt", {"x": np.zeros([])}
+  )
   assert checkpoints.latest_checkpoint(str(tmp_path)) is None
   assert checkpoints.find_checkpoint(str(tmp_path)) == str(
-      tmp_path / "albert_model.ckpt")
+    tmp_path / "albert_model.ckpt"
+  )
 
 
 def test_the_newest_checkpoint_with_finite_weights_is_found(tmp_path):
@@ -134,7 +173,8 @@ def test_the_newest_checkpoint_with_finite_weights_is_found(tmp_path):
   for step, value in enumerate((0.0, 1.0, np.nan, np.inf)):
     write_checkpoint(tmp_path, step, value)
   assert checkpoints.newest_finite_checkpoint(str(tmp_path)) == str(
-      tmp_path / "model.ckpt-1")
+    tmp_path / "model.ckpt-1"
+  )
 
 
 def test_what_a_killed_save_left_is_removed(tmp_path):
@@ -153,5 +193,9 @@ def test_the_mean_of_checkpoints(tmp_path):
   path = str(tmp_path / "model.ckpt-15")
   assert checkpoints.read_average(path, 2) == {"x": 4.0}
   assert checkpoints.read_average(path, 3)["x"].dtype == np.float32
-  refused("has 3 complete checkpoints up to it, not 4",
-          checkpoints.read_average, path, 4)
+  refused(
+    "has 3 complete checkpoints up to it, not 4",
+    checkpoints.read_average,
+    path,
+    4,
+  )

@@ -35,10 +35,18 @@ class Storage(http.server.ThreadingHTTPServer):
     self.objects = {}
     self._certificate = str(folder / "certificate.pem")
     key = str(folder / "key.pem")
-    subprocess.run([
+    subprocess.run(
+      [
         *"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=storage "
-        "-addext subjectAltName=DNS:*.googleapis.com".split(), "-keyout", key,
-        "-out", self._certificate], check=True, stderr=subprocess.DEVNULL)
+        "-addext subjectAltName=DNS:*.googleapis.com".split(),
+        "-keyout",
+        key,
+        "-out",
+        self._certificate,
+      ],
+      check=True,
+      stderr=subprocess.DEVNULL,
+    )
     self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     self.tls.load_cert_chain(self._certificate, key)
     threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -47,14 +55,30 @@ class Storage(http.server.ThreadingHTTPServer):
     """Starts a command line; gs: expands to the bucket."""
     args = command(*words.replace("gs:", "gs://bucket/").split())
     if IS_TF1:
-      args = ["unshare", "-m", "sh", "-c", TRUST % self._certificate +
-              " && exec \"$@\"", "sh", *args]
+      args = [
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        TRUST % self._certificate + ' && exec "$@"',
+        "sh",
+        *args,
+      ]
     return subprocess.Popen(
-        args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", no_proxy="",
-                 https_proxy="http://127.0.0.1:%d" % self.server_port,
-                 NO_GCE_CHECK="true", GOOGLE_AUTH_TOKEN_FOR_TESTING="token",
-                 CURL_CA_BUNDLE=self._certificate))
+      args,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+      env=dict(
+        os.environ,
+        TF_CPP_MIN_LOG_LEVEL="2",
+        no_proxy="",
+        https_proxy="http://127.0.0.1:%d" % self.server_port,
+        NO_GCE_CHECK="true",
+        GOOGLE_AUTH_TOKEN_FOR_TESTING="token",
+        CURL_CA_BUNDLE=self._certificate,
+      ),
+    )
 
   def run(self, words):
     process = self.start(words)
@@ -71,7 +95,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     self.send_response(200)
     self.end_headers()
     self.connection = self.server.tls.wrap_socket(
-        self.connection, server_side=True)
+      self.connection, server_side=True
+    )
     self.rfile = self.connection.makefile("rb", -1)
     self.wfile = self.connection.makefile("wb", 0)
     self.close_connection = False
@@ -91,8 +116,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     self._objects = self.server.objects
     try:
       status, headers, content = getattr(self, "_" + self.command.lower())(
-          list(map(urllib.parse.unquote, url.path.split("/")[1:])),
-          dict(urllib.parse.parse_qsl(url.query)), self._read_body())
+        list(map(urllib.parse.unquote, url.path.split("/")[1:])),
+        dict(urllib.parse.parse_qsl(url.query)),
+        self._read_body(),
+      )
     except KeyError:  # no such object
       status, headers, content = 404, {}, b"{}"
     self.send_response(status)
@@ -107,14 +134,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
     return 200, {"Content-Type": "application/json"}, json.dumps(value).encode()
 
   def _describe(self, name):
-    return {"name": name, "size": str(len(self._objects[name])),
-            "generation": "1", "updated": "2020-01-01T00:00:00.000000Z"}
+    return {
+      "name": name,
+      "size": str(len(self._objects[name])),
+      "generation": "1",
+      "updated": "2020-01-01T00:00:00.000000Z",
+    }
 
   def _get(self, path, query, body):
     if path[:3] != ["storage", "v1", "b"]:  # BUCKET/OBJECT: content
       content = self._objects["/".join(path[1:])]
       first, last = map(int, re.findall(r"\d+", self.headers["Range"]))
-      part = content[first:last + 1]
+      part = content[first : last + 1]
       return (206 if part else 416), {}, part
     if len(path) == 4:  # BUCKET
       return self._json({"name": path[3]})
@@ -123,7 +154,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     prefix, items, prefixes = query.get("prefix", ""), [], set()
     for name in sorted(self._objects):
       if name.startswith(prefix):
-        folder, slash, _ = name[len(prefix):].partition("/")
+        folder, slash, _ = name[len(prefix) :].partition("/")
         if slash and "delimiter" in query:
           prefixes.add(prefix + folder + slash)
         else:
@@ -137,8 +168,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     if query["uploadType"] == "media":
       self._objects[query["name"]] = body
       return self._json(self._describe(query["name"]))
-    return 200, {"Location": "https://storage.googleapis.com/upload?name=" +
-                 urllib.parse.quote(query["name"], "")}, b""
+    return (
+      200,
+      {
+        "Location": "https://storage.googleapis.com/upload?name="
+        + urllib.parse.quote(query["name"], "")
+      },
+      b"",
+    )
 
   def _put(self, path, query, body):
     """Uploads a whole object, or queries the state of an upload."""
@@ -154,8 +191,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.full
 def test_all_files_are_on_gs(tmp_path, request):
-  needed = "openssl version" + (
-      " && unshare -m " + TRUST % "/dev/null") * IS_TF1
+  needed = (
+    "openssl version" + (" && unshare -m " + TRUST % "/dev/null") * IS_TF1
+  )
   if subprocess.run(needed, shell=True, capture_output=True).returncode:
     pytest.xfail("this machine forbids what the server needs")
   storage = Storage(tmp_path)
@@ -163,19 +201,26 @@ def test_all_files_are_on_gs(tmp_path, request):
   request.addfinalizer(storage.shutdown)
   (tmp_path / "files").mkdir()
   write_files(tmp_path / "files", "labels")
-  for path in [*(tmp_path / "files").iterdir(), ROOT / "data/text_heldout.txt",
-               ROOT / "albert_config/vocab.txt"]:
+  for path in [
+    *(tmp_path / "files").iterdir(),
+    ROOT / "data/text_heldout.txt",
+    ROOT / "albert_config/vocab.txt",
+  ]:
     storage.objects[path.name] = path.read_bytes()
   common = " --vocab_file=gs:vocab.txt --max_seq_length=32"
   storage.run(
-      "create_pretraining_data.py --input_file=gs:text_heldout.txt "
-      "--output_file=gs:records --max_predictions_per_seq=5 --dupe_factor=1" +
-      common)
-  model = (" --bert_config_file=gs:small.json --do_train --train_batch_size=4 "
-           "--save_checkpoints_steps=")
+    "create_pretraining_data.py --input_file=gs:text_heldout.txt "
+    "--output_file=gs:records --max_predictions_per_seq=5 --dupe_factor=1"
+    + common
+  )
+  model = (
+    " --bert_config_file=gs:small.json --do_train --train_batch_size=4 "
+    "--save_checkpoints_steps="
+  )
   pretraining = (
-      "run_pretraining.py --input_file=gs:records --output_dir=gs:model "
-      "--num_train_steps=30 --num_warmup_steps=1 --log_steps=1" + model + "10")
+    "run_pretraining.py --input_file=gs:records --output_dir=gs:model "
+    "--num_train_steps=30 --num_warmup_steps=1 --log_steps=1" + model + "10"
+  )
   killed = storage.start(pretraining)
   assert any("step 15/30" in line for line in killed.stdout)
   killed.kill()
@@ -185,13 +230,16 @@ def test_all_files_are_on_gs(tmp_path, request):
   assert storage.objects["model/command.txt"].count(b"run_pretraining.py") == 2
   assert "model/model.ckpt-30.index" in storage.objects
   storage.run(
-      "run_classifier.py --task_name=tsv --do_eval --do_predict "
-      "--data_dir=gs: --init_checkpoint=gs:model --output_dir=gs:tuned "
-      "--num_train_epochs=1" + model + "1" + common)
+    "run_classifier.py --task_name=tsv --do_eval --do_predict "
+    "--data_dir=gs: --init_checkpoint=gs:model --output_dir=gs:tuned "
+    "--num_train_epochs=1" + model + "1" + common
+  )
   best = int(storage.objects["tuned/best/checkpoint"].split(b'"')[1][-1:])
   assert best in (1, 2)
   assert len(storage.objects["tuned/test_results.tsv"].splitlines()) == 10
-  storage.run("export_model.py --saved_model --init_checkpoint=gs:tuned/best "
-              "--output_dir=gs:served")
+  storage.run(
+    "export_model.py --saved_model --init_checkpoint=gs:tuned/best "
+    "--output_dir=gs:served"
+  )
   assert len(storage.objects["served/saved_model.pb"]) > 10000
   assert not [name for name in storage.objects if ".tmp" in name]

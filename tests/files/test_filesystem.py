@@ -61,8 +61,12 @@ with filesystem.whole_file(sys.argv[1]) as unfinished:
 
 def start(program, *args):
   return subprocess.Popen(
-      [sys.executable, "-c", program, *args], stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=str(ROOT))
+    [sys.executable, "-c", program, *args],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    cwd=str(ROOT),
+  )
 
 
 def test_what_killed_processes_leave_is_removed(tmp_path):

@@ -21,24 +21,31 @@ def evaluate(folder, scores, first_step=0, higher=True, **kwargs):
 
   `scores`: dict, step -> score or dict of results.
   """
+
   def results(checkpoint):
     step = checkpoints.step_of(checkpoint)
     found = scores[step]
-    return dict(found if isinstance(found, dict) else {"score": found},
-                global_step=step)
+    return dict(
+      found if isinstance(found, dict) else {"score": found}, global_step=step
+    )
 
   for step in sorted(scores):
     write_checkpoint(folder, step, step)
     # A new Evaluator each time, as after a restart: the history is on disk.
-    evaluator = evaluation.Evaluator(str(folder), results, evaluation.BestRule(
-        "score", higher, first_step), **kwargs)
+    evaluator = evaluation.Evaluator(
+      str(folder),
+      results,
+      evaluation.BestRule("score", higher, first_step),
+      **kwargs,
+    )
     evaluator.evaluate(step)
   return evaluator
 
 
 def best_step(folder):
   return checkpoints.step_of(
-      checkpoints.latest_checkpoint(str(folder / "best")))
+    checkpoints.latest_checkpoint(str(folder / "best"))
+  )
 
 
 @pytest.mark.parametrize("higher, best", [(True, 30), (False, 20)])
@@ -51,13 +58,18 @@ def test_the_best_checkpoint_is_kept(tmp_path, higher, best, monkeypatch):
   evaluate(folder, scores, higher=higher, files=["config.json"]).evaluate(50)
   name = "model.ckpt-%d" % best
   assert sorted(os.listdir(str(tmp_path / "best"))) == [
-      "checkpoint", "config.json", "eval_results.txt",
-      name + ".data-00000-of-00001", name + ".index"]
+    "checkpoint",
+    "config.json",
+    "eval_results.txt",
+    name + ".data-00000-of-00001",
+    name + ".index",
+  ]
   found = checkpoints.latest_checkpoint(str(folder / "best"))
   assert found == str(folder / "best" / name)
   assert tf.train.load_variable(found, "x") == best
   assert (tmp_path / "best" / "eval_results.txt").read_text() == (
-      "global_step = %d\nparameters = 1\nscore = %s\n" % (best, scores[best]))
+    "global_step = %d\nparameters = 1\nscore = %s\n" % (best, scores[best])
+  )
   history = table(tmp_path / "eval_history.tsv")
   assert history[0] == ["global_step", "score"] and len(history) == 6
 
@@ -99,37 +111,51 @@ def test_after_a_step_back_later_evaluations_do_not_count(tmp_path):
 
 def test_an_evaluation_with_other_metrics(tmp_path):
   evaluate(tmp_path, {10: {"f1": 0.5}, 20: {"f1": 0.0}})
-  evaluator = evaluate(tmp_path, {30: -0.5, 40: -0.25, 50: {"f1": 0.75}},
-                       early_stop_evals=1)
+  evaluator = evaluate(
+    tmp_path, {30: -0.5, 40: -0.25, 50: {"f1": 0.75}}, early_stop_evals=1
+  )
   assert (tmp_path / "eval_history.tsv").read_text() == (
-      "global_step\tf1\tscore\n10\t0.5\t\n20\t0.0\t\n30\t\t-0.5\n"
-      "40\t\t-0.25\n50\t0.75\t\n")
+    "global_step\tf1\tscore\n10\t0.5\t\n20\t0.0\t\n30\t\t-0.5\n"
+    "40\t\t-0.25\n50\t0.75\t\n"
+  )
   assert best_step(tmp_path) == 40
   assert evaluator.should_stop()
 
 
-@pytest.mark.parametrize("scores, patience, first_step, stops, best", [
+@pytest.mark.parametrize(
+  "scores, patience, first_step, stops, best",
+  [
     ([0.5, 0.4, 0.3], None, 0, "---", 1),
     ([0.5, 0.4, 0.6, 0.5, 0.6, 0.7], 2, 0, "----x-", 6),
     ([0.5, 0.4], 1, 0, "-x", 1),
     # Checkpoints before first_step do not count.
-    ([0.9, 0.8], 1, 3, "--", 0), ([0.9, 0.8, 0.5, 0.4], 1, 3, "---x", 3),
+    ([0.9, 0.8], 1, 3, "--", 0),
+    ([0.9, 0.8, 0.5, 0.4], 1, 3, "---x", 3),
     # float32 scores have fewer digits in the files.
-    ([np.float32(0.1)] * 2, 1, 0, "-x", 1)])
+    ([np.float32(0.1)] * 2, 1, 0, "-x", 1),
+  ],
+)
 def test_when_to_stop(tmp_path, scores, patience, first_step, stops, best):
-  found = [evaluate(tmp_path, {step: score}, first_step,
-                    early_stop_evals=patience).should_stop()
-           for step, score in enumerate(scores, 1)]
+  found = [
+    evaluate(
+      tmp_path, {step: score}, first_step, early_stop_evals=patience
+    ).should_stop()
+    for step, score in enumerate(scores, 1)
+  ]
   assert found == [stop == "x" for stop in stops]
   assert best_step(tmp_path) == best
 
 
 def test_what_is_evaluated(tmp_path):
   """The requested checkpoint, else the newest, the best or none."""
+
   def evaluated(**kwargs):
     paths = []
-    evaluation.evaluate_and_write(str(tmp_path), lambda path: paths.append(
-        path) or {"global_step": 1}, **kwargs)
+    evaluation.evaluate_and_write(
+      str(tmp_path),
+      lambda path: paths.append(path) or {"global_step": 1},
+      **kwargs,
+    )
     return paths[0] and pathlib.Path(paths[0]).relative_to(tmp_path).as_posix()
 
   assert evaluated() is None
@@ -143,8 +169,10 @@ def test_what_is_evaluated(tmp_path):
 
 
 def prepare(folder, **contents):
-  outputs.prepare_output_dir(str(folder), {
-      name + ".json": json.dumps(x).encode() for name, x in contents.items()})
+  outputs.prepare_output_dir(
+    str(folder),
+    {name + ".json": json.dumps(x).encode() for name, x in contents.items()},
+  )
 
 
 def test_another_description_needs_another_folder(tmp_path):
@@ -176,8 +204,9 @@ def test_what_an_earlier_version_says_less_is_no_contradiction(tmp_path):
 
 def test_results_of_an_earlier_test_file_go(tmp_path):
   folder = str(tmp_path)
-  outputs.write_test_scores(folder, "test", [1, None],
-                            lambda rows: ({"rows": len(rows)}, "report"))
+  outputs.write_test_scores(
+    folder, "test", [1, None], lambda rows: ({"rows": len(rows)}, "report")
+  )
   assert (tmp_path / "test_results.txt").read_text() == "rows = 1\n"
   assert (tmp_path / "test_report.txt").read_text() == "report"
   outputs.write_test_scores(folder, "test", [None], None)

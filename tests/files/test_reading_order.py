@@ -17,8 +17,10 @@ def first(count, *args):
   return list(itertools.islice(reading_order.batches(*args), count))
 
 
-@pytest.mark.parametrize("count, batch_size", [
-    (7, 4), (7, 16), (8, 4), (100, 16), (300, 32), (1000, 64)])
+@pytest.mark.parametrize(
+  "count, batch_size",
+  [(7, 4), (7, 16), (8, 4), (100, 16), (300, 32), (1000, 64)],
+)
 def test_no_example_is_read_twice_more_than_another(count, batch_size):
   """At every step, also after resuming at any step."""
   lengths = lengths_of(count)
@@ -31,10 +33,14 @@ def test_no_example_is_read_twice_more_than_another(count, batch_size):
     assert counts.max() - counts.min() <= 1
   for start in (1, steps // 3, steps - 1):
     np.testing.assert_array_equal(
-        first(steps - start, lengths, batch_size, 1, start), whole[start:])
+      first(steps - start, lengths, batch_size, 1, start), whole[start:]
+    )
   left = reading_order.left_out(lengths, batch_size, 1, steps)
-  assert list(left) == ([] if counts.min() == counts.max() else
-                        list(np.flatnonzero(counts == counts.min())))
+  assert list(left) == (
+    []
+    if counts.min() == counts.max()
+    else list(np.flatnonzero(counts == counts.min()))
+  )
 
 
 def test_passes_and_seeds_have_orders_of_their_own():
@@ -53,17 +59,21 @@ def test_batches_are_of_similar_length_and_in_no_order_of_it():
   assert abs(np.corrcoef(longest, range(31))[0, 1]) < 0.5
 
 
-@pytest.mark.parametrize("counts, cycle", [
-    ([5, 1, 7, 2, 0, 4], 3), ([4], 1), ([3, 3, 3], 16), ([40, 2, 30], 2)])
+@pytest.mark.parametrize(
+  "counts, cycle",
+  [([5, 1, 7, 2, 0, 4], 3), ([4], 1), ([3, 3, 3], 16), ([40, 2, 30], 2)],
+)
 def test_resumed_parts_go_on_as_interleave_does(counts, cycle):
   counts, order = np.array(counts), np.arange(len(counts))[::-1]
   cycle = min(cycle, len(counts))
 
   def read(order, starts):
     dataset = tf.data.Dataset.from_tensor_slices((order, starts)).interleave(
-        lambda part, start: tf.data.Dataset.range(
-            start, tf.gather(counts, part)).map(lambda i: (part, i)),
-        cycle_length=cycle)
+      lambda part, start: tf.data.Dataset.range(
+        start, tf.gather(counts, part)
+      ).map(lambda i: (part, i)),
+      cycle_length=cycle,
+    )
     batch = tf.data.make_one_shot_iterator(dataset.batch(999)).get_next()
     with tf.Session() as session:
       return list(zip(*session.run(batch)))
@@ -71,5 +81,7 @@ def test_resumed_parts_go_on_as_interleave_does(counts, cycle):
   whole = read(order, np.zeros(len(order), np.int64))
   assert len(whole) == counts.sum()
   for position in range(0, len(whole), 3):
-    assert read(*reading_order.resumed(
-        order, counts, cycle, position)) == whole[position:]
+    assert (
+      read(*reading_order.resumed(order, counts, cycle, position))
+      == whole[position:]
+    )

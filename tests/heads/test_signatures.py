@@ -10,8 +10,9 @@ from albert.model.config import AlbertConfig
 CONFIG = AlbertConfig.from_dict(small_models.CONFIGS["google_relu"])
 
 
-@pytest.mark.parametrize("cls, tokens", [
-    (heads.SentenceOrder, 1), (heads.Encode, 7)])
+@pytest.mark.parametrize(
+  "cls, tokens", [(heads.SentenceOrder, 1), (heads.Encode, 7)]
+)
 def test_the_last_layer_has_the_tokens_that_a_head_needs(cls, tokens):
   lengths = []
 

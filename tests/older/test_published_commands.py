@@ -17,18 +17,21 @@ from albert.files import checkpoints
 # Appended: the last of repeated flags wins.
 RECORDS = " --max_seq_length=32 --max_predictions_per_seq=5"
 SMALL = {
-    "run_pretraining.py": " --train_batch_size=8 --eval_batch_size=8 "
-                          "--num_train_steps=2 --num_warmup_steps=1" + RECORDS,
-    "run_classifier.py": " --max_seq_length=16 --train_batch_size=8 "
-                         "--num_train_epochs=1 --max_train_examples=64 "
-                         "--save_checkpoints_steps=4",
-    "create_pretraining_data.py": RECORDS + " --dupe_factor=1",
-    "extract_features.py": " --max_seq_length=16"}
+  "run_pretraining.py": " --train_batch_size=8 --eval_batch_size=8 "
+  "--num_train_steps=2 --num_warmup_steps=1" + RECORDS,
+  "run_classifier.py": " --max_seq_length=16 --train_batch_size=8 "
+  "--num_train_epochs=1 --max_train_examples=64 "
+  "--save_checkpoints_steps=4",
+  "create_pretraining_data.py": RECORDS + " --dupe_factor=1",
+  "extract_features.py": " --max_seq_length=16",
+}
 
 # (comment, script, flags).
 COMMANDS = re.findall(
-    r"^(?:# (.*)\n)?python3? (\S+) (.*)$", pathlib.Path(__file__).with_name(
-        "published_commands.txt").read_text("utf-8"), re.M)
+  r"^(?:# (.*)\n)?python3? (\S+) (.*)$",
+  pathlib.Path(__file__).with_name("published_commands.txt").read_text("utf-8"),
+  re.M,
+)
 
 
 @pytest.mark.parametrize("_, script, words", COMMANDS)
@@ -57,28 +60,46 @@ def test_they_run(tmp_path, monkeypatch):
   (tmp_path / "albert_config").symlink_to(model)
   shutil.copytree(str(ROOT / "data"), str(tmp_path / "data"))
   (tmp_path / "tmp").mkdir()
-  succeed("create_pretraining_data.py", *RECORDS.split(), "--dupe_factor=1",
-          "--input_file=data/text_heldout.txt",
-          "--output_file=data/tf1.tfrecord",
-          "--vocab_file=albert_config/vocab.txt")
-  succeed("run_pretraining.py", "--do_train", "--num_train_steps=1",
-          "--input_file=data/tf1.tfrecord", "--output_dir=pretrained",
-          "--bert_config_file=albert_config/albert_config_tiny.json")
+  succeed(
+    "create_pretraining_data.py",
+    *RECORDS.split(),
+    "--dupe_factor=1",
+    "--input_file=data/text_heldout.txt",
+    "--output_file=data/tf1.tfrecord",
+    "--vocab_file=albert_config/vocab.txt",
+  )
+  succeed(
+    "run_pretraining.py",
+    "--do_train",
+    "--num_train_steps=1",
+    "--input_file=data/tf1.tfrecord",
+    "--output_dir=pretrained",
+    "--bert_config_file=albert_config/albert_config_tiny.json",
+  )
   checkpoints.write_checkpoint(
-      str(model), "albert_model.ckpt", checkpoints.read_weights(
-          checkpoints.latest_checkpoint("pretrained")))
+    str(model),
+    "albert_model.ckpt",
+    checkpoints.read_weights(checkpoints.latest_checkpoint("pretrained")),
+  )
 
-  logs = {about: succeed(script, *shlex.split(os.path.expandvars(
-      words + SMALL[script])))[1]
-          for about, script, words in COMMANDS if about.startswith("run: ")}
+  logs = {
+    about: succeed(
+      script, *shlex.split(os.path.expandvars(words + SMALL[script]))
+    )[1]
+    for about, script, words in COMMANDS
+    if about.startswith("run: ")
+  }
   log = logs["run: albert_zh, pretraining of tiny"]
   assert log.count("training records") == 1 and "--eval_input_file" in log
   folder = tmp_path / "my_new_model_path"
   assert results(folder)["global_step"] == 2
   assert not (folder / "best").exists()
   assert list((tmp_path / "my_new_model_path_export").glob("*/saved_model.pb"))
-  for name in ("albert_lcqmc_checkpoints", "albert_lcqmc_google",
-               "albert_large_lcqmc_checkpoints"):
+  for name in (
+    "albert_lcqmc_checkpoints",
+    "albert_lcqmc_google",
+    "albert_large_lcqmc_checkpoints",
+  ):
     assert results(tmp_path / name / "best")["eval_accuracy"] > 0
   # The named checkpoint, not the newest.
   assert results(tmp_path / "lcqmc_output")["global_step"] == 4

@@ -23,9 +23,12 @@ def onnx_folder(tmp_path):
   """A folder whose signature `encode` computes ids + mask + 10 * segments."""
   pytest.importorskip("onnxruntime")
   parser = pytest.importorskip("onnx.parser")
-  ModelFolder(AlbertConfig(**dict(SIZES, vocab_size=7)), write_vocab(
-      tmp_path / "any.txt", SPECIAL + ["a", "b"]),
-              max_seq_length=4).write(str(tmp_path))
+  ModelFolder(
+    AlbertConfig(**dict(SIZES, vocab_size=7)),
+    write_vocab(tmp_path / "any.txt", SPECIAL + ["a", "b"]),
+    max_seq_length=4,
+  ).write(str(tmp_path))
   (tmp_path / "encode.onnx").write_bytes(
-      parser.parse_model(GRAPH).SerializeToString())
+    parser.parse_model(GRAPH).SerializeToString()
+  )
   return tmp_path

@@ -10,8 +10,24 @@ from small_steps import full
 from albert.errors import InputError
 from albert.predict import load
 
-VALUES = [None, True, -1, 0, 1, 2.5, 10**9, "", "x", [], {}, ["x"], [1],
-          {"x": 1}, {"x": "y"}, [[]]]
+VALUES = [
+  None,
+  True,
+  -1,
+  0,
+  1,
+  2.5,
+  10**9,
+  "",
+  "x",
+  [],
+  {},
+  ["x"],
+  [1],
+  {"x": 1},
+  {"x": "y"},
+  [[]],
+]
 
 
 def damage(folder, rng):
@@ -21,8 +37,14 @@ def damage(folder, rng):
   flipped = bytearray(content)
   for _ in range(rng.choice([1, 20])):
     flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-  ways = {"removed": None, "folder": None, "empty": b"", "doubled": content * 2,
-          "cut": content[:rng.randrange(len(content))], "flipped": flipped}
+  ways = {
+    "removed": None,
+    "folder": None,
+    "empty": b"",
+    "doubled": content * 2,
+    "cut": content[: rng.randrange(len(content))],
+    "flipped": flipped,
+  }
   way = rng.choice([*ways, *["value"] * 6 * (path.suffix == ".json")])
   if way == "value":
     values = json.loads(content)
@@ -40,9 +62,10 @@ def damage(folder, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind, count", [
-    ("labels", 8), full("labels", 60), full("entities", 30),
-    full("spans", 30)])
+@pytest.mark.parametrize(
+  "kind, count",
+  [("labels", 8), full("labels", 60), full("entities", 30), full("spans", 30)],
+)
 def test_damaged_folders(kind, count, trained, tmp_path):
   rng = random.Random(count)
   model = trained(kind)

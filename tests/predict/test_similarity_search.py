@@ -14,15 +14,19 @@ from albert.predict.similarity import Corpus, VectorSim
 
 RNG = np.random.RandomState(5)
 WORDS = "天地玄黄宇宙洪荒日月盈昃辰宿列张"
-TEXTS = ["".join(RNG.choice(list(WORDS), RNG.randint(3, 12)))
-         for _ in range(300)]
+TEXTS = [
+  "".join(RNG.choice(list(WORDS), RNG.randint(3, 12))) for _ in range(300)
+]
 QUERIES = ["天地玄黄", "日月盈昃", TEXTS[123]]
 
 
 class Engine:
   """A fake engine: a text's vector is the sum of its characters' vectors."""
-  folder = types.SimpleNamespace(vector=None, config=types.SimpleNamespace(
-      hidden_size=8, num_hidden_layers=3))
+
+  folder = types.SimpleNamespace(
+    vector=None,
+    config=types.SimpleNamespace(hidden_size=8, num_hidden_layers=3),
+  )
 
   def __init__(self, seed=0):
     self._seed = seed
@@ -32,10 +36,14 @@ class Engine:
 
   def predictor(self, signature, output, **_):
     assert signature == "sentence_vector"
-    seed = self._seed + int(output[len("mean_"):])
+    seed = self._seed + int(output[len("mean_") :])
     weights = np.random.RandomState(seed).normal(size=[len(WORDS), 8])
-    return types.SimpleNamespace(predict=lambda texts: [1 + np.array([
-        text.count(char) for char in WORDS]) @ weights for text, _ in texts])
+    return types.SimpleNamespace(
+      predict=lambda texts: [
+        1 + np.array([text.count(char) for char in WORDS]) @ weights
+        for text, _ in texts
+      ]
+    )
 
 
 @pytest.fixture
@@ -61,7 +69,8 @@ def test_it_finds_what_all_scores_say(corpus_file, way, monkeypatch):
   lines = corpus_file.read_text(encoding="utf-8").split("\n")
   for row, found in zip(wanted, corpus.search(QUERIES, 6)):
     assert [x.score for x in found] == pytest.approx(
-        sorted(row, reverse=True)[:6], abs=1e-5)
+      sorted(row, reverse=True)[:6], abs=1e-5
+    )
     for x in found:
       assert x.score == pytest.approx(row[TEXTS.index(x.text)], abs=1e-5)
       assert lines[x.line - 1] == x.text
@@ -88,9 +97,12 @@ def test_vectors_are_kept_until_something_changes(corpus_file):
   assert vectors.shape == (300, 8)
   np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
   assert not is_made_again()
-  for changes in ({"layer": 2}, {"reference": TEXTS[:20]},
-                  {"reference": TEXTS, "whiten": True},
-                  {"model_dir": Engine(9)}):
+  for changes in (
+    {"layer": 2},
+    {"reference": TEXTS[:20]},
+    {"reference": TEXTS, "whiten": True},
+    {"model_dir": Engine(9)},
+  ):
     assert is_made_again(**changes) and is_made_again()
   marked = dict(np.load(str(kept)))
   np.savez(str(kept), **dict(marked, vectors=marked["vectors"][:-1]))
@@ -98,7 +110,8 @@ def test_vectors_are_kept_until_something_changes(corpus_file):
   for text in ("天地\n", "玄黄\n"):
     corpus_file.write_text(text, encoding="utf-8")
     found = Corpus(str(corpus_file), TEXTS[:20], model_dir=Engine()).search(
-        [text.strip()])
+      [text.strip()]
+    )
     assert [(x.text, x.line) for x in found[0]] == [(text.strip(), 1)]
     assert found[0][0].score == pytest.approx(1, abs=1e-5)
   whole = kept.read_bytes()
@@ -136,8 +149,11 @@ def test_an_interrupted_computation_goes_on(corpus_file, monkeypatch, caplog):
 
 
 def test_vectors_that_cannot_be_kept(corpus_file, monkeypatch, caplog):
-  monkeypatch.setattr(search.filesystem, "write_bytes", mock.Mock(
-      side_effect=OSError(30, "Read-only file system")))
+  monkeypatch.setattr(
+    search.filesystem,
+    "write_bytes",
+    mock.Mock(side_effect=OSError(30, "Read-only file system")),
+  )
   assert Corpus(str(corpus_file), model_dir=Engine()).search(QUERIES)
   assert "are not cached: [Errno 30] Read-only" in caplog.text
 
@@ -145,15 +161,24 @@ def test_vectors_that_cannot_be_kept(corpus_file, monkeypatch, caplog):
 @pytest.mark.slow
 def test_the_command(trained, corpus_file, tmp_path):
   best = str(trained("labels").best)
-  args = ["similarity.py", "--search", "--corpus_file=%s" % corpus_file,
-          "--model_dir=" + best, "--top_k=3"]
+  args = [
+    "similarity.py",
+    "--search",
+    "--corpus_file=%s" % corpus_file,
+    "--model_dir=" + best,
+    "--top_k=3",
+  ]
   out, _ = succeed(*args, *QUERIES)
   wanted = Corpus(str(corpus_file), model_dir=best).search(QUERIES, 3)
   assert out.splitlines() == [
-      "%s\t%.4f\t%s" % (query, x.score, x.text)
-      for query, found in zip(QUERIES, wanted) for x in found]
-  queries, empty = [write(tmp_path, name, *rows) for name, rows in (
-      ("x.txt", QUERIES), ("empty.txt", ["\n"]))]
+    "%s\t%.4f\t%s" % (query, x.score, x.text)
+    for query, found in zip(QUERIES, wanted)
+    for x in found
+  ]
+  queries, empty = [
+    write(tmp_path, name, *rows)
+    for name, rows in (("x.txt", QUERIES), ("empty.txt", ["\n"]))
+  ]
   assert succeed(*args, "--input_file=" + queries)[0] == out
   fail("empty.txt: .*no texts", *args, "--corpus_file=" + empty, "天")
   fail("--corpus_file", "similarity.py", "--search", "天")

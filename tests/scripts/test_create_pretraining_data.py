@@ -12,10 +12,18 @@ from albert.data.shards import ShardMaker
 
 
 def make(output_dir, *args):
-  return ["create_pretraining_data.py", VOCAB, "--output_dir=%s" % output_dir,
-          "--input_file=%s/data/text_*.txt" % ROOT, "--max_seq_length=32",
-          "--max_predictions_per_seq=5", "--num_output_shards=3",
-          "--shard_characters=1500", "--dupe_factor=10", *args]
+  return [
+    "create_pretraining_data.py",
+    VOCAB,
+    "--output_dir=%s" % output_dir,
+    "--input_file=%s/data/text_*.txt" % ROOT,
+    "--max_seq_length=32",
+    "--max_predictions_per_seq=5",
+    "--num_output_shards=3",
+    "--shard_characters=1500",
+    "--dupe_factor=10",
+    *args,
+  ]
 
 
 def content(folder):
@@ -44,8 +52,13 @@ def test_what_was_finished_is_kept(made, tmp_path, monkeypatch):
   """After a failure; test_kills.py has kills."""
   args, finish = make(tmp_path / "again", "--num_workers=2"), ShardMaker.make
   with monkeypatch.context() as patch:
-    patch.setattr(ShardMaker, "make", lambda self, texts, number: (
-        os.listdir("/none") if number == 3 else finish(self, texts, number)))
+    patch.setattr(
+      ShardMaker,
+      "make",
+      lambda self, texts, number: (
+        os.listdir("/none") if number == 3 else finish(self, texts, number)
+      ),
+    )
     fail("/none", *args)
   assert not list(tmp_path.glob("again/part*"))
   _, log = succeed(*args)
@@ -72,37 +85,56 @@ def test_a_folder_has_the_records_of_one_run(tmp_path):
 def test_files_that_are_read_more_often(tmp_path):
   for name in ("a1", "a2", "b"):
     (tmp_path / name).write_text(name)
-  assert [path[len(str(tmp_path)) + 1:] for path in (
+  assert [
+    path[len(str(tmp_path)) + 1 :]
+    for path in (
       create_pretraining_data.weighted_paths(
-          "{0}/a*:2,{0}/b,{0}/a2:3".format(tmp_path)))] == [
-              "a1", "a1", "a2", "a2", "a2", "b"]
+        "{0}/a*:2,{0}/b,{0}/a2:3".format(tmp_path)
+      )
+    )
+  ] == ["a1", "a1", "a2", "a2", "a2", "b"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("args, message", [
+@pytest.mark.parametrize(
+  "args, message",
+  [
     (["--input_file=blank.txt"], "^--input_file .*blank.txt"),
     (["--input_file=absent"], "^--input_file: .*absent"),
     (["--input_file=cut.txt.gz"], "^cut.txt.gz: damaged"),
     (["--input_file=pipe"], "^pipe: "),
-    (["--do_whole_word_mask", "--masking=ngram"],
-     "--do_whole_word_mask=True .*--masking=ngram"),
+    (
+      ["--do_whole_word_mask", "--masking=ngram"],
+      "--do_whole_word_mask=True .*--masking=ngram",
+    ),
     (["--user_dict=latin.txt"], "user_dict .*latin.txt: .*utf"),
     (["--only_heldout"], "--only_heldout .*--heldout_share"),
     (["--output_dir=none"], "--output_file or --output_dir"),
     (["--beam_runner=DirectRunner"], "--beam_runner .*--output_dir"),
-    (["--output_file=../{}/blank.txt", "--input_file=blank.txt"],
-     "blank.txt .* --input_file")])
+    (
+      ["--output_file=../{}/blank.txt", "--input_file=blank.txt"],
+      "blank.txt .* --input_file",
+    ),
+  ],
+)
 def test_bad_input(args, message, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  for name, text in (("blank.txt", b"\n \n"), ("latin.txt", b"\xe9\n"), (
-      "cut.txt.gz", gzip.compress(os.urandom(10000))[:-2000])):
+  for name, text in (
+    ("blank.txt", b"\n \n"),
+    ("latin.txt", b"\xe9\n"),
+    ("cut.txt.gz", gzip.compress(os.urandom(10000))[:-2000]),
+  ):
     (tmp_path / name).write_bytes(text)
   os.mkfifo("pipe")
   writer = os.open("pipe", os.O_RDWR)
-  fail(message, "create_pretraining_data.py", VOCAB,
-       "--output_file=none.tfrecord",
-       "--input_file=%s/data/text_heldout.txt" % ROOT,
-       *[arg.format(tmp_path.name) for arg in args])
+  fail(
+    message,
+    "create_pretraining_data.py",
+    VOCAB,
+    "--output_file=none.tfrecord",
+    "--input_file=%s/data/text_heldout.txt" % ROOT,
+    *[arg.format(tmp_path.name) for arg in args],
+  )
   os.close(writer)
   assert (tmp_path / "blank.txt").read_text() == "\n \n"
   assert not list(tmp_path.glob("none*"))

@@ -12,17 +12,26 @@ from albert import download
 
 pytestmark = pytest.mark.platform_independent("documents")
 
-DOCUMENTS = ["README.md", "albert_tiny_starter/MODEL_CARD.md", *(
-    "docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md")))]
-PAIRS = [(path.replace("docs/README_zh", "README").replace("_zh", ""), path)
-         for path in DOCUMENTS if path.endswith("_zh.md")]
+DOCUMENTS = [
+  "README.md",
+  "albert_tiny_starter/MODEL_CARD.md",
+  *("docs/" + path.name for path in sorted((ROOT / "docs").glob("*.md"))),
+]
+PAIRS = [
+  (path.replace("docs/README_zh", "README").replace("_zh", ""), path)
+  for path in DOCUMENTS
+  if path.endswith("_zh.md")
+]
 # The script to which a shell script passes its flags.
-STARTED = {"run_pretraining.sh": "run_pretraining.py",
-           "create_pretrain_data.sh": "create_pretraining_data.py",
-           "run_classifier_lcqmc.sh": "run_classifier.py",
-           "run_classifier_clue.sh": "run_classifier.py",
-           "run_classifier_clue.sh cluener": "run_ner.py",
-           "quickstart.sh": None, "run_tests.sh": None}
+STARTED = {
+  "run_pretraining.sh": "run_pretraining.py",
+  "create_pretrain_data.sh": "create_pretraining_data.py",
+  "run_classifier_lcqmc.sh": "run_classifier.py",
+  "run_classifier_clue.sh": "run_classifier.py",
+  "run_classifier_clue.sh cluener": "run_ner.py",
+  "quickstart.sh": None,
+  "run_tests.sh": None,
+}
 
 
 def read(path):
@@ -70,10 +79,14 @@ def test_flags_of_commands(path, monkeypatch):
     known = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', read(file)))
     if not known:
       module = module_of(file)
-      with parsed(types.SimpleNamespace(
-          __name__=script, DEFAULTS=getattr(module, "DEFAULTS", {}),
-          SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,))),
-                  *[word for word in words if "$" not in word]):
+      with parsed(
+        types.SimpleNamespace(
+          __name__=script,
+          DEFAULTS=getattr(module, "DEFAULTS", {}),
+          SETTINGS=getattr(module, "SETTINGS", (download.DownloadSettings,)),
+        ),
+        *[word for word in words if "$" not in word],
+      ):
         known = set(flags.FLAGS)
     assert {word[2:].split("=")[0] for word in words} <= {*known, "flagfile"}
 
@@ -83,14 +96,18 @@ def test_blocks_and_links(path):
   for comment, language, text in blocks(path):
     assert language in ("", "bash", "python")
     assert re.match("$|not run: |needs ", comment), comment
-    assert language or not comment and not re.search(
-        "^(bash|python|source) ", text, re.M)
+    assert (
+      language
+      or not comment
+      and not re.search("^(bash|python|source) ", text, re.M)
+    )
   for name, anchor in links(path):
     target = (ROOT / path).parent / name if name else ROOT / path
     assert target.exists(), name
     assert not anchor or anchor in {  # GitHub's anchors of headings
-        re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-")
-        for _, text in headings(target)}, (name, anchor)
+      re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-")
+      for _, text in headings(target)
+    }, (name, anchor)
 
 
 def links(path):
@@ -104,23 +121,30 @@ def headings(path):
 def figures(text):
   """Returns numbers of at least two digits, such as 16, 0.25 and 1e-4."""
   return re.findall(
-      "[0-9]+(?:[.,][0-9]+)+(?:e-[0-9]+)?|[0-9]+e-[0-9]+|[0-9]{2,}", text)
+    "[0-9]+(?:[.,][0-9]+)+(?:e-[0-9]+)?|[0-9]+e-[0-9]+|[0-9]{2,}", text
+  )
 
 
 def tables(path):
   """Returns [[(number of bars, figures) of each row] of each table]."""
-  return [[(row.count("|"), sorted(figures(row))) for row in table.splitlines()]
-          for table in re.findall(r"(?:^\|.*\n)+", prose(path), re.M)]
+  return [
+    [(row.count("|"), sorted(figures(row))) for row in table.splitlines()]
+    for table in re.findall(r"(?:^\|.*\n)+", prose(path), re.M)
+  ]
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_pair_agrees(pair):
   for part in (
-      tables, lambda path: set(figures(prose(path))),
-      lambda path: [level for level, _ in headings(path)],
-      # Comments are translated.
-      lambda path: [(*head, re.sub(" *# .*", "", text) if head[1] else text)
-                    for *head, text in blocks(path)]):
+    tables,
+    lambda path: set(figures(prose(path))),
+    lambda path: [level for level, _ in headings(path)],
+    # Comments are translated.
+    lambda path: [
+      (*head, re.sub(" *# .*", "", text) if head[1] else text)
+      for *head, text in blocks(path)
+    ],
+  ):
     assert part(pair[0]) == part(pair[1])
   # The first link leads to the other language.
   for path, other in (pair, pair[::-1]):
@@ -130,6 +154,9 @@ def test_a_pair_agrees(pair):
 def test_the_readme_is_short_and_names_all_released_models():
   text = read("README.md")
   assert len(text.splitlines()) <= 300
-  assert set(re.findall("`(albert_[a-z0-9_]+)`", text[
-      text.index("## Released models"):text.index("## (a)")])) == {
-          name for name in download.ITEMS if name.startswith("albert_")}
+  assert set(
+    re.findall(
+      "`(albert_[a-z0-9_]+)`",
+      text[text.index("## Released models") : text.index("## (a)")],
+    )
+  ) == {name for name in download.ITEMS if name.startswith("albert_")}

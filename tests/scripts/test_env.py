@@ -10,7 +10,9 @@ import pytest
 from scripting import ROOT
 
 pytestmark = [
-    pytest.mark.slow, pytest.mark.platform_independent("shell scripts")]
+  pytest.mark.slow,
+  pytest.mark.platform_independent("shell scripts"),
+]
 SCRIPTS = sorted(path.name for path in ROOT.glob("*.sh"))
 # A fake Python of the version in its name, which makes venvs of itself. Its pip
 # logs its arguments and runs $PIP.
@@ -47,16 +49,28 @@ class Shell:
 
   def run(self, *args, **variables):
     done = subprocess.run(
-        ["bash", *args], cwd=str(self.tree), capture_output=True, text=True,
-        timeout=60, env={"PATH": "%s:/usr/bin:/bin" % self.bin, "PIP": "",
-                         "PIP_LOG": str(self.log), "HOME": str(self.bin),
-                         **variables})
+      ["bash", *args],
+      cwd=str(self.tree),
+      capture_output=True,
+      text=True,
+      timeout=60,
+      env={
+        "PATH": "%s:/usr/bin:/bin" % self.bin,
+        "PIP": "",
+        "PIP_LOG": str(self.log),
+        "HOME": str(self.bin),
+        **variables,
+      },
+    )
     return done.returncode, done.stdout, done.stderr
 
   def source(self, **variables):
-    return self.run("-c", "source ./env.sh && echo $ALBERT_PLATFORM $PYTHON "
-                    "${PATH%%:*} $PYTHONUNBUFFERED $TF_CPP_MIN_LOG_LEVEL",
-                    **variables)
+    return self.run(
+      "-c",
+      "source ./env.sh && echo $ALBERT_PLATFORM $PYTHON "
+      "${PATH%%:*} $PYTHONUNBUFFERED $TF_CPP_MIN_LOG_LEVEL",
+      **variables,
+    )
 
   def installed(self):
     """Returns the pip commands since the last call."""
@@ -85,16 +99,17 @@ def test_a_shell_script_explains_itself(shell, script):
 
 def test_words_for_shell_scripts(shell):
   for command, message in (
-      ("quickstart.sh --flag", "--flag: unknown"),
-      ("run_pretraining.sh --num_train_steps 5", "5: unknown"),
-      ("create_pretrain_data.sh --output_dir=a", "--output_dir: .*TEXT"),
-      ("run_tests.sh --platform=tf3", "--platform=tf3: .*tf2"),
-      ("run_tests.sh tests/no_such.py::test", "tests/no_such.py::test: "),
-      (".ci/run no_such", "no_such: unknown"),
-      ("run_pretraining.sh", "PRESET=x: "),
-      ("create_pretrain_data.sh", "PRESET=x: "),
-      ("run_classifier_clue.sh", "SIZE=x: "),
-      ("run_classifier_clue.sh tnews drcd", "drcd: ")):
+    ("quickstart.sh --flag", "--flag: unknown"),
+    ("run_pretraining.sh --num_train_steps 5", "5: unknown"),
+    ("create_pretrain_data.sh --output_dir=a", "--output_dir: .*TEXT"),
+    ("run_tests.sh --platform=tf3", "--platform=tf3: .*tf2"),
+    ("run_tests.sh tests/no_such.py::test", "tests/no_such.py::test: "),
+    (".ci/run no_such", "no_such: unknown"),
+    ("run_pretraining.sh", "PRESET=x: "),
+    ("create_pretrain_data.sh", "PRESET=x: "),
+    ("run_classifier_clue.sh", "SIZE=x: "),
+    ("run_classifier_clue.sh tnews drcd", "drcd: "),
+  ):
     status, _, log = shell.run(*command.split(), PRESET="x", SIZE="x")
     assert status == 2 and re.search("^ERROR: " + message, log, re.M), log
   assert not shell.installed()
@@ -110,22 +125,30 @@ def test_eight_gpus(shell):  # tests/train/test_distribution.py runs it
   for name in ("horovodrun", "python"):
     shell.add(name, program="#!/bin/sh\necho %s $*\n" % name)
   for where, start, flags in (
-      ({"GPUS": "8"}, "python", "--num_gpus=8 --train_batch_size=4096"),
-      ({"HOSTS": "a:4,b:4"}, "horovodrun -np 8 -H a:4,b:4 python",
-       "--use_horovod --train_batch_size=512")):
+    ({"GPUS": "8"}, "python", "--num_gpus=8 --train_batch_size=4096"),
+    (
+      {"HOSTS": "a:4,b:4"},
+      "horovodrun -np 8 -H a:4,b:4 python",
+      "--use_horovod --train_batch_size=512",
+    ),
+  ):
     _, out, _ = shell.run("run_pretraining.sh", "--last=1", **where)
     line = out.splitlines()[-1]
     assert line.startswith(start + " run_pretraining.py --do_train ")
-    assert {*flags.split(), "--gradient_accumulation_steps=16",
-            "--input_file=output/pretrain/train/*.tfrecord",
-            "--eval_input_file=output/pretrain/heldout/*.tfrecord",
-            "--learning_rate=0.00176"} < set(line.split(" "))
+    assert {
+      *flags.split(),
+      "--gradient_accumulation_steps=16",
+      "--input_file=output/pretrain/train/*.tfrecord",
+      "--eval_input_file=output/pretrain/heldout/*.tfrecord",
+      "--learning_rate=0.00176",
+    } < set(line.split(" "))
     assert line.endswith(" --last=1")
 
 
 def test_ci_with_and_without_real_data(shell, tmp_path):
   (shell.tree / "run_tests.sh").write_text(
-      "echo ${ALBERT_REAL_DATA-none} ${ALBERT_TESTS_STRICT-none} $*")
+    "echo ${ALBERT_REAL_DATA-none} ${ALBERT_TESTS_STRICT-none} $*"
+  )
   assert shell.run(".ci/run", "--quick")[1] == "none none --quick\n"
   (tmp_path / "shared" / "data").mkdir(parents=True)
   assert shell.run(".ci/run")[1] == "%s/shared/data 1\n" % tmp_path
@@ -139,8 +162,10 @@ def test_env_installs_once(shell):
   upgrade, project = shell.installed()
   assert upgrade.endswith("--upgrade pip")
   assert project.endswith(" -e %s[tf1]" % shell.tree)
-  for extras, found in (("plot,onnx", "plot,onnx,tf1"),
-                        ("serve", "serve,plot,onnx,tf1")):
+  for extras, found in (
+    ("plot,onnx", "plot,onnx,tf1"),
+    ("serve", "serve,plot,onnx,tf1"),
+  ):
     assert shell.source(ALBERT_EXTRAS=extras)[0] == 0
     assert shell.installed()[1].endswith("[%s]" % found)
     assert shell.source() == shell.source(ALBERT_EXTRAS=extras) == (0, out, "")
@@ -171,10 +196,13 @@ def test_env_after_pip_failed(shell, before, end):
 def test_env_twice_at_once(shell):
   shell.add("python3.7", "3.7")
   status, _, log = shell.run(
-      "-c", "source ./env.sh & (source ./env.sh) && wait $!", PIP="sleep 0.5")
+    "-c", "source ./env.sh & (source ./env.sh) && wait $!", PIP="sleep 0.5"
+  )
   assert status == 0 and len(shell.installed()) == 2
   assert sorted(re.findall("^(Installing|Waiting|ERROR)", log, re.M)) == [
-      "Installing", "Waiting"]
+    "Installing",
+    "Waiting",
+  ]
 
 
 def test_env_chooses_a_python(shell):
@@ -217,15 +245,22 @@ def test_env_on_a_gpu_host(shell):
 def test_env_gets_a_python_from_uv(shell):  # a fake uv
   for version in ("3.7", "3.11"):
     shell.add("a_python" + version, version)
-  shell.add("uv", program='#!/bin/sh\n[ "$1 $2" != "python install" ] || '
-            'cp %s/a_python$3 %s/python$3\n' % (shell.bin, shell.bin))
+  shell.add(
+    "uv",
+    program='#!/bin/sh\n[ "$1 $2" != "python install" ] || '
+    "cp %s/a_python$3 %s/python$3\n" % (shell.bin, shell.bin),
+  )
   assert shell.source()[1].startswith("tf2 ")
   assert shell.source(ALBERT_PLATFORM="tf1")[1].startswith("tf1 ")
 
 
-@pytest.mark.parametrize("installed, platform", [
+@pytest.mark.parametrize(
+  "installed, platform",
+  [
     ("tensorflow_gpu-1.15.0.dist-info", "tf1"),
-    ("tensorflow_cpu-2.15.1.dist-info", "tf2")])
+    ("tensorflow_cpu-2.15.1.dist-info", "tf2"),
+  ],
+)
 def test_env_takes_an_active_environment(shell, installed, platform):
   for version in ("3.7", "3.11"):
     shell.add("python" + version, version)

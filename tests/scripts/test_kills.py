@@ -16,8 +16,10 @@ from trained_models import command
 
 from albert.files import checkpoints
 
-STEPS = ("--do_train --save_checkpoints_steps=3 --train_batch_size=4 "
-         "--output_dir=out --num_train_steps=6").split()
+STEPS = (
+  "--do_train --save_checkpoints_steps=3 --train_batch_size=4 "
+  "--output_dir=out --num_train_steps=6"
+).split()
 
 
 def make_commands(folder):
@@ -29,23 +31,33 @@ def make_commands(folder):
       archive.writestr("model/" + name, name)
   (folder / "starter").symlink_to(ROOT / "albert_tiny_starter")
   return {
-      "pretraining": ["run_pretraining.py", *write_pretraining(folder, 21),
-                      *STEPS, "--eval_input_file=heldout.tfrecord",
-                      "--shuffle_buffer=8"],
-      "fine-tuning": command(
-          folder, "labels", *STEPS, "--do_eval", "--do_predict"),
-      **{name: words.split() for name, words in {
-          "records": "create_pretraining_data.py --input_file=text.txt "
-          "--output_dir=out --num_output_shards=2 --max_seq_length=32 "
-          "--max_predictions_per_seq=5 --dupe_factor=2 --num_workers=1 "
-          "--shard_characters=2000 --vocab_file=starter/vocab.txt",
-          "vocabulary": "albert/vocab/__main__.py build --input_file=text.txt "
-          "--kind=sentencepiece --vocab_size=650 --output_file=out/spm.model",
-          "export": "export_model.py --saved_model --output_dir=out/served "
-          "--init_checkpoint=starter",
-          "download": "albert/download.py --item=albert_tiny --target=out",
-          "search": "similarity.py --search --corpus_file=out/text.txt 今天 "
-          "--model_dir=starter"}.items()}}
+    "pretraining": [
+      "run_pretraining.py",
+      *write_pretraining(folder, 21),
+      *STEPS,
+      "--eval_input_file=heldout.tfrecord",
+      "--shuffle_buffer=8",
+    ],
+    "fine-tuning": command(
+      folder, "labels", *STEPS, "--do_eval", "--do_predict"
+    ),
+    **{
+      name: words.split()
+      for name, words in {
+        "records": "create_pretraining_data.py --input_file=text.txt "
+        "--output_dir=out --num_output_shards=2 --max_seq_length=32 "
+        "--max_predictions_per_seq=5 --dupe_factor=2 --num_workers=1 "
+        "--shard_characters=2000 --vocab_file=starter/vocab.txt",
+        "vocabulary": "albert/vocab/__main__.py build --input_file=text.txt "
+        "--kind=sentencepiece --vocab_size=650 --output_file=out/spm.model",
+        "export": "export_model.py --saved_model --output_dir=out/served "
+        "--init_checkpoint=starter",
+        "download": "albert/download.py --item=albert_tiny --target=out",
+        "search": "similarity.py --search --corpus_file=out/text.txt 今天 "
+        "--model_dir=starter",
+      }.items()
+    },
+  }
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +68,18 @@ def run(tmp_path_factory):
   library, log = folder / "kill_at.so", folder / "changes"
   if not shutil.which("cc"):
     pytest.skip("no C compiler")
-  subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library),
-                  str(ROOT / "tests" / "kill_at.c"), "-ldl"], check=True)
+  subprocess.run(
+    [
+      "cc",
+      "-shared",
+      "-fPIC",
+      "-o",
+      str(library),
+      str(ROOT / "tests" / "kill_at.c"),
+      "-ldl",
+    ],
+    check=True,
+  )
   with pytest.MonkeyPatch.context() as patch:
     patch.chdir(folder)
     patch.setenv("PYTHONPATH", str(ROOT))
@@ -73,9 +95,12 @@ def run(tmp_path_factory):
       log.write_text("")
       script, *args = commands[name]
       done = subprocess.run(
-          [str(folder / "bin" / "python"), str(ROOT / script), *args],
-          env=dict(os.environ, KILL_AT=str(at)), timeout=300,
-          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        [str(folder / "bin" / "python"), str(ROOT / script), *args],
+        env=dict(os.environ, KILL_AT=str(at)),
+        timeout=300,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+      )
       return done, log.read_text().splitlines()
 
     run.out = folder / "out"
@@ -96,14 +121,15 @@ def contents(out):
   for path in sorted(out.rglob("*")):
     name = str(path.relative_to(out))
     if path.is_dir() or re.search(
-        r"events\.|command.txt|run\.flags|\.meta$|graph.pbtxt|\.data-\d|sha256",
-        name):
+      r"events\.|command.txt|run\.flags|\.meta$|graph.pbtxt|\.data-\d|sha256",
+      name,
+    ):
       continue
     found[name] = path.read_bytes()
     if name.endswith((".npz", "checkpoint", ".pb")) or "variables" in name:
       found[name] = None  # has times or no fixed order
     elif name.endswith(".index") and "ckpt-" in name:
-      found[name] = checkpoints.read_all(str(path)[:-len(".index")])
+      found[name] = checkpoints.read_all(str(path)[: -len(".index")])
     elif re.search("result|history|report", name):
       found[name] = re.split(r"[\s=]+", found[name].decode())
   return found
@@ -118,15 +144,25 @@ def assert_same(found, wanted):
       assert len(found[name]) == len(value), name
       for one, other in zip(found[name], value):
         assert one == other or float(one) == pytest.approx(
-            float(other), abs=1e-3), name
+          float(other), abs=1e-3
+        ), name
     else:
       assert found[name] == value, name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [
-    "records", full("fine-tuning"), full("pretraining"), full("vocabulary"),
-    full("export"), full("download"), full("search")])
+@pytest.mark.parametrize(
+  "name",
+  [
+    "records",
+    full("fine-tuning"),
+    full("pretraining"),
+    full("vocabulary"),
+    full("export"),
+    full("download"),
+    full("search"),
+  ],
+)
 def test_a_killed_command_is_run_again(name, run, request):
   begin(run.out)
   done, changes = run(name, 0)
@@ -144,7 +180,10 @@ def test_a_killed_command_is_run_again(name, run, request):
     assert done.returncode, "not killed"
     done, _ = run(name, 0)
     what = "killed before change %d, %s: %s" % (
-        at, changes[at - 1], done.stdout.decode())
+      at,
+      changes[at - 1],
+      done.stdout.decode(),
+    )
     print(what)
     # What was finished when it was killed may be refused.
     assert not done.returncode or "already exists" in what, what

@@ -17,8 +17,13 @@ from albert.model.config import AlbertConfig
 @pytest.fixture
 def script(trained, tmp_path):
   """A training command in tmp_path."""
-  return command(tmp_path, "cosines", "--num_train_epochs=1", "--do_train",
-                 "--init_checkpoint=%s" % trained("cosines").best)
+  return command(
+    tmp_path,
+    "cosines",
+    "--num_train_epochs=1",
+    "--do_train",
+    "--init_checkpoint=%s" % trained("cosines").best,
+  )
 
 
 @pytest.mark.slow
@@ -29,28 +34,55 @@ def test_cosines_of_pairs_with_labels(trained):
   assert [tuple(row[1:]) for row in rows] == model.inputs
   cosines = np.array([float(row[0]) for row in rows])
   labels, found = np.arange(9) % 2, results(model.best)
-  assert 0.5 < found["eval_auc"] == pytest.approx(np.mean(
-      cosines[labels == 1][:, None] > cosines[labels == 0]))
+  assert (
+    0.5
+    < found["eval_auc"]
+    == pytest.approx(
+      np.mean(cosines[labels == 1][:, None] > cosines[labels == 0])
+    )
+  )
   assert found["eval_pearson"] == pytest.approx(
-      np.corrcoef(labels, cosines)[0, 1], abs=1e-4)
+    np.corrcoef(labels, cosines)[0, 1], abs=1e-4
+  )
   assert found.pop("global_step")
-  assert set(found) == {"eval_" + name for name in (
-      "spearman", "pearson", "auc", "accuracy", "threshold")}
+  assert set(found) == {
+    "eval_" + name
+    for name in ("spearman", "pearson", "auc", "accuracy", "threshold")
+  }
   assert results(model.out, "test_results.txt") == pytest.approx(found)
   assert read_json(model.best / "task.json") == dict(
-      task_name="tsv", head="sentence_vector", do_lower_case=True, layer=-1,
-      max_seq_length=LENGTH, pooling="mean", init_checkpoint="random weights")
+    task_name="tsv",
+    head="sentence_vector",
+    do_lower_case=True,
+    layer=-1,
+    max_seq_length=LENGTH,
+    pooling="mean",
+    init_checkpoint="random weights",
+  )
 
 
 @pytest.mark.full
 def test_in_batch(script, tmp_path):
   """The threshold is chosen on dev; the test labels are flipped."""
   test = tmp_path / "test.tsv"
-  test.write_text(re.sub("[01]$", lambda x: str(1 - int(x.group())),
-                         test.read_text("utf-8"), flags=re.M), "utf-8")
+  test.write_text(
+    re.sub(
+      "[01]$",
+      lambda x: str(1 - int(x.group())),
+      test.read_text("utf-8"),
+      flags=re.M,
+    ),
+    "utf-8",
+  )
   _, log = succeed(
-      *script, "--loss=in_batch", "--do_eval", "--do_predict", "--pooling=cls",
-      "--gradient_accumulation_steps=2", "--layer=1")
+    *script,
+    "--loss=in_batch",
+    "--do_eval",
+    "--do_predict",
+    "--pooling=cls",
+    "--gradient_accumulation_steps=2",
+    "--layer=1",
+  )
   assert "4 of 9 pairs are similar: with a score of at least 1" in log
   assert "those of the same 2, not of the whole batch of 4" in log
   best = tmp_path / "out" / "best"
@@ -59,9 +91,13 @@ def test_in_batch(script, tmp_path):
   scored = results(tmp_path / "out", "test_results.txt")
   assert scored["eval_threshold"] == dev["eval_threshold"]
   assert scored["eval_accuracy"] == pytest.approx(1 - dev["eval_accuracy"])
-  succeed("run_sentence_vectors.py", "--data_dir=%s" % tmp_path,
-          "--init_checkpoint=%s" % best, "--do_predict",
-          "--output_dir=%s" % (tmp_path / "elsewhere"))
+  succeed(
+    "run_sentence_vectors.py",
+    "--data_dir=%s" % tmp_path,
+    "--init_checkpoint=%s" % best,
+    "--do_predict",
+    "--output_dir=%s" % (tmp_path / "elsewhere"),
+  )
   assert results(tmp_path / "elsewhere", "test_results.txt") == scored
 
 
@@ -69,11 +105,15 @@ def test_simcse_takes_each_text_once_with_dropout(tmp_path):
   write(tmp_path, "train.tsv", "text_a\ttext_b\tlabel", "a\tb\t1", "b\tc\t0")
   own = vectors.VectorSettings(loss="simcse", data_dir=str(tmp_path))
   assert vectors.read_texts(own, vectors.get_task(own)) == ["a", "b", "c"]
-  for loss, given, rate in (("simcse", None, 0.1), ("simcse", 0.3, 0.3),
-                            ("cosent", None, 0.0)):
+  for loss, given, rate in (
+    ("simcse", None, 0.1),
+    ("simcse", 0.3, 0.3),
+    ("cosent", None, 0.0),
+  ):
     found = vectors.with_dropout(
-        AlbertConfig.from_dict(albert_zh_config()),
-        vectors.VectorSettings(loss=loss, dropout=given))
+      AlbertConfig.from_dict(albert_zh_config()),
+      vectors.VectorSettings(loss=loss, dropout=given),
+    )
     assert found.hidden_dropout_prob == rate
     assert found.attention_probs_dropout_prob == rate
 
@@ -93,26 +133,39 @@ def test_a_part_of_the_training_file(tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("loss, message", [
-    ("in_batch", "9 of 9 pairs are similar"), ("simcse", "train: 12 examples")])
+@pytest.mark.parametrize(
+  "loss, message",
+  [("in_batch", "9 of 9 pairs are similar"), ("simcse", "train: 12 examples")],
+)
 def test_negatives_and_texts_alone(loss, message, script, trained, tmp_path):
-  write(tmp_path, "train.tsv", "text_a\ttext_b\tlabel\tnegative", *(
-      "\t".join([*pair, "1", "天"]) for pair in trained("cosines").inputs))
+  write(
+    tmp_path,
+    "train.tsv",
+    "text_a\ttext_b\tlabel\tnegative",
+    *("\t".join([*pair, "1", "天"]) for pair in trained("cosines").inputs),
+  )
   assert message in succeed(*script, "--loss=" + loss)[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("message, rows, args", [
+@pytest.mark.parametrize(
+  "message, rows, args",
+  [
     ("train.tsv:2: ", "text_a\ttext_b\tnegative\na\tb\t ", "--loss=in_batch"),
     ("train.tsv:2: .*second", "text_a\tlabel\n天\t1\n", ""),
     ("train.tsv: .*two", "天\n", "--loss=simcse --texts_file={}/train.tsv"),
     ("one example", None, "--train_batch_size=1"),
     ("--layer=3: .* 1 to 1", None, "--layer=3"),
-    ("--metric_for_best=auc .*0 and 1", "text_a\ttext_b\tscore\n天\t地\t2\n",
-     "--do_eval --metric_for_best=auc"),
+    (
+      "--metric_for_best=auc .*0 and 1",
+      "text_a\ttext_b\tscore\n天\t地\t2\n",
+      "--do_eval --metric_for_best=auc",
+    ),
     ("--dev_share: .*simcse", None, "--loss=simcse --do_eval --dev_share=0.3"),
     ("--loss=simcse .*--dropout", None, "--loss=simcse --dropout=0"),
-    ("at least 9", None, "--loss=in_batch --positive_score=9")])
+    ("at least 9", None, "--loss=in_batch --positive_score=9"),
+  ],
+)
 def test_bad_input(message, rows, args, script, tmp_path):
   for split in ("train", "dev") if rows else ():
     write(tmp_path, split + ".tsv", rows)

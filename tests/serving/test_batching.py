@@ -31,12 +31,13 @@ def model():
     return [x * 2 for x in inputs]
 
   def batcher(most=4, max_wait=0.0, queue=100, **kwargs):
-    return stack.enter_context(contextlib.closing(
-        Batcher(predict, most, max_wait, queue, **kwargs)))
+    return stack.enter_context(
+      contextlib.closing(Batcher(predict, most, max_wait, queue, **kwargs))
+    )
 
   with contextlib.ExitStack() as stack:
     yield SimpleNamespace(let=let, batches=batches, batcher=batcher)
-    let(10 ** 5)
+    let(10**5)
 
 
 def hold(batcher):
@@ -55,9 +56,12 @@ def test_what_comes_meanwhile_is_predicted_together(model):
   assert batcher.waiting == 15
   model.let(5)
   assert [x.result() for x in found] == [[0]] + [
-      [2 * x for x in inputs] for inputs in given]
-  assert model.batches == [(inputs, 5) for inputs in (
-      [0], [1, 2, 3, 4], [5, 0, 1, 2], [3, 4, 5, 6], [7, 8, 7])]
+    [2 * x for x in inputs] for inputs in given
+  ]
+  assert model.batches == [
+    (inputs, 5)
+    for inputs in ([0], [1, 2, 3, 4], [5, 0, 1, 2], [3, 4, 5, 6], [7, 8, 7])
+  ]
   batcher.close()
   assert sizes == [1, 4, 4, 4, 3]
 
@@ -78,8 +82,14 @@ def test_clients_take_turns(model):
   assert many.result() == [2 * x for x in range(10)]
   batcher.close()
   assert [inputs for inputs, _ in model.batches[1:8]] == [
-      [0, "b", "c", "d"], [8, 8, 1, 7], [2, 3, 8, 8], [4, 5, 8, 8],
-      [6, 7, 8, 8], [8, 9, 8, 8], [8] * 4]
+    [0, "b", "c", "d"],
+    [8, 8, 1, 7],
+    [2, 3, 8, 8],
+    [4, 5, 8, 8],
+    [6, 7, 8, 8],
+    [8, 9, 8, 8],
+    [8] * 4,
+  ]
 
 
 def test_batches_of_at_most_so_many_tokens(model):
@@ -90,7 +100,10 @@ def test_batches_of_at_most_so_many_tokens(model):
   model.let(100)
   assert long.result() == ["ll", "mm"] and [x.result() for x in short]
   assert [inputs for inputs, _ in model.batches[1:]] == [
-      ["l"], ["b", "c", "d", "e"], ["m"]]
+    ["l"],
+    ["b", "c", "d", "e"],
+    ["m"],
+  ]
 
 
 def test_what_is_left_at_the_end_is_refused(model):
@@ -142,7 +155,7 @@ def test_an_error_is_of_its_request_alone(model):
 
 
 def test_many_threads_get_their_own_answers(model):
-  model.let(10 ** 5)
+  model.let(10**5)
   batcher = model.batcher(most=16, max_wait=0.001)
 
   def ask(number):

@@ -45,13 +45,16 @@ def onnx(folder, tmp_path_factory):
 
 
 def labels_of(answer):
-  return [(row["label"], row["probability"])
-          for row in answer.json["predictions"]]
+  return [
+    (row["label"], row["probability"]) for row in answer.json["predictions"]
+  ]
 
 
 def test_models_of_both_engines_and_keys(folder, onnx, tmp_path):
-  wanted = [(row.label, pytest.approx(row.probability, abs=1e-5))
-            for row in load(str(folder)).predict(TEXTS)]
+  wanted = [
+    (row.label, pytest.approx(row.probability, abs=1e-5))
+    for row in load(str(folder)).predict(TEXTS)
+  ]
   path, body = "/v1/models/%s:predict", {"instances": TEXTS}
   with served("--model_dir=%s" % folder, "--model_dir=two=%s" % folder) as ask:
     for name in ("out", "two"):
@@ -59,8 +62,10 @@ def test_models_of_both_engines_and_keys(folder, onnx, tmp_path):
   keys = write(tmp_path, "keys.txt", "", "secret", "")
   with served(*onnx, "--host=0.0.0.0", "--api_key_file=" + keys) as ask:
     assert ask(path % "onnx", body).status == 401
-    assert labels_of(ask(path % "onnx", body, {
-        "Authorization": "Bearer secret"})) == wanted
+    assert (
+      labels_of(ask(path % "onnx", body, {"Authorization": "Bearer secret"}))
+      == wanted
+    )
 
 
 @pytest.mark.full
@@ -71,24 +76,37 @@ def test_a_pretrained_model_compares_sentences(tmp_path, monkeypatch):
   for flag, status in (("reference", 404), ("corpus", 200)):
     with served("--%s_file=%s" % (flag, corpus)) as ask:
       assert ask(starter).json["compares_sentences"]
-      (one, near, far), *_ = ask(starter + ":similarity", {"sentences": [
-          "今天天气很好", "今天天气不错", "开银行卡"]}).json["scores"]
+      (one, near, far), *_ = ask(
+        starter + ":similarity",
+        {"sentences": ["今天天气很好", "今天天气不错", "开银行卡"]},
+      ).json["scores"]
       assert one == pytest.approx(1) and near > far
-      found = ask(starter + ":search", {"queries": ["他昨天没来上班"],
-                                        "top_k": 1})
+      found = ask(
+        starter + ":search", {"queries": ["他昨天没来上班"], "top_k": 1}
+      )
       assert found.status == status
   assert [(x["text"], x["line"]) for x in found.json["results"][0]] == [
-      (TEXTS[2], 3)]
+    (TEXTS[2], 3)
+  ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, full(signal.SIGHUP)])
 def test_at_a_signal_it_answers_what_it_has(onnx, number):
   process = subprocess.Popen(
-      command("serve.py", "--port=0", *onnx, "--max_wait_ms=2000"),
-      stderr=subprocess.PIPE, text=True,
-      preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))  # if nohup'd
-  ask = client(int(next(filter(None, (
-      re.search(r":(\d+) serves", line) for line in process.stderr)))[1]))
+    command("serve.py", "--port=0", *onnx, "--max_wait_ms=2000"),
+    stderr=subprocess.PIPE,
+    text=True,
+    preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+  )  # if nohup'd
+  ask = client(
+    int(
+      next(
+        filter(
+          None, (re.search(r":(\d+) serves", line) for line in process.stderr)
+        )
+      )[1]
+    )
+  )
   assert ask("/health").status == 200
   with concurrent.futures.ThreadPoolExecutor() as pool:
     answer = pool.submit(ask, "/v1/models/onnx:predict", {"instances": TEXTS})
@@ -99,23 +117,33 @@ def test_at_a_signal_it_answers_what_it_has(onnx, number):
   assert process.returncode == 0
 
 
-@pytest.mark.parametrize("args, message", [
+@pytest.mark.parametrize(
+  "args, message",
+  [
     (["--port={port}"], "--port={port}: Address already in use"),
     (["--host=0.0.0.0"], "--host=0.0.0.0: .*--api_key_file"),
     (["--api_key_file={empty}"], "empty.txt"),
     (["--model_dir={folder}"], "out: give --model_dir=NAME="),
     (["--model_dir=a b={folder}"], "--model_dir=a b={folder}"),
     (["--reference_file={empty}"], "empty.txt"),
-    (["--corpus_file={empty}"], "--reference_file and --corpus_file")])
+    (["--corpus_file={empty}"], "--reference_file and --corpus_file"),
+  ],
+)
 def test_bad_flags(args, message, folder, tmp_path):
   (tmp_path / "empty.txt").write_text("\n")
   with socket.socket() as taken:
     taken.bind(("127.0.0.1", 0))
     taken.listen(1)
-    values = dict(folder=folder, empty=tmp_path / "empty.txt",
-                  port=taken.getsockname()[1])
-    fail(message.format(**values), "serve.py", "--port=0",
-         "--model_dir=%s" % folder, *[arg.format(**values) for arg in args])
+    values = dict(
+      folder=folder, empty=tmp_path / "empty.txt", port=taken.getsockname()[1]
+    )
+    fail(
+      message.format(**values),
+      "serve.py",
+      "--port=0",
+      "--model_dir=%s" % folder,
+      *[arg.format(**values) for arg in args],
+    )
 
 
 def test_what_is_not_installed(monkeypatch):
@@ -125,13 +153,28 @@ def test_what_is_not_installed(monkeypatch):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("script, args, lines", [
-    ("bench_serving.py", ["--input_file=%s" % (ROOT / "data/text_train.txt"),
-                          "--servers=batched", "--clients=2", "--seconds=0.5"],
-     r"server\tclients.*\nbatched\t2\t[1-9]\d*\t[\d.]+\t[\d.]+\t0\t\d+\t\d+\n"),
-    ("bench_first_answer.py", ["--ways=onnx", "--times=1"],
-     r"way\tmedian s.*\nonnx\t[\d.]+\t[\d.]+\t[\d.]+\n")])
+@pytest.mark.parametrize(
+  "script, args, lines",
+  [
+    (
+      "bench_serving.py",
+      [
+        "--input_file=%s" % (ROOT / "data/text_train.txt"),
+        "--servers=batched",
+        "--clients=2",
+        "--seconds=0.5",
+      ],
+      r"server\tclients.*\nbatched\t2\t[1-9]\d*\t[\d.]+\t[\d.]+\t0\t\d+\t\d+\n",
+    ),
+    (
+      "bench_first_answer.py",
+      ["--ways=onnx", "--times=1"],
+      r"way\tmedian s.*\nonnx\t[\d.]+\t[\d.]+\t[\d.]+\n",
+    ),
+  ],
+)
 def test_what_measures_it(script, args, lines, folder, onnx):
-  out = subprocess.check_output(command(
-      "benchmarks/" + script, "--model_dir=%s" % folder, *args), text=True)
+  out = subprocess.check_output(
+    command("benchmarks/" + script, "--model_dir=%s" % folder, *args), text=True
+  )
   assert re.fullmatch(lines, out), out

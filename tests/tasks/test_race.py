@@ -13,10 +13,18 @@ from albert.tasks import race
 
 @pytest.mark.full
 def test_a_small_model_learns_to_choose(tmp_path):
-  succeed(*command(
-      tmp_path, "choices", "--do_train", "--do_eval", "--train_batch_size=6",
-      "--learning_rate=3e-3", "--num_train_epochs=60",
-      "--save_checkpoints_steps=1000"))
+  succeed(
+    *command(
+      tmp_path,
+      "choices",
+      "--do_train",
+      "--do_eval",
+      "--train_batch_size=6",
+      "--learning_rate=3e-3",
+      "--num_train_epochs=60",
+      "--save_checkpoints_steps=1000",
+    )
+  )
   found = results(tmp_path / "out")
   assert [found["eval_accuracy" + part] for part in ("", "_d", "_m")] == [1] * 3
 
@@ -32,25 +40,35 @@ def test_sequences():
 
   def rows(length, query_length, num_choices=2):
     packed = race.sequence_maker(Letters(), length, query_length)(example)
-    features, again = [race.pack_choices(packed, example, num_choices)
-                       for _ in range(2)]  # `packed` is not modified
+    features, again = [
+      race.pack_choices(packed, example, num_choices) for _ in range(2)
+    ]  # `packed` is not modified
     assert features == again
     assert (features["num_choices"], features["label"]) == (2, 1)
-    return [[written(x) if name == "input_ids" else "".join(map(str, x))
-             for x in np.split(np.array(features[name]), num_choices)]
-            for name in ("input_ids", "segment_ids", "input_mask")]
+    return [
+      [
+        written(x) if name == "input_ids" else "".join(map(str, x))
+        for x in np.split(np.array(features[name]), num_choices)
+      ]
+      for name in ("input_ids", "segment_ids", "input_mask")
+    ]
 
   assert rows(20, 9) == [
-      ["<abcdefgh|pq x |\0", "<abcdefgh|pq yz |"],
-      ["00000000001111110", "00000000001111111"],
-      ["11111111111111110", "11111111111111111"]]
+    ["<abcdefgh|pq x |\0", "<abcdefgh|pq yz |"],
+    ["00000000001111110", "00000000001111111"],
+    ["11111111111111110", "11111111111111111"],
+  ]
   assert rows(11, 4, 3)[0] == ["<abcd|q x |", "<abcd| yz |", "\0" * 11]
   assert rows(6, 4)[0] == ["<|q x|", "<| yz|"]
 
 
 ROW = {"question": "b", "choice": ["a", "b"], "answer": "a"}
-ARTICLE = {"article": "a", "questions": ["b", "c"], "answers": ["A", "B"],
-           "options": [["d", "e", "f"], ["g", "h"]]}
+ARTICLE = {
+  "article": "a",
+  "questions": ["b", "c"],
+  "answers": ["A", "B"],
+  "options": [["d", "e", "f"], ["g", "h"]],
+}
 
 
 def read(folder, task, split="train"):
@@ -60,25 +78,40 @@ def read(folder, task, split="train"):
 
 def test_files(tmp_path):
   for name, content in (
-      ("test/high/2.txt", ARTICLE), ("test/high/1.txt", dict(ARTICLE, id="h")),
-      ("test/middle/1.txt", dict(ARTICLE, answers=None)),
-      ("c3-m-dev.json", [[["甲", "乙"], [ROW, dict(ROW, id=7)], "x"]]),
-      ("c3-d-test.json", []), ("test1.1.json", [])):
+    ("test/high/2.txt", ARTICLE),
+    ("test/high/1.txt", dict(ARTICLE, id="h")),
+    ("test/middle/1.txt", dict(ARTICLE, answers=None)),
+    ("c3-m-dev.json", [[["甲", "乙"], [ROW, dict(ROW, id=7)], "x"]]),
+    ("c3-d-test.json", []),
+    ("test1.1.json", []),
+  ):
     write(tmp_path, name, content)
   examples = read(tmp_path, "race", "test")
   assert examples == [
-      race.Example(name + "-%d" % i, part, "a", "bc"[i], ARTICLE["options"][i],
-                   i if part == "high" else None) for name, part in zip((
-                       "middle/1.txt", "h", "high/2.txt"), (
-                           "middle", "high", "high")) for i in range(2)]
+    race.Example(
+      name + "-%d" % i,
+      part,
+      "a",
+      "bc"[i],
+      ARTICLE["options"][i],
+      i if part == "high" else None,
+    )
+    for name, part in zip(
+      ("middle/1.txt", "h", "high/2.txt"), ("middle", "high", "high")
+    )
+    for i in range(2)
+  ]
   first = race.Example("m-x-0", "m", "甲\n乙", "b", ["a", "b"], 0)
   assert read(tmp_path, "c3", "dev") == [first, first._replace(id=7)]
   # CLUE's single file takes precedence over the files of the two parts.
   assert race.find_c3(str(tmp_path), "test") == [
-      (str(tmp_path / "test1.1.json"), None)]
+    (str(tmp_path / "test1.1.json"), None)
+  ]
 
 
-@pytest.mark.parametrize("task, content, message", [
+@pytest.mark.parametrize(
+  "task, content, message",
+  [
     ("c3", None, "no questions for train"),
     ("c3", "[", "d-train.json: not JSON"),
     ("c3", ["abc"], "d-train.json: not C3's"),
@@ -91,9 +124,14 @@ def test_files(tmp_path):
     ("race", dict(ARTICLE, answers=["A"]), "1.txt: .*2 q.* 2 o.* 1 a"),
     ("race", dict(ARTICLE, answers=["AB", "A"]), "1.txt: not RACE's.*'AB'"),
     ("race", dict(ARTICLE, options=["def", ["g", "h"]]), "1.txt-0 .*not text"),
-    ("race", [ARTICLE], "1.txt: not RACE's")])
+    ("race", [ARTICLE], "1.txt: not RACE's"),
+  ],
+)
 def test_broken_files_are_named(tmp_path, task, content, message):
   if content:
-    write(tmp_path, {"c3": "d-train.json", "race": "train/high/1.txt"}[task],
-          content)
+    write(
+      tmp_path,
+      {"c3": "d-train.json", "race": "train/high/1.txt"}[task],
+      content,
+    )
   refused(message, read, tmp_path, task)

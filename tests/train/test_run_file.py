@@ -20,27 +20,50 @@ def begin(tmp_path):
   (tmp_path / "train.tsv").write_text("1\ta\n0\tb\n")
 
   def begin(step=None, num_train_steps=100, several=False, **changes):
-    settings = make_settings(**dict(dict(
-        do_train=True, learning_rate=1e-3, num_train_epochs=2.0,
-        output_dir=str(tmp_path)), **changes))
+    settings = make_settings(
+      **dict(
+        dict(
+          do_train=True,
+          learning_rate=1e-3,
+          num_train_epochs=2.0,
+          output_dir=str(tmp_path),
+        ),
+        **changes,
+      )
+    )
     data = run_file.describe_files([str(tmp_path / "train.tsv")])
-    run_file.begin(settings, step and "model.ckpt-%d" % step, {"train": data},
-                   Schedule(num_train_steps, 10), several)
+    run_file.begin(
+      settings,
+      step and "model.ckpt-%d" % step,
+      {"train": data},
+      Schedule(num_train_steps, 10),
+      several,
+    )
     return (tmp_path / "run.flags").read_text().splitlines()
+
   return begin
 
 
 def test_what_is_kept(begin, tmp_path):
   note, kept, *given = begin(optimizer="lamb")
   assert note.startswith("# 20")
-  assert given == ["--output_dir=%s" % tmp_path, "--do_train",
-                   "--optimizer=lamb", "--learning_rate=0.001",
-                   "--num_train_epochs=2.0"]
+  assert given == [
+    "--output_dir=%s" % tmp_path,
+    "--do_train",
+    "--optimizer=lamb",
+    "--learning_rate=0.001",
+    "--num_train_epochs=2.0",
+  ]
   kept = json.loads(kept[2:])
-  assert kept["data"] == {"train": {
-      "files": 1, "first": "train.tsv", "bytes": 8,
+  assert kept["data"] == {
+    "train": {
+      "files": 1,
+      "first": "train.tsv",
+      "bytes": 8,
       "sha256": "ff5c563e980fc35d538fc445d975d85c"
-                "0ddda82ff3402e3b54fc794bfbf8e7d8"}}
+      "0ddda82ff3402e3b54fc794bfbf8e7d8",
+    }
+  }
   assert kept["flags"]["weight_decay_rate"] == 0.01
   assert kept["packages"]["tensorflow"] == tf.__version__
 
@@ -57,11 +80,18 @@ def test_what_may_differ(begin, caplog):
   assert begin(60, num_train_epochs=4.0, num_train_steps=200)[:2] == lines[:2]
 
 
-@pytest.mark.parametrize("changes, what", [
-    (dict(learning_rate=0.9), "--learning_rate=0.001, not 0.9; the learning "
-     "rate of step 50 was 0.0005 and becomes 0.45"),
+@pytest.mark.parametrize(
+  "changes, what",
+  [
+    (
+      dict(learning_rate=0.9),
+      "--learning_rate=0.001, not 0.9; the learning "
+      "rate of step 50 was 0.0005 and becomes 0.45",
+    ),
     (dict(train_batch_size=8), "--train_batch_size=32, not 8"),
-    (dict(random_seed=1), "--random_seed=12345, not 1")])
+    (dict(random_seed=1), "--random_seed=12345, not 1"),
+  ],
+)
 def test_other_settings(begin, changes, what, caplog):
   begin()
   refused(what + ".*or --resume_anyway", begin, 50, **changes)
@@ -73,41 +103,68 @@ def test_other_settings(begin, changes, what, caplog):
 
 def test_another_optimizer(begin):
   begin()
-  refused("--optimizer=adamw, not lamb.*moments", begin, 50, optimizer="lamb",
-          resume_anyway=True)
+  refused(
+    "--optimizer=adamw, not lamb.*moments",
+    begin,
+    50,
+    optimizer="lamb",
+    resume_anyway=True,
+  )
 
 
 def test_seeds_and_rates_of_several_runs_are_free(begin):
   begin(several=True, do_eval=True, num_seeds=2)
   begin(several=True, random_seed=3, learning_rate=0.1)
   begin(several=True, do_eval=True, num_seeds=3, log_steps=1)
-  refused("--num_train_epochs=2.0, not 3.0", begin, several=True,
-          num_train_epochs=3.0)
+  refused(
+    "--num_train_epochs=2.0, not 3.0", begin, several=True, num_train_epochs=3.0
+  )
 
 
 def test_records_are_told_apart_by_name_and_size():
-  one, same, other = [run_file.describe_records([
-      types.SimpleNamespace(path="/x/a", size=a),
-      types.SimpleNamespace(path=path, size=b)]) for a, path, b in (
-          (5, "/x/b", 7), (5, "/y/b", 7), (7, "/x/b", 5))]
+  one, same, other = [
+    run_file.describe_records(
+      [
+        types.SimpleNamespace(path="/x/a", size=a),
+        types.SimpleNamespace(path=path, size=b),
+      ]
+    )
+    for a, path, b in ((5, "/x/b", 7), (5, "/y/b", 7), (7, "/x/b", 5))
+  ]
   assert one == same
   assert (one["files"], one["first"], one["bytes"]) == (2, "a", 12)
   assert one["sha256"] != other["sha256"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [
-    "labels", "entities", "spans", "choices", "cosines",
-    pytest.param("idioms", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+  "name",
+  [
+    "labels",
+    "entities",
+    "spans",
+    "choices",
+    "cosines",
+    pytest.param("idioms", marks=pytest.mark.full),
+  ],
+)
 def test_other_data_for_the_same_folder(name, trained, tmp_path):
   model, train = trained(name), KINDS[name].file.format("train")
-  args = command(tmp_path, name, "--do_train", "--do_eval",
-                 "--bert_config_file=%s" % (model.folder / "small.json"),
-                 "--output_dir=%s" % model.out)
+  args = command(
+    tmp_path,
+    name,
+    "--do_train",
+    "--do_eval",
+    "--bert_config_file=%s" % (model.folder / "small.json"),
+    "--output_dir=%s" % model.out,
+  )
   fail("started with [^;]*, not ", *args)
   if name == "labels":  # a script-specific flag
-    fail("started with .*--class_weights=None, not balanced", *args,
-         "--class_weights=balanced")
+    fail(
+      "started with .*--class_weights=None, not balanced",
+      *args,
+      "--class_weights=balanced",
+    )
   path = tmp_path / {"idioms": "train_answer.json"}.get(name, train)
   path.write_text(path.read_text() + "\n")
   fail(r"train data of %s \(\d+ bytes\).*;.* --resume_anyway" % train, *args)
