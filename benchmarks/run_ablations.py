@@ -222,7 +222,7 @@ def train(
   return folder
 
 
-def figures_of(folder: str, weight_of_sentences: bool) -> Dict[str, float]:
+def figures_of(folder: str, has_sentence_task: bool) -> Dict[str, float]:
   """Returns what was measured of a run."""
   pretrained = os.path.join(folder, "pretrained")
   found = outputs.read_results(
@@ -243,7 +243,7 @@ def figures_of(folder: str, weight_of_sentences: bool) -> Dict[str, float]:
     "masked-LM accuracy": found["masked_lm_accuracy"],
     **(
       {"sentence accuracy": found["sentence_order_accuracy"]}
-      if weight_of_sentences
+      if has_sentence_task
       else {}
     ),
     "task accuracy": tuned["eval_accuracy"],
@@ -325,7 +325,10 @@ def main(tables: List[str]) -> None:
     rows.append(
       summary(
         name,
-        [figures_of(folder, not row.training) for folder in folders[name]],
+        [
+          figures_of(folder, "--sentence_loss_weight=0" not in row.training)
+          for folder in folders[name]
+        ],
         frequencies,
       )
     )

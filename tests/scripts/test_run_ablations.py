@@ -67,7 +67,7 @@ def test_the_table(tmp_path, monkeypatch):
   """A row that is not clearly below token frequencies has no rank."""
   losses = {"a_quarter": [5.9, 6.1], "half": [4.0, 5.0], "all": [3.0, 3.0]}
 
-  def figures(folder, weight_of_sentences):
+  def figures(folder, has_sentence_task):
     *_, row, seed = folder.split("/")
     return {
       "parameters": 7,
