@@ -163,7 +163,12 @@ def verify_hardware(args: VerifySettings) -> None:
     )
     launcher = [sys.executable]
     if way.processes > 1:
-      launcher = ["horovodrun", "-np", str(way.processes), sys.executable]
+      launcher = [
+        os.path.join(os.path.dirname(sys.executable), "horovodrun"),
+        "-np",
+        str(way.processes),
+        sys.executable,
+      ]
     run(
       *launcher,
       "run_pretraining.py",
