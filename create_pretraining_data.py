@@ -357,11 +357,12 @@ def report(counts: Dict[str, int], settings: Settings) -> None:
       "results on it will be too good",
       counts["heldout_lines"],
     )
-  if counts["text_bytes"] > _LONG_DOCUMENT * counts["documents"]:
+  documents = counts["documents"] + counts["other_documents"]
+  if counts["text_bytes"] > _LONG_DOCUMENT * documents:
     logging.warning(
       "documents have %.0f KB on average: separate documents by "
       "blank lines, or give --document_characters",
-      counts["text_bytes"] / counts["documents"] / 1e3,
+      counts["text_bytes"] / documents / 1e3,
     )
   if counts["label_1"] in (0, made):
     logging.warning(
