@@ -943,7 +943,7 @@ def cross_validate(
       folder,
     )
     results.append((fold, read_best(run.output_dir)))
-  if texts.fold is None and not workers.rank:
+  if texts.fold is None and not (workers.rank or settings.data.check_data):
     names = sweep.metric_names([values for _, values in results])
     table = [["fold", *names, "global_step"], *sweep.rows_of(results, names)]
     path = os.path.join(output_dir, "folds.tsv")
