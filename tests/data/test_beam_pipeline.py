@@ -30,7 +30,17 @@ def make(output_dir, *args):
 
 
 def test_beam_makes_the_same_records(tmp_path):
+  """PortableRunner has its job service in the same process."""
   pytest.importorskip("apache_beam")
-  local = make(tmp_path / "local")
+  local = make(tmp_path / "local", "--heldout_share=0.2")
   assert len(local) > 300
-  assert make(tmp_path / "beam", "--beam_runner=DirectRunner") == local
+  for runner, *options in (
+    ("DirectRunner",),
+    ("PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK"),
+  ):
+    assert local == make(
+      tmp_path / runner,
+      "--heldout_share=0.2",
+      "--beam_runner=" + runner,
+      "--beam_options=" + " ".join(options),
+    )
