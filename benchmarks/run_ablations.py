@@ -114,7 +114,7 @@ class AblationSettings:
   learning_rate: float = setting(3e-4, "Peak rate of pretraining.", USUAL)
   max_seq_length: int = setting(32, "Tokens per record.", USUAL)
   masked_lm_prob: float = setting(0.4, "Share of masked tokens.", USUAL)
-  num_train_epochs: int = setting(2, "Passes of fine-tuning.", USUAL, least=1)
+  num_train_epochs: int = setting(8, "Passes of fine-tuning.", USUAL, least=1)
 
 
 SETTINGS = (AblationSettings,)
