@@ -530,10 +530,17 @@ def weighted_paths(patterns: str) -> List[str]:
   """Expands globs such as "a*.txt,b.txt:3", whose files occur three times."""
   weights: Dict[str, int] = {}
   for pattern in list(filter(None, patterns.split(","))) or [""]:
-    glob, weight = re.fullmatch(r"(.*?)(?::(\d+))?", pattern.strip()).groups()
+    glob, weight = re.fullmatch(
+      r"(.*?)(?::([1-9]\d*))?", pattern.strip()
+    ).groups()
     for path in records.expand_patterns(glob, "input_file"):
       weights[path] = max(weights.get(path, 0), int(weight or 1))
-  return [path for path in sorted(weights) for _ in range(weights[path])]
+  return [  # copies apart: NSP draws other documents nearby
+    path
+    for turn in range(max(weights.values()))
+    for path in sorted(weights)
+    if weights[path] > turn
+  ]
 
 
 def check_inputs(texts: TextSettings, paths: List[str]) -> None:
@@ -563,7 +570,7 @@ def main() -> None:
   num_bytes = sum(map(filesystem.size, paths))
   description = dict(
     describe(settings, texts, tokenizer),
-    text_files=len(paths),
+    text_files=len(set(paths)),
     text_bytes=num_bytes,
   )
   copies = vocabulary_copies(texts, outputs)

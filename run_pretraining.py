@@ -354,18 +354,15 @@ def read_samples(args: PretrainingSettings) -> List[str]:
 def write_samples(output_dir: str, texts: List[str], checkpoint: str) -> None:
   """Adds rows of step, text, and most likely tokens to `samples.txt`."""
   path = os.path.join(output_dir, "samples.txt")
-  step_now = checkpoints.step_of(checkpoint)
-  before = (
-    [line.split("\t") for line in tables.read_lines(path)]
-    if (filesystem.exists(path))
-    else []
-  )
-  rows = [row for row in before if int(row[0]) < step_now]
+  number = str(checkpoints.step_of(checkpoint))
+  lines = tables.read_lines(path) if filesystem.exists(path) else []
+  rows = [line.split("\t") for line in lines]
+  rows = [row for row in rows if row[0] != number]  # of an earlier evaluation
   for text, found in zip(
     texts, load(checkpoint, "tensorflow").predict(texts, top_k=3)
   ):
-    rows.append([str(step_now), text, *found.cells()])
-  filesystem.write_table(path, rows)
+    rows.append([number, text, *found.cells()])
+  filesystem.write_table(path, sorted(rows, key=lambda row: int(row[0])))
 
 
 def report_passes(

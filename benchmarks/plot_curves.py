@@ -70,6 +70,7 @@ PANELS = {
   "pearson": "Pearson's correlation",
   "spearman": "Spearman's correlation",
   "learning_rate": "learning rate",
+  "tokens_per_second": "tokens per second",
 }
 
 

@@ -20,6 +20,7 @@ kept: the same command resumes.
 """
 
 import dataclasses
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -34,7 +35,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from albert import cli
 from albert.errors import InputError
-from albert.files import checkpoints, filesystem, outputs, records
+from albert.files import filesystem, outputs, records
 from albert.runs import describe
 from albert.settings import NEEDED, USUAL, from_flags, setting
 from benchmarks import unigram_entropy
@@ -131,11 +132,6 @@ def run(script: str, *flags: str) -> None:
 
 def make_records(args: AblationSettings, row: Row) -> str:
   """Writes the records of a row, once; returns their folder."""
-  folder = os.path.join(
-    args.output_dir, "records", *(flag.strip("-") for flag in row.making)
-  )
-  if filesystem.exists(os.path.join(folder, "eval")):
-    return folder
   flags = [
     "--vocab_file=" + os.path.join(ROOT, "albert_config", "vocab.txt"),
     "--max_seq_length=%d" % args.max_seq_length,
@@ -145,7 +141,16 @@ def make_records(args: AblationSettings, row: Row) -> str:
     % round(1.3 * args.masked_lm_prob * args.max_seq_length),
     *row.making,
   ]
-  train = os.path.join(folder, "train")
+  texts = [
+    filesystem.sha256(*records.expand_patterns(patterns, "input_file"))
+    for patterns in (args.input_file, args.heldout_file or args.input_file)
+  ]
+  digest = hashlib.sha256(repr((flags, texts)).encode()).hexdigest()[:16]
+  folder = os.path.join(args.output_dir, "records", digest)
+  if filesystem.exists(os.path.join(folder, "eval")):
+    return folder
+  train, unfinished = (os.path.join(folder, x) for x in ("train", "unfinished"))
+  shutil.rmtree(unfinished, ignore_errors=True)
   run(
     "create_pretraining_data.py",
     "--input_file=" + args.input_file,
@@ -157,11 +162,12 @@ def make_records(args: AblationSettings, row: Row) -> str:
     run(
       "create_pretraining_data.py",
       "--input_file=" + args.heldout_file,
-      "--output_file=%s/eval/0.tfrecord" % folder,
+      "--output_file=%s/0.tfrecord" % unfinished,
       *flags,
     )
   else:
-    shutil.copytree(train, os.path.join(folder, "eval"))
+    shutil.copytree(train, unfinished)
+  os.rename(unfinished, os.path.join(folder, "eval"))
   return folder
 
 
@@ -228,17 +234,11 @@ def figures_of(folder: str, has_sentence_task: bool) -> Dict[str, float]:
   found = outputs.read_results(
     os.path.join(pretrained, "best", "eval_results.txt")
   )
-  checkpoint = checkpoints.latest_checkpoint(os.path.join(pretrained, "best"))
   tuned = outputs.read_results(
     os.path.join(folder, "task", "best", "eval_results.txt")
   )
   return {
-    "parameters": sum(
-      int(np.prod(shape))
-      for variable, shape in checkpoints.saved_shapes(checkpoint).items()
-      if variable.startswith("bert/")
-      and not variable.endswith(("/adam_m", "/adam_v"))
-    ),
+    "parameters": found["parameters"],
     "masked-LM loss": found["masked_lm_loss"],
     "masked-LM accuracy": found["masked_lm_accuracy"],
     **(

@@ -209,7 +209,7 @@ def spm_file(made_once):
 
   def train(folder):
     (folder / "tiny.txt").write_text(SPM_TEXT * 20)
-    # A process of its own: training (not loading) crashes beside TF 1.15.
+    # In a separate process: training (not loading) crashes beside TF 1.15.
     subprocess.run(
       [
         sys.executable,

@@ -92,7 +92,7 @@ def test_files_that_are_read_more_often(tmp_path):
         "{0}/a*:2,{0}/b,{0}/a2:3".format(tmp_path)
       )
     )
-  ] == ["a1", "a1", "a2", "a2", "a2", "b"]
+  ] == ["a1", "a2", "b", "a1", "a2", "a2"]
 
 
 @pytest.mark.slow

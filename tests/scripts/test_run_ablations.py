@@ -1,5 +1,8 @@
 """The paper's ablations: what rows change, and how they are ranked."""
 
+import os
+import pathlib
+
 import numpy as np
 import pytest
 from reading import table
@@ -110,3 +113,31 @@ def test_the_table(tmp_path, monkeypatch):
     "none",
     "--output_dir=%s" % tmp_path,
   )
+
+
+def test_records_are_those_of_the_text(tmp_path, monkeypatch):
+  """Records of another text, or a copy that was interrupted, are not used."""
+  made = []
+
+  def run(script, *flags):
+    (paths,) = [flag[14:] for flag in flags if flag.startswith("--output_file")]
+    made.append(paths)
+    for path in paths.split(","):
+      write(pathlib.Path(path).parent, path.split("/")[-1], str(len(made)))
+
+  monkeypatch.setattr(run_ablations, "run", run)
+  args = run_ablations.AblationSettings(
+    output_dir=str(tmp_path), input_file=write(tmp_path, "a.txt", "one")
+  )
+  row = run_ablations.Row()
+  with monkeypatch.context() as patch:
+    patch.setattr(os, "rename", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+      run_ablations.make_records(args, row)
+  folder = pathlib.Path(run_ablations.make_records(args, row))
+  assert len(made) == 2 and (folder / "eval" / "3.tfrecord").exists()
+  assert run_ablations.make_records(args, row) == str(folder)
+  write(tmp_path, "a.txt", "another")
+  for other in (row, run_ablations.Row(making=["--sentence_pair=nsp"])):
+    assert run_ablations.make_records(args, other) != str(folder)
+  assert len(made) == 4

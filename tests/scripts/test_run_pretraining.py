@@ -333,6 +333,25 @@ def test_flags_that_do_nothing_are_warned_of(caplog, monkeypatch):
   ]
 
 
+def test_samples_of_other_steps_stay(tmp_path, monkeypatch):
+  monkeypatch.setattr(
+    run_pretraining,
+    "load",
+    lambda checkpoint, engine: SimpleNamespace(
+      predict=lambda texts, top_k: [
+        SimpleNamespace(cells=lambda: [checkpoint[-1:] * 2]) for _ in texts
+      ]
+    ),
+  )
+  for step in (9, 3, 9, 6):
+    run_pretraining.write_samples(
+      str(tmp_path), ["b", "a"], "model.ckpt-%d" % step
+    )
+  assert table(tmp_path / "samples.txt") == [
+    [step, text, step * 2] for step in "369" for text in "ba"
+  ]
+
+
 def test_growth():
   def parse_growth(text, **changes):
     config = AlbertConfig.from_dict(dict(SIZES, num_hidden_layers=3, **changes))

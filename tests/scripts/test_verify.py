@@ -33,12 +33,13 @@ def ran(monkeypatch):
       )
       write(pathlib.Path(folder), "test_results.txt", "eval_accuracy = 0.853")
       with tf.io.TFRecordWriter(folder + "/events.out.tfevents.1") as writer:
-        for speed in (1.0, value * 100.0):
+        for step, speed in enumerate((1.0, value * 100.0)):
           writer.write(
             tf.Event(
+              step=step,
               summary={
                 "value": [{"tag": "tokens_per_second", "simple_value": speed}]
-              }
+              },
             ).SerializeToString()
           )
 
